@@ -1,10 +1,9 @@
-//! Taking connections at a listener, also where no descriptor is left for them.
+//! Accepting connections, also when no descriptor is left for them.
 //!
-//! A listener at which a connection waits that cannot be taken is ready again and again: a program
-//! that polls it without more ado takes a whole core, and the peer waits for nothing. So one
-//! descriptor is kept in reserve. When there is no other, it is given up for a moment, in which the
-//! connection is taken, told why, and closed; then the listener is left alone for
-//! [`Acceptor::PAUSE`].
+//! A listener with a connection that cannot be accepted stays ready: a program that keeps polling
+//! it uses a whole core, and the peer waits in vain. So one descriptor is kept in reserve. When
+//! there is no other, it is closed for a moment, in which the connection is accepted, gets the
+//! reason, and is closed; then the listener is not polled for [`Acceptor::PAUSE`].
 
 use crate::Time;
 use rustix::{
@@ -19,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// Takes connections for a transport that listens.
+/// Accepts connections for a transport that listens.
 #[derive(Debug)]
 pub struct Acceptor {
     /// Given up to take a connection that cannot be kept.
@@ -32,7 +31,7 @@ pub struct Acceptor {
     turned_away: u64,
 }
 
-/// What a listener gave.
+/// The result of accepting.
 #[derive(Debug)]
 pub enum Accepted {
     /// A connection, which neither blocks nor is inherited by other programs.
@@ -49,7 +48,7 @@ pub enum Accepted {
 pub struct Shortage(Errno);
 
 impl Acceptor {
-    /// How long a listener is left alone after a connection could not be kept.
+    /// How long a listener is not polled after a connection could not be kept.
     pub const PAUSE: Duration = Duration::from_millis(100);
 
     /// How often a shortage is logged at most.
@@ -110,7 +109,7 @@ impl Acceptor {
         Accepted::Exhausted(shortage)
     }
 
-    /// Whether the listener is to be left alone.
+    /// Whether the listener is not to be polled.
     #[must_use]
     pub fn is_paused(&self, now: Time) -> bool {
         self.resumes != Time::NEVER && now < self.resumes

@@ -1,4 +1,4 @@
-//! What ends a sleep on a descriptor: an eventfd, and one that is written for a sleeper only.
+//! Doorbells: an eventfd, and one that is written only while its owner sleeps.
 
 use crate::{EventCount, Notify};
 use rustix::{
@@ -23,7 +23,7 @@ impl EventFd {
 
     /// Makes it readable, from any thread. One system call; it never blocks.
     pub fn signal(&self) {
-        // It fails only where the counter is at its end, and then it is readable all the more.
+        // It fails only when the counter is at its maximum, and then it is readable anyway.
         let _ = write(&self.0, &1_u64.to_ne_bytes());
     }
 
@@ -56,14 +56,14 @@ impl AsFd for EventFd {
 /// ```
 /// use petasos_fabric::{Doorbell, Notify};
 ///
-/// let bell = Doorbell::new()?;
+/// let doorbell = Doorbell::new()?;
 /// // The driver is about to sleep on the descriptor.
-/// assert!(!bell.prepare());
-/// bell.notify();
+/// assert!(!doorbell.prepare());
+/// doorbell.notify();
 /// // The descriptor is readable; and the notice is still there when the next sleep is prepared.
-/// bell.awake();
-/// assert!(bell.take());
-/// assert!(bell.prepare());
+/// doorbell.awake();
+/// assert!(doorbell.take());
+/// assert!(doorbell.prepare());
 /// # Ok::<(), rustix::io::Errno>(())
 /// ```
 #[derive(Debug)]
@@ -156,35 +156,35 @@ mod tests {
 
     #[test]
     fn it_rings_for_a_sleeper_only() {
-        let bell = Doorbell::new().unwrap();
-        bell.ring();
-        bell.notify();
-        assert!(!is_readable(&bell), "the driver is awake");
-        assert!(bell.prepare(), "there was a notice");
-        bell.awake();
-        assert!(!bell.prepare());
-        bell.ring();
-        assert!(is_readable(&bell));
-        bell.awake();
-        assert!(bell.take());
-        assert!(!bell.prepare(), "a ring is no notice");
-        bell.awake();
-        bell.ring();
-        assert!(!is_readable(&bell), "awake again");
+        let doorbell = Doorbell::new().unwrap();
+        doorbell.ring();
+        doorbell.notify();
+        assert!(!is_readable(&doorbell), "the driver is awake");
+        assert!(doorbell.prepare(), "there was a notice");
+        doorbell.awake();
+        assert!(!doorbell.prepare());
+        doorbell.ring();
+        assert!(is_readable(&doorbell));
+        doorbell.awake();
+        assert!(doorbell.take());
+        assert!(!doorbell.prepare(), "a ring is no notice");
+        doorbell.awake();
+        doorbell.ring();
+        assert!(!is_readable(&doorbell), "awake again");
     }
 
     #[test]
     fn a_sleep_in_another_thread_ends() {
-        let bell = Doorbell::new().unwrap();
+        let doorbell = Doorbell::new().unwrap();
         std::thread::scope(|threads| {
             for _ in 0..100 {
-                let noticed = bell.prepare();
-                threads.spawn(|| bell.notify());
+                let noticed = doorbell.prepare();
+                threads.spawn(|| doorbell.notify());
                 if !noticed {
-                    poll(&mut [PollFd::new(&bell, PollFlags::IN)], None).unwrap();
+                    poll(&mut [PollFd::new(&doorbell, PollFlags::IN)], None).unwrap();
                 }
-                bell.awake();
-                bell.take();
+                doorbell.awake();
+                doorbell.take();
             }
         });
     }

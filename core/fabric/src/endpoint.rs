@@ -7,12 +7,12 @@ use crate::{
 };
 use std::{collections::VecDeque, os::fd::BorrowedFd, time::Duration};
 
-/// One end of the fabric: an address that others reach, driven by one thread at a time.
+/// One end of the fabric: an address that peers reach, driven by one thread at a time.
 ///
-/// `Send`, so that the driver can be handed to another thread. To submit from other threads use
+/// `Send`, so that another thread can take over driving it. To submit from other threads use
 /// [`Handoff`](crate::Handoff). Dropping an endpoint ends it: peers see it as lost, operations that
-/// are under way end without an event, their memory is let go only when nothing can reach it any
-/// more.
+/// are under way end without an event, and their memory is freed only when nothing can access it
+/// any more.
 ///
 /// It belongs to the process that opened it. A child that is forked has a copy, which it must not
 /// use; dropped there, it does nothing that the parent or its peers would notice: see
@@ -38,10 +38,11 @@ use std::{collections::VecDeque, os::fd::BorrowedFd, time::Duration};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Endpoint: Send {
-    /// Where others reach this endpoint: complete, also when it was opened with a wildcard.
+    /// The address at which peers reach this endpoint: complete, also when it was opened with a
+    /// wildcard.
     fn address(&self) -> &Address;
 
-    /// This life of the endpoint.
+    /// The incarnation of this endpoint.
     fn incarnation(&self) -> Incarnation;
 
     /// What this endpoint can do.
@@ -79,7 +80,7 @@ pub trait Endpoint: Send {
     /// What is known of a peer; `None` for a stale handle.
     fn peer(&self, peer: Peer) -> Option<PeerInfo>;
 
-    /// Lets a peer go: the connection is closed, what is under way with it fails with
+    /// Forgets a peer: the connection is closed, what is under way with it fails with
     /// `PeerLost(Forgotten)`, and the handle is stale from then on. No `Event::PeerLost` is raised.
     fn forget(&mut self, peer: Peer);
 
@@ -113,21 +114,21 @@ pub trait Endpoint: Send {
     /// `now` must not go backwards; it may be coarse, a millisecond old at most.
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool;
 
-    /// The next message, if it has come, and nothing else is to be told or done before it: gives
-    /// whose it is, and puts it in the place of `message`.
+    /// The next message, if one has arrived and no event comes before it: replaces `message` by it,
+    /// and returns its sender.
     ///
     /// The fast path in, as `inject` is the fast path out: a message found here costs no event.
-    /// Optional for both sides. `None` says nothing, as from transports that have no such path; a
-    /// driver that uses it calls `progress` whenever it gave nothing, and now and then if it never
-    /// gives nothing, for all else waits for that. The time is that of the last `progress`.
+    /// Optional for both sides: transports without such a path return `None` always. A driver that
+    /// uses it calls `progress` whenever this returned `None`, and now and then if it never does,
+    /// as all else waits for `progress`. The time is that of the last `progress`.
     fn poll_message(&mut self, message: &mut Lease) -> Option<Peer> {
         let _ = message;
         None
     }
 
-    /// Lets a moment pass between two passes in which there was nothing to do: no more than a tenth
-    /// of a microsecond, and less if a message comes. For drivers that spin rather than sleep. A
-    /// transport that can look for messages at less cost than a pass has does so.
+    /// A spin hint between two passes in which there was nothing to do: waits for no more than a
+    /// tenth of a microsecond, and less if a message arrives. For drivers that spin rather than
+    /// sleep. A transport that can check for messages at less cost than a pass does so.
     fn relax(&self) {
         std::hint::spin_loop();
     }
@@ -137,9 +138,9 @@ pub trait Endpoint: Send {
     /// After [`Sleep::Until`], the descriptor of [`Endpoint::fd`] becomes readable as soon as
     /// `progress` has something to do, or the notifier is used. After [`Sleep::Busy`], call
     /// `progress` again instead. Call `progress` after waking, and `arm` before each sleep.
-    /// `progress` does not swallow the notifier: if it was used since the last sleep began, this
-    /// says `Busy` or the descriptor is readable, so that what was handed over between the last
-    /// `progress` and this call is not slept over.
+    /// `progress` does not consume a notification: if the notifier was used since the last sleep
+    /// began, this returns `Busy` or the descriptor is readable, so that no work that was handed
+    /// over between the last `progress` and this call is slept through.
     fn arm(&mut self, now: Time) -> Sleep;
 
     /// A descriptor to sleep on (in `poll`, `epoll`, an event loop) once `arm` allowed it: wait
@@ -149,8 +150,8 @@ pub trait Endpoint: Send {
     /// A handle that ends this endpoint's sleep from any thread.
     fn notifier(&self) -> Notifier;
 
-    /// Memory of the transport's own, zeroed: what peers can map and read in place, where the
-    /// capability says so. Elsewhere ordinary memory.
+    /// Allocates `len` bytes of the transport's memory, zeroed: peers can map it and read it in
+    /// place where the capability says so. Elsewhere it is ordinary memory.
     ///
     /// # Errors
     /// [`AllocError::BadLength`] for no bytes, or more than an address space holds;
@@ -170,9 +171,9 @@ pub trait Endpoint: Send {
     /// writing or atomics on memory that may only be read, [`RegisterError::System`].
     fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError>;
 
-    /// The key with which others reach a registered region: opaque bytes to send to them.
+    /// The key with which peers reach a registered region: opaque bytes to send to them.
     ///
-    /// Ends with the region: deregistering ([`Operation::Deregister`]) makes every key to it
+    /// It ends with the region: deregistering ([`Operation::Deregister`]) makes every key to it
     /// fail, and completes only when no remote access can land any more.
     ///
     /// # Errors
@@ -181,7 +182,7 @@ pub trait Endpoint: Send {
 
     /// Prepares the use of a key that a peer sent; resolves its owner when needed.
     ///
-    /// The key is checked here, whether its region still lives is found out by the operations.
+    /// The key is checked here; whether its region still exists shows with the operations.
     ///
     /// # Errors
     /// If the bytes are no key, the key has no route for this endpoint, its owner cannot be

@@ -3,7 +3,7 @@
 use crate::{Access, Address, AddressError};
 use std::{fmt, time::Duration};
 
-/// Why a peer is gone.
+/// Why a peer is lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LostReason {

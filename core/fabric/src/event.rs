@@ -62,17 +62,18 @@ pub enum Event {
         /// How it went.
         result: Result<Done, OpError>,
     },
-    /// A peer can be talked to; also for peers that came to us. Comes before anything else of it.
+    /// A peer is connected; also for peers that connected to this endpoint. Comes before any other
+    /// event of it.
     PeerUp {
         /// The peer.
         peer: Peer,
         /// Which life of it.
         incarnation: Incarnation,
     },
-    /// A peer is gone. Everything that was under way with it completes, before or after this; but
+    /// A peer is lost. Everything that was under way with it completes, before or after this; but
     /// no message, put or `Writable` of it follows, and what had been delivered to this endpoint
-    /// before the peer ended came earlier.
-    /// Its handle stays readable until it is forgotten or, for peers that came to us, reused.
+    /// before the peer ended came earlier. Its handle stays readable until it is forgotten or, for
+    /// peers that connected to this endpoint, reused.
     PeerLost {
         /// The peer.
         peer: Peer,
@@ -126,7 +127,7 @@ pub enum Done {
         /// Bytes moved.
         len: u64,
     },
-    /// The body was let go.
+    /// The body was discarded.
     Discarded,
     /// A posted receive was filled.
     Tagged {

@@ -1,9 +1,8 @@
-//! What an engine that is about to sleep and a thread that has something for it tell each other (an
-//! eventcount).
+//! An eventcount: between an engine that is about to sleep and threads that have work for it.
 //!
-//! A thread that falls asleep says so, and then checks once more; a thread that has something
-//! leaves it, and then checks whether the other sleeps. So one of the two sees the other, and
-//! nothing is slept through; and of several that have something one rings.
+//! A thread that falls asleep announces that, and then checks once more for work; a thread that has
+//! work leaves it, and then checks whether the other sleeps. So one of the two sees the other, and
+//! no work is slept through; and of several threads that have work one rings the doorbell.
 
 #[cfg(not(all(loom, test)))]
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -26,7 +25,8 @@ impl Default for EventCount {
 }
 
 impl EventCount {
-    /// Announces a sleep: look after it whether there is anything, [`EventCount::take_notice`] included.
+    /// Announces a sleep: look after it whether there is anything, [`EventCount::take_notice`]
+    /// included.
     pub fn fall_asleep(&self) {
         self.sleeping.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -50,7 +50,7 @@ impl EventCount {
         self.rouse()
     }
 
-    /// Something was left, which a thread that falls asleep checks. True if the doorbell is to be
+    /// Work was left, for which a thread that falls asleep checks. True if the doorbell is to be
     /// rung: no other thread does for this sleep.
     #[must_use]
     #[inline]
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn one_rings_for_a_sleep() {
         let doze = EventCount::default();
-        assert!(!doze.notice() && !doze.rouse(), "nobody sleeps");
+        assert!(!doze.notice() && !doze.rouse(), "no thread sleeps");
         doze.fall_asleep();
         assert!(doze.take_notice() && !doze.take_notice());
         assert!(doze.notice() && !doze.notice() && !doze.rouse());

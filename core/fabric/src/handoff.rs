@@ -17,14 +17,14 @@ pub struct Submitter {
 /// Operations that wait to be submitted at a time.
 const MOST: usize = 65_536;
 
-/// Why an operation was not handed over: here it is again.
+/// Why an operation was not handed over, with the operation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotSubmitted {
-    /// So many wait that the driver must submit some first: try again later.
+    /// 65,536 operations wait for the driver: try again later.
     #[error("{MOST} operations wait for the driver")]
     Full(Operation),
-    /// The driver is gone.
+    /// The driver has ended.
     #[error("the driver is gone")]
     Gone(Operation),
 }
@@ -59,7 +59,7 @@ impl Submitter {
     /// endpoint has no room.
     ///
     /// # Errors
-    /// If there are so many, or if the driver is gone; then the operation comes back.
+    /// If there are so many, or if the driver has ended; then the operation comes back.
     pub fn submit(&self, operation: Operation) -> Result<(), NotSubmitted> {
         let mut queue = self.shared.lock();
         if queue.closed {
@@ -101,7 +101,7 @@ impl Shared {
 /// let close = Operation::Deregister { token: Token(1), region, patience: Duration::from_secs(1) };
 /// let other = std::thread::spawn(move || submitter.submit(close));
 /// other.join().expect("the thread does not panic")?;
-/// // The thread that drives takes what came, before each pass.
+/// // The thread that drives submits them, before each pass.
 /// let all_taken = !handoff.drain(&mut endpoint);
 /// assert!(all_taken);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -127,7 +127,7 @@ impl Handoff {
         self.submitter.clone()
     }
 
-    /// Submits what came from other threads, and then passes on their wishes to cancel. True if
+    /// Submits the operations of other threads, and then their requests to cancel. True if
     /// the endpoint had no room for all: progress, and drain again.
     pub fn drain(&mut self, endpoint: &mut dyn Endpoint) -> bool {
         let mut queue = self.submitter.shared.lock();

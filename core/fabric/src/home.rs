@@ -1,9 +1,9 @@
-//! Which process something belongs to.
+//! The process to which a resource belongs.
 //!
 //! A child that was forked begins with copies of all that its parent has. Its copy of an endpoint
-//! is not one: the sockets, the shared memory and the objects of a library behind it are the
-//! parent's. So what would say good-bye to peers, send what waits, or remove names when it is
-//! dropped looks first whether it is at [`Home`].
+//! is not usable: the sockets, the shared memory and the objects of a library behind it are the
+//! parent's. So code that would close connections, send what waits, or remove names when it is
+//! dropped first checks whether it is in its [`Home`] process.
 
 /// The process in which something was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

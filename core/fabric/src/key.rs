@@ -1,10 +1,10 @@
-//! Exported keys: what one process sends to another so that it may reach its memory.
+//! Exported keys: with them one process lets another access its memory.
 
 use crate::{Access, Address, ImportError, Incarnation};
 use bytes::{BufMut, Bytes};
 use std::time::Duration;
 
-/// Leave to reach a region: opaque bytes, at most [`Key::MAX`], made by
+/// The right to access a region: opaque bytes, at most [`Key::MAX`], made by
 /// [`Endpoint::export`](crate::Endpoint::export).
 ///
 /// To users it is bytes to be carried. To transports it is the owner's address and incarnation,
@@ -31,9 +31,9 @@ pub struct Key(Bytes);
 /// The meaning of a key, checked.
 #[derive(Clone, Debug)]
 pub struct KeyParts {
-    /// Whose memory.
+    /// The owner of the memory.
     pub owner: Address,
-    /// Which life of the owner's.
+    /// The incarnation of the owner.
     pub incarnation: Incarnation,
     /// Length of the region in bytes.
     pub len: u64,
@@ -63,7 +63,7 @@ impl Key {
     /// Kind of the route through one of several transports under a common address.
     pub const ROUTE_MEMBER: u8 = 6;
 
-    /// How long the owner of an imported key is tried, where it is not connected.
+    /// How long an import tries to connect to the owner of the key.
     pub const IMPORT_PATIENCE: Duration = Duration::from_secs(5);
 
     /// A key that came from outside; checked when it is used.
@@ -84,7 +84,7 @@ impl Key {
         &self.0
     }
 
-    /// Writes the parts down.
+    /// Encodes the parts.
     ///
     /// # Panics
     /// If the routes make it longer than [`Key::MAX`], which is a mistake of the transport.

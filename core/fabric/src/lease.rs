@@ -231,7 +231,7 @@ impl Drop for Lease {
     }
 }
 
-/// Bytes of one's own, of no pool.
+/// Bytes of the program's own, of no pool.
 impl From<Vec<u8>> for Lease {
     #[inline]
     fn from(bytes: Vec<u8>) -> Lease {

@@ -1,27 +1,74 @@
 //! The *fabric*: the one contract between protocols (remote calls, matching one-sided messages)
 //! and transports (shared memory, TCP, RDMA networks, a simulated network).
 //!
-//! A protocol holds a `Box<dyn `[`Endpoint`]`>` and needs to know no transport. It
+//! A protocol holds a `Box<dyn `[`Endpoint`]`>` and needs to know no transport; a transport
+//! implements [`Endpoint`] and needs to know no protocol.
 //!
-//! 1. names peers by [`Address`] and gets a [`Peer`] from [`Endpoint::resolve`];
-//! 2. sends short messages with [`Endpoint::inject`], and everything else by submitting
-//!    [`Operation`]s, each with a [`Token`] of its own choosing;
-//! 3. drives the endpoint with [`Endpoint::progress`], which never blocks and fills a vector of
-//!    [`Event`]s: messages that came in, and the one completion of each operation;
-//! 4. sleeps, when it wants to, on what [`Endpoint::arm`] says.
+//! ```
+//! use petasos_fabric::{
+//!     Access, Clock, Done, Endpoint, Event, Operation, Region, RemoteSpan, Token,
+//! };
+//! use std::collections::VecDeque;
 //!
-//! The promises that every transport keeps, and that the conformance suite checks:
+//! // Any transport will do: this one connects endpoints of one process.
+//! let mut owner: Box<dyn Endpoint> = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+//! let mut reader: Box<dyn Endpoint> = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+//!
+//! // The owner opens memory. It sends the key to the reader by any means, as in a message.
+//! let region = owner.register(&Region::from_vec(b"hello".to_vec()).whole(), Access::READ)?;
+//! let key = owner.export(region)?;
+//!
+//! let into = Region::zeroed(5);
+//! let get = Operation::Get {
+//!     token: Token(1),
+//!     remote: reader.import(&key)?,
+//!     local: [into.whole()].into(),
+//!     spans: [RemoteSpan { offset: 0, len: 5 }].into(),
+//! };
+//! reader.submit(&mut VecDeque::from([get]));
+//!
+//! // Nothing moves unless both endpoints are driven.
+//! let (clock, mut events) = (Clock::start(), Vec::new());
+//! let result = loop {
+//!     owner.progress(clock.now(), 64, &mut Vec::new());
+//!     reader.progress(clock.now(), 64, &mut events);
+//!     if let Some(Event::Done { result, .. }) = events.pop() {
+//!         break result;
+//!     }
+//! };
+//! assert!(matches!(result, Ok(Done::Got)));
+//! assert_eq!(into.to_vec(), b"hello");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # How to use an endpoint
+//!
+//! 1. Name peers by [`Address`], and get a [`Peer`] from [`Endpoint::resolve`].
+//! 2. Send short messages with [`Endpoint::inject`], and everything else by submitting
+//!    [`Operation`]s, each with a [`Token`] of the program's choice.
+//! 3. Drive the endpoint with [`Endpoint::progress`], which never blocks and fills a vector of
+//!    [`Event`]s: messages that arrived, and the one completion of each operation.
+//! 4. To sleep, call [`Endpoint::arm`], and wait for its descriptor if that allows it.
+//!
+//! # What every transport promises
+//!
+//! The conformance suite checks these promises:
 //!
 //! * **Every accepted operation completes exactly once**, with a result or with an [`OpError`]
 //!   that names the peer, also when it is cancelled or the peer dies.
 //! * Operations own their memory (a [`Slice`] keeps its [`Region`] alive) until they complete.
 //! * Messages between two endpoints arrive in the order in which they were injected or submitted.
 //!   Remote access is ordered only as far as [`Capabilities`] say.
-//! * A peer is an address *and* an [`Incarnation`]: keys, replies and handles of an earlier life
-//!   of the same address fail, they never reach the new one.
-//! * Nothing blocks, and nothing reads the clock: time comes in with each call of `progress`.
+//! * A peer is an address *and* an [`Incarnation`]: keys, replies and handles of an earlier
+//!   incarnation of the same address fail, and never reach the new one.
+//! * Nothing blocks, and nothing reads the clock: `progress` gets the time with each call.
 //!
-//! What a transport lacks is added by the layers of this crate: see [`two_sided`].
+//! # How a transport provides it
+//!
+//! A transport that can only carry ordered packets gets the whole contract from the engine in
+//! [`two_sided`]; one that does some of it natively leaves the rest to that engine.
+//! [`Capabilities`] say which is which. Pools, quotas, doorbells and shared mappings, which most
+//! transports need, are in modules of their own.
 
 #![warn(clippy::missing_errors_doc)]
 

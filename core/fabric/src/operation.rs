@@ -73,8 +73,8 @@ pub enum Operation {
         body: Slice,
     },
     /// Fetches the body of a long message into local memory, the first `into.len()` bytes of it.
-    /// `Done::Received` tells how many were moved. A receive that fails or is cancelled lets the
-    /// body go, and completes its sender's operation, as `Discard` does; one whose sender has
+    /// `Done::Received` tells how many were moved. A receive that fails or is cancelled discards
+    /// the body, and completes its sender's operation, as `Discard` does; one whose sender has
     /// cancelled fails.
     Receive {
         /// Its name.
@@ -84,7 +84,7 @@ pub enum Operation {
         /// Where to.
         into: Slice,
     },
-    /// Lets the body of a long message go; completes its sender's operation. `Done::Discarded`.
+    /// Discards the body of a long message; completes its sender's operation. `Done::Discarded`.
     Discard {
         /// Its name.
         token: Token,
@@ -137,8 +137,8 @@ pub enum Operation {
     },
     /// Reads remote pieces of one region into local pieces. Complete when the data is there.
     ///
-    /// With an error it may end before a library below has let go of the local memory, as when its
-    /// peer was stopped and is lost: then that is held, and may be written, for as long as
+    /// With an error it may end before a library below has released the local memory, as when its
+    /// peer was stopped and is lost: then the memory is held, and may be written, for as long as
     /// [`Region::into_exclusive`](crate::Region::into_exclusive) says that others hold it.
     Get {
         /// Its name.
@@ -223,11 +223,22 @@ impl Operation {
 }
 
 /// Data of a message: bytes, or memory of a region.
+///
+/// ```
+/// use petasos_fabric::{Level, Operation, Payload, Peer, Region, Token};
+///
+/// /// Sends a part of a region without a copy; complete when the target has it.
+/// fn send(peer: Peer, region: &Region) -> Option<Operation> {
+///     let payload = Payload::Memory(region.slice(100, 50)?);
+///     assert_eq!(payload.len(), 50);
+///     Some(Operation::Send { token: Token(7), peer, payload, level: Level::Delivered })
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub enum Payload {
     /// Bytes in reference-counted memory.
     Bytes(Bytes),
-    /// A piece of a region; taken as it is when it is sent, so leave it alone until completion.
+    /// A piece of a region. It is read when it is sent, so do not change it before completion.
     Memory(Slice),
 }
 

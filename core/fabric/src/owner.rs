@@ -1,13 +1,14 @@
-//! Whose a connection over loopback is: the kernel knows the user of the socket at its other end.
+//! The user of the peer of a connection over loopback: the kernel knows the owner of the socket at
+//! the other end.
 //!
-//! Anybody on the machine can bind any port of any address 127.x.y.z, the listener's own port as well, so both
-//! ends of a connection have to be compared whole, addresses and ports. The kernel is asked for this one socket
-//! (`sock_diag`), which costs the same however many connections there are. Where that is refused its table
-//! (`/proc/net/tcp`) is read.
+//! Any user of the machine can bind any port of any address 127.x.y.z, the listener's own port as
+//! well, so both ends of a connection are compared completely, addresses and ports. The kernel is
+//! asked for this one socket (`sock_diag`), which costs the same however many connections there
+//! are. If it refuses that, its table (`/proc/net/tcp`) is read.
 //!
-//! Only a socket that a process has open has a user: one that is closed, but not forgotten yet, is shown with user 0.
-//! So a row without an inode, or of another state than a connection's whose other end can still write or has
-//! ended its writing, is nobody's.
+//! Only a socket that a process has open has a user: one that is closed, but not forgotten yet, is
+//! shown with user 0. So a row counts as no socket if it has no inode, or if its state is not that
+//! of a connection whose other end can still write or has ended its writing.
 
 use rustix::{
     io::Errno,
@@ -24,7 +25,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-/// `SOCK_DIAG_BY_FAMILY`, both the question and its answer.
+/// `SOCK_DIAG_BY_FAMILY`, both the request and its answer.
 const BY_FAMILY: u16 = 20;
 /// `NLM_F_REQUEST`.
 const REQUEST: u16 = 1;
@@ -44,7 +45,8 @@ const OPEN: [u8; 3] = [1, 4, 5];
 /// `NLMSG_ERROR`.
 const ERROR: u16 = 2;
 
-/// Asks the kernel whose the other ends of connections are. Holds a descriptor; making one is cheap.
+/// Asks the kernel for the users of the other ends of connections. Holds a descriptor; making one
+/// is cheap.
 #[derive(Debug)]
 pub struct Owners {
     /// `None`: the kernel's table is read.
@@ -52,7 +54,8 @@ pub struct Owners {
     asked: u32,
 }
 
-/// The kernel has answered once: so that it knows no such socket is not for want of what would know.
+/// The kernel has answered once: so if it knows no such socket, that is not because the part of it
+/// that answers is missing.
 static ANSWERS: AtomicBool = AtomicBool::new(false);
 
 impl Owners {
@@ -62,8 +65,8 @@ impl Owners {
         Owners { socket: socket().ok(), asked: 0 }
     }
 
-    /// The user of the socket that is bound to `far` and connected to `near`, an end of a connection of this
-    /// process.
+    /// The user of the socket that is bound to `far` and connected to `near`, an end of a
+    /// connection of this process.
     ///
     /// # Errors
     /// If there is none, no process has it open any more, or the system does not say.
@@ -84,10 +87,13 @@ impl Owners {
             match ask(socket, self.asked, far, near) {
                 Ok(owned) => {
                     ANSWERS.store(true, Ordering::Relaxed);
-                    return owned.ok_or_else(nobody);
+                    return owned.ok_or_else(no_such_socket);
                 }
-                Err(Errno::NOENT) if ANSWERS.load(Ordering::Relaxed) => return Err(nobody()),
-                // The part of the kernel that answers such questions may not be there. Then the table knows more.
+                Err(Errno::NOENT) if ANSWERS.load(Ordering::Relaxed) => {
+                    return Err(no_such_socket());
+                }
+                // The part of the kernel that answers such requests may be missing. Then the table
+                // is better informed.
                 Err(Errno::NOENT) => {
                     let owned = of_table(far, near)?;
                     self.socket = None;
@@ -106,14 +112,14 @@ impl Default for Owners {
     }
 }
 
-/// Whose a socket is, and its number.
+/// The user of a socket, and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Owned {
     user: u32,
     socket: u32,
 }
 
-fn nobody() -> io::Error {
+fn no_such_socket() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "no process has its other end")
 }
 
@@ -165,7 +171,7 @@ fn question(number: u32, far: SocketAddr, near: SocketAddr) -> Vec<u8> {
     out
 }
 
-/// `None`: nobody has that socket.
+/// `None`: no process has that socket.
 fn ask(
     socket: &OwnedFd,
     number: u32,
@@ -178,7 +184,7 @@ fn ask(
     let mut said = [0; 512];
     loop {
         match recv(socket, &mut said[..], RecvFlags::DONTWAIT) {
-            // Otherwise it is to a question before.
+            // Otherwise it answers an earlier request.
             Ok((len, _)) => match take(&said[..len.min(said.len())], number, far, near) {
                 Some(answer) => return answer,
                 None => continue,
@@ -193,7 +199,7 @@ fn word(said: &[u8], at: usize) -> Option<u32> {
     said.get(at..at + 4)?.first_chunk().copied().map(u32::from_ne_bytes)
 }
 
-/// Takes an answer; `None` if it is to another question.
+/// Decodes an answer; `None` if it is to another request.
 fn take(
     said: &[u8],
     number: u32,
@@ -221,7 +227,7 @@ fn take(
         INET6 => is(mapped(far), mapped(near)),
         _ => false,
     };
-    // It may be a listener that the kernel has found in the place of a connection that is no more.
+    // It may be a listener that the kernel has found in the place of a connection that has ended.
     let open = OPEN.contains(&body[1]);
     let owned = Owned { user: word(body, 64)?, socket: word(body, 68)? };
     Some(Ok((same && open && owned.socket != 0).then_some(owned)))
@@ -247,10 +253,10 @@ fn of_table(far: SocketAddr, near: SocketAddr) -> io::Result<Owned> {
             break;
         }
     }
-    found.ok_or_else(nobody)
+    found.ok_or_else(no_such_socket)
 }
 
-/// Whose a row is, if it is of this socket and somebody has it open.
+/// The user of a row, if it is of this socket and a process has it open.
 fn row(line: &str, far: SocketAddr, near: SocketAddr) -> Option<Owned> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (own, other) = (address(words.get(1)?)?, address(words.get(2)?)?);
@@ -303,13 +309,13 @@ mod tests {
             let far = client.local_addr().unwrap();
             let taken = listener.accept().unwrap().0;
             assert_eq!(of(far, near).unwrap(), own);
-            // The same ports at other addresses are somebody else's.
+            // The same ports at other addresses are another socket's.
             let elsewhere = |port| SocketAddr::from(([127, 0, 0, 77], port));
             assert!(of(elsewhere(far.port()), near).is_err());
             assert!(of(far, elsewhere(near.port())).is_err());
             // The listener is at that address, and is no connection.
             assert!(of(near, elsewhere(1)).is_err());
-            // Who has said all is there still, and who has closed is not.
+            // An end that has shut down its writing is still there, one that was closed is not.
             client.shutdown(Shutdown::Write).unwrap();
             assert_eq!(of(far, near).unwrap(), own);
             drop(client);

@@ -1,12 +1,24 @@
-//! Peers: a handle, and the life of the process behind an address.
+//! Peers: handles, and the incarnations of an address.
 
 use crate::{Address, LostReason};
 use std::{fmt, num::NonZeroU64};
 
-/// One life of an endpoint: random, new at each start, never zero.
+/// The incarnation of an endpoint: a random number, new at each start, never zero.
 ///
-/// A process that dies and comes back at the same address is another incarnation; what was meant
+/// A process that ends and starts again at the same address is another incarnation; what was meant
 /// for the earlier one fails.
+///
+/// ```
+/// use petasos_fabric::{Endpoint, Incarnation};
+///
+/// let first = petasos_self::Local::open(&"self://again".parse()?)?;
+/// let before = first.incarnation();
+/// drop(first);
+/// let second = petasos_self::Local::open(&"self://again".parse()?)?;
+/// assert_ne!(second.incarnation(), before);
+/// assert_eq!(Incarnation::new(before.get()), Some(before));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Incarnation(NonZeroU64);
 
@@ -31,7 +43,7 @@ impl Incarnation {
         NonZeroU64::new(number).map(Incarnation)
     }
 
-    /// Its number, as it travels.
+    /// Its number, as it is encoded.
     #[must_use]
     pub fn get(self) -> u64 {
         self.0.get()
@@ -48,6 +60,20 @@ impl fmt::Debug for Incarnation {
 ///
 /// Small and copyable: a slot and a generation, so that a handle that outlived its peer is
 /// recognised. A peer that was lost stays lost: resolve the address again to reach its successor.
+///
+/// ```
+/// use petasos_fabric::{Endpoint, PeerState};
+/// use std::time::Duration;
+///
+/// let mut endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
+/// let own = endpoint.address().clone();
+/// // An endpoint can be a peer of itself.
+/// let peer = endpoint.resolve(&own, Duration::from_secs(1))?;
+/// assert_eq!(endpoint.peer(peer).map(|info| info.address), Some(own));
+/// endpoint.forget(peer);
+/// assert!(endpoint.peer(peer).is_none(), "the handle is stale");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Peer {
     /// Slot in the endpoint's table.
@@ -70,9 +96,9 @@ impl Peer {
 pub struct PeerInfo {
     /// Its address.
     pub address: Address,
-    /// Its incarnation, once it has been heard from.
+    /// Its incarnation, once it is connected.
     pub incarnation: Option<Incarnation>,
-    /// How things stand.
+    /// The state of the connection.
     pub state: PeerState,
     /// The user that runs it, by number, where the transport knows that from another source than
     /// the peer: of a process of this node from its kernel, once there is a connection.
@@ -93,14 +119,14 @@ impl PeerInfo {
     }
 }
 
-/// How things stand with a peer.
+/// The state of the connection to a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PeerState {
-    /// Not heard from yet; what is submitted waits, until the patience given to `resolve` ends.
+    /// Not connected yet; what is submitted waits, until the patience given to `resolve` ends.
     Connecting,
     /// Messages flow.
     Up,
-    /// Gone for good, and why.
+    /// Lost for good, and why.
     Lost(LostReason),
 }

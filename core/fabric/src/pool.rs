@@ -164,7 +164,7 @@ pub struct Buffer {
 
 /// The pool from which a buffer is on loan.
 enum Loan {
-    Nobody,
+    None,
     Pool(Pool),
     Share(Share),
 }
@@ -188,7 +188,7 @@ impl Buffer {
     /// Zeroes or bytes of earlier messages, of no pool: to be filled.
     #[must_use]
     pub fn scratch(len: usize) -> Buffer {
-        Buffer { bytes: take(len), len, loan: Loan::Nobody }
+        Buffer { bytes: take(len), len, loan: Loan::None }
     }
 
     /// The same on loan from a share, which accounts for it.
@@ -205,7 +205,7 @@ impl Buffer {
     /// The buffer that such memory was.
     pub(crate) fn from_parts(bytes: Vec<u8>, len: usize) -> Buffer {
         debug_assert!(len <= bytes.len());
-        Buffer { bytes, len, loan: Loan::Nobody }
+        Buffer { bytes, len, loan: Loan::None }
     }
 
     /// A message of these bytes. A short one is copied, and the buffer goes back.
@@ -219,11 +219,11 @@ impl Buffer {
     }
 }
 
-/// Bytes of one's own, of no pool.
+/// Bytes of the program's own, of no pool.
 impl From<Vec<u8>> for Buffer {
     #[inline]
     fn from(bytes: Vec<u8>) -> Buffer {
-        Buffer { len: bytes.len(), bytes, loan: Loan::Nobody }
+        Buffer { len: bytes.len(), bytes, loan: Loan::None }
     }
 }
 
@@ -246,7 +246,7 @@ impl Drop for Buffer {
     #[inline]
     fn drop(&mut self) {
         match &self.loan {
-            Loan::Nobody => {}
+            Loan::None => {}
             Loan::Pool(pool) => pool.0.give_back(self.len),
             Loan::Share(share) => share.give_back(self.len),
         }
@@ -327,11 +327,11 @@ mod tests {
         let part = region.slice(5, 7).unwrap();
         drop(region);
         let other = Buffer::scratch(300_000);
-        assert!(other.as_ptr() != at, "somebody holds it");
+        assert!(other.as_ptr() != at, "it is held");
         drop(part);
         let shorter = Region::from_buffer(Buffer::scratch(299_999));
         assert_eq!((shorter.len(), shorter.as_ptr().cast_const()), (299_999, at));
-        let Ok(exclusive) = shorter.into_exclusive() else { panic!("nobody else has it") };
+        let Ok(exclusive) = shorter.into_exclusive() else { panic!("nothing else holds it") };
         let lease = exclusive.into_buffer().into_lease();
         assert!(lease.as_ptr() == at && lease.len() == 299_999 && lease[..9] == [7; 9]);
         drop(lease);

@@ -1,8 +1,8 @@
-//! Time as the fabric knows it: a coarse clock that is given from outside.
+//! Time: a coarse clock that the driver supplies.
 //!
 //! A driver reads the clock once every so many passes and hands the value to
 //! [`Endpoint::progress`](crate::Endpoint::progress); the simulated network hands out virtual
-//! time. Reading a clock costs about 30 ns, a call over shared memory should not pay it.
+//! time. Reading a clock costs about 30 ns, which a call over shared memory should not pay.
 
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ impl Time {
     }
 }
 
-/// How long a peer is waited for.
+/// How long to wait for a peer.
 ///
 /// Counted from when the clock is first seen to move after it was asked for: a program that
 /// computes between a request and its next pass, and a driver that hands out the time of before,
@@ -75,7 +75,7 @@ impl Patience {
         self.longest
     }
 
-    /// Looks: whether it is over at `now`.
+    /// Whether it is over at `now`.
     pub fn is_over(&mut self, now: Time) -> bool {
         let Some(asked) = self.asked else { return now >= self.end };
         if *self.seen.get_or_insert(now) < now {
@@ -85,7 +85,7 @@ impl Patience {
         false
     }
 
-    /// When to look, if nothing happens before.
+    /// When to check, if nothing happens before.
     #[must_use]
     pub fn end(&self) -> Time {
         if self.asked.is_some() { Time::ZERO } else { self.end }
@@ -93,6 +93,17 @@ impl Patience {
 }
 
 /// The monotonic clock of this machine, counted from when the value was made.
+///
+/// ```
+/// use petasos_fabric::Clock;
+/// use std::time::Duration;
+///
+/// let clock = Clock::start();
+/// let deadline = clock.now().after(Duration::from_secs(5));
+/// // What a driver passes to `Endpoint::progress`.
+/// let now = clock.now();
+/// assert!(now < deadline && deadline.since(now) <= Duration::from_secs(5));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Instant,
@@ -136,7 +147,7 @@ mod tests {
         patience.renew(2 * SECOND);
         assert!(!patience.is_over(late));
         assert!(!patience.is_over(late.after(SECOND)));
-        // The shorter wish of another takes nothing away.
+        // A shorter request takes nothing away.
         patience.renew(SECOND / 2);
         assert!(!patience.is_over(late.after(SECOND)));
         assert!(!patience.is_over(late.after(2 * SECOND)));

@@ -1,8 +1,8 @@
-//! What is best on this machine, as it was measured: numbers by name, in a file.
+//! What was measured to be best on this machine: numbers by name, in a file.
 //!
 //! `petasos tune` writes the file. Code that has a number to choose, and was told none by the
-//! program, asks [`Tuning::of_machine`]: an engine for how long to look again before it sleeps and
-//! what to lend over its transport, channels for which size goes by which of them.
+//! program, asks [`Tuning::of_machine`]: an engine for how long to poll before it sleeps and what
+//! to lend over its transport, channels for which size goes by which of them.
 
 use std::{
     collections::BTreeMap,

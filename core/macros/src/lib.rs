@@ -8,13 +8,14 @@ mod wire;
 
 use proc_macro::TokenStream;
 
-/// Makes a structure or an enum travel: implements `petasos::wire::Wire`.
+/// Implements `petasos::wire::Wire` for a structure or an enum, so that it can be an argument or a
+/// result.
 ///
 /// Fields are encoded in order; an enum as the 32-bit number of the variant, and its fields. In
 /// XDR that is a structure, and a discriminated union.
 ///
 /// * `#[wire(tag = 7)]` on a variant: its number, and those after it count on from there. (A Rust
-///   discriminant, as in `Variant = 7`, is not looked at.)
+///   discriminant, as in `Variant = 7`, is ignored.)
 /// * `#[wire(recursive)]` on a field whose type contains the type itself: the field then enters the
 ///   hash of the structure by its name only.
 /// * `#[wire(crate = "path")]` on the type: where to find the crate `petasos-wire`, if neither it
@@ -25,7 +26,8 @@ pub fn derive_wire(input: TokenStream) -> TokenStream {
     wire::derive(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// Makes an interface of a trait: the trait to implement, a client, and the ids of its methods.
+/// Makes a service interface of a trait: the trait to implement, a client, and the ids of the
+/// methods.
 ///
 /// ```
 /// use petasos_rpc::{Context, fabric::Region, service};
@@ -34,14 +36,14 @@ pub fn derive_wire(input: TokenStream) -> TokenStream {
 /// pub trait Store {
 ///     /// Arguments travel by value; the result is any type that travels.
 ///     async fn get(&self, key: String) -> Option<Vec<u8>>;
-///     /// A parameter of type `Context` does not travel: the target is told about the call.
+///     /// A parameter of type `Context` is not transmitted: the target describes the call in it.
 ///     async fn whoami(&self, context: Context) -> String;
 ///     /// The caller gets no answer.
 ///     #[one_way]
 ///     async fn log(&self, line: String);
 ///     /// Large data: the caller lends memory, the target gets what is in it.
 ///     async fn write(&self, key: String, #[bulk(pull)] data: Region) -> u64;
-///     /// Large data, the other way: what the target writes to `into` goes to the caller's memory.
+///     /// Large data in the other direction: the target fills `into`, the caller's memory gets it.
 ///     async fn read(&self, key: String, #[bulk(push)] into: Region) -> u64;
 /// }
 /// ```
@@ -53,7 +55,8 @@ pub fn derive_wire(input: TokenStream) -> TokenStream {
 /// * `StoreClient`, with a method for each: a call that is under way when the method has returned,
 ///   and whose future gives `Result<T, CallError>`. Dropping the future cancels the call. Memory
 ///   for `#[bulk(pull)]` is anything that is `Into<Slice>`: a `Region`, a `Vec<u8>`. Memory for
-///   `#[bulk(push)]` is borrowed, a `&Region` or a `&Slice`, for the caller wants to see what came:
+///   `#[bulk(push)]` is borrowed, a `&Region` or a `&Slice`, as the caller reads the data there
+///   afterwards:
 ///
 /// ```
 /// # use petasos_rpc::{CallError, fabric::Region, service};
@@ -102,9 +105,10 @@ pub fn derive_wire(input: TokenStream) -> TokenStream {
 /// }
 /// ```
 ///
-/// One thing the compiler lets pass: what is made and awaited in one expression, `store.read("a".into(),
-/// &Region::zeroed(1000)).await`, lives as long as the call, and what has come goes with it. A result that borrowed the
-/// memory would not change that, where it is taken apart in the same expression. Give the memory a name.
+/// The compiler accepts one such mistake: memory that is made and awaited in one expression,
+/// `store.read("a".into(), &Region::zeroed(1000)).await`, lives as long as the call, and the data
+/// is lost with it. A result that borrowed the memory would not prevent that if it is used in the
+/// same expression. Give the memory a name.
 ///
 /// For full control over transfers, take a `BulkHandle` as an ordinary argument, and open it.
 ///

@@ -1,13 +1,14 @@
-//! Records: what is said after the handshake, encrypted.
+//! Records: the encrypted data after the handshake.
 //!
-//! A record is its length (two bytes, little-endian, the tag counted) and a transport message of Noise. The
-//! number of a record in its direction is part of it (the nonce), so that one that is changed, left out, sent
-//! twice or out of its turn ends the connection. There are 2^64 numbers; before they run out it ends, too.
+//! A record is its length (two bytes, little-endian, the tag counted) and a transport message of
+//! Noise. The number of a record in its direction is part of it (the nonce), so that one that is
+//! changed, left out, repeated or reordered ends the connection. There are 2^64 numbers; before
+//! they run out the connection ends, too.
 
 use crate::Forged;
 use snow::TransportState;
 
-/// The longest text of a record.
+/// The longest text of a record, in bytes.
 pub const RECORD: usize = 32 << 10;
 const TAG: usize = 16;
 const LENGTH: usize = 2;

@@ -1,11 +1,12 @@
-//! The two messages.
+//! The two messages of the handshake.
 
 use crate::{Channel, keys::Resolver};
 use sha2::{Digest, Sha256};
 use snow::{Builder, HandshakeState, params::NoiseParams};
 use std::{fmt, sync::LazyLock};
 
-/// The pattern and what it is computed with: both sides ephemeral keys alone, and a secret that both know.
+/// The pattern and what it is computed with: both sides ephemeral keys alone, and a secret that
+/// both know.
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_SHA256";
 /// How much longer a message is than its payload: an ephemeral key and a tag.
 pub const OVERHEAD: usize = 32 + 16;
@@ -18,7 +19,7 @@ static PARAMS: LazyLock<NoiseParams> =
 pub struct Psk([u8; 32]);
 
 impl Psk {
-    /// The hash of a secret, for one purpose: who learns it for one cannot use it for another.
+    /// The hash of a secret, for one purpose: it is of no use for another.
     #[must_use]
     pub fn new(purpose: &str, secret: &[u8]) -> Psk {
         let mut hash = Sha256::new();
@@ -35,7 +36,7 @@ impl fmt::Debug for Psk {
     }
 }
 
-/// A message that nobody made who knows the secret, for this handshake.
+/// A message was not made for this handshake by a peer that knows the secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a message of a peer that does not know the secret")]
 pub struct Forged;
@@ -45,7 +46,7 @@ pub struct Forged;
 pub struct Handshake(Box<HandshakeState>);
 
 impl Handshake {
-    /// The side that says the first message. Both sides say the same prologue.
+    /// The side that sends the first message. Both sides give the same prologue.
     #[must_use]
     pub fn initiator(psk: &Psk, prologue: &[u8]) -> Handshake {
         Handshake::new(psk, prologue, Builder::build_initiator)
@@ -65,7 +66,7 @@ impl Handshake {
         let builder = Builder::with_resolver(PARAMS.clone(), Box::new(Resolver));
         let builder = builder.psk(0, &psk.0);
         let builder = builder.and_then(|builder| builder.prologue(prologue));
-        // Nothing in there depends on what others say.
+        // Nothing in there depends on what a peer sends.
         Handshake(Box::new(builder.and_then(build).expect("the pattern has all that it needs")))
     }
 
@@ -85,7 +86,7 @@ impl Handshake {
     /// If `payload` is not [`OVERHEAD`] shorter than the message.
     pub fn read(&mut self, message: &[u8], payload: &mut [u8]) -> Result<(), Forged> {
         assert_eq!(message.len(), payload.len() + OVERHEAD, "room for the payload");
-        // What snow puts there before it has looked at the tag is not shown to anybody.
+        // What snow writes there before it has checked the tag must not be used.
         match self.0.read_message(message, payload) {
             Ok(len) if len == payload.len() => Ok(()),
             _ => {
@@ -98,10 +99,10 @@ impl Handshake {
     /// What follows the two messages, encrypted.
     ///
     /// # Panics
-    /// If they were not both said.
+    /// If one of them is missing.
     #[must_use]
     pub fn into_channel(self) -> Channel {
-        Channel::new(self.0.into_transport_mode().expect("both messages were said"))
+        Channel::new(self.0.into_transport_mode().expect("both messages were exchanged"))
     }
 }
 
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn both_hear_what_the_other_says() {
+    fn both_read_the_payload_of_the_other() {
         let (mut a, mut b) = pair(b"secret", b"secret", [b"p"; 2]);
         let (mut message, mut payload) = ([0; 5 + OVERHEAD], [0; 5]);
         a.write(b"hello", &mut message);
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn another_secret_purpose_or_prologue_is_no_good() {
+    fn another_secret_purpose_or_prologue_is_refused() {
         let (mut message, mut payload) = ([0; 5 + OVERHEAD], [0; 5]);
         for (ours, theirs, prologues) in [
             (&b"secret"[..], &b"other"[..], [&b"p"[..], b"p"]),
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_was_changed_is_no_good() {
+    fn a_message_that_was_changed_is_refused() {
         let (mut message, mut payload) = ([0; 5 + OVERHEAD], [0; 5]);
         let (mut a, _) = pair(b"secret", b"secret", [b"p"; 2]);
         a.write(b"hello", &mut message);

@@ -1,6 +1,6 @@
-//! Ephemeral keys, and where the pattern's computations come from.
+//! Ephemeral keys, and the cryptography of the pattern.
 //!
-//! All is of the crate `ring`, as `snow`'s resolver has it, but for X25519, which that leaves out.
+//! All of it is that of the crate `ring`: by `snow`'s own resolver, which lacks X25519 alone.
 
 use ring::{
     agreement::{EphemeralPrivateKey, UnparsedPublicKey, X25519, agree_ephemeral},
@@ -20,7 +20,7 @@ use std::{
 
 const LEN: usize = 32;
 
-/// A pair of keys. `ring` gives the private one away once, by value, and so it agrees on one shared key.
+/// A pair of keys. `ring` consumes the private one, which so agrees on one shared key.
 struct Pair {
     private: EphemeralPrivateKey,
     public: [u8; LEN],
@@ -38,17 +38,17 @@ impl Pair {
 }
 
 thread_local! {
-    /// A pair that was made ahead, and by which process.
+    /// A pair that was made ahead, and the process that made it.
     static SPARE: Cell<Option<(u32, Pair)>> = const { Cell::new(None) };
 }
 
-/// Makes the ephemeral keys of this thread's next handshake, unless they are there: to be called while the other side is
-/// waited for anyway, for it takes as long as a message there and back.
+/// Makes the ephemeral keys of this thread's next handshake, unless there are some: to be called
+/// while the thread waits for the other side anyway, as it takes as long as a round trip.
 ///
-/// Such keys depend on nothing that either side says, only on the system's random source, so that it does not matter
-/// whether they are made before or after. They are used once: the first handshake that needs a pair takes it away, and a
-/// private key is consumed where it is used. A process that was forked does not use its parent's. What is
-/// kept longer is one key that no message has been encrypted with yet.
+/// The keys depend on nothing that either side sends, only on the system's random source, so that
+/// it does not matter when they are made. They are used once: the first handshake that needs a pair
+/// takes it, and a private key is consumed where it is used. A process that was forked does not use
+/// its parent's. What is kept longer is one key with which no message has been encrypted yet.
 pub fn prepare() {
     let process = process::id();
     let spare = SPARE.take().filter(|(maker, _)| *maker == process);
@@ -63,10 +63,10 @@ fn next() -> Result<Pair, Error> {
     }
 }
 
-/// X25519 with ephemeral keys alone, each good for one shared key.
+/// X25519 with ephemeral keys alone, each for one shared key.
 #[derive(Default)]
 struct Once {
-    /// `snow` lends itself out to threads by shared references, which take it by this lock.
+    /// `snow` may share itself between threads by reference, which take the key under this lock.
     private: Mutex<Option<EphemeralPrivateKey>>,
     public: [u8; LEN],
 }
@@ -84,7 +84,8 @@ impl Dh for Once {
         LEN
     }
 
-    /// The pattern has no key that is given: without [`Once::generate`] there is none to agree with.
+    /// The pattern has no key that is given: without [`Once::generate`] there is none to agree
+    /// with.
     fn set(&mut self, _: &[u8]) {}
 
     fn generate(&mut self, _: &mut dyn Random) -> Result<(), Error> {
@@ -106,8 +107,9 @@ impl Dh for Once {
         let own = own.ok_or(Error::Dh)?;
         let theirs = UnparsedPublicKey::new(&X25519, theirs.get(..LEN).ok_or(Error::Dh)?);
         let out = out.get_mut(..LEN).ok_or(Error::Dh)?;
-        // A point of low order, which only a peer that knows the secret can send, gives zeroes (section 12.1 of the framework),
-        // and that peer gains nothing that it could not have by telling the secret. `ring` says so by an error.
+        // A point of low order, which only a peer that knows the secret can send, gives zeroes
+        // (section 12.1 of the framework), and that peer gains nothing that it could not have by
+        // revealing the secret. `ring` reports an error.
         out.fill(0);
         let _ = agree_ephemeral(own, &theirs, |shared| out.copy_from_slice(shared));
         Ok(())
@@ -182,7 +184,8 @@ mod tests {
         assert_ne!(generated().public, public);
     }
 
-    /// The function of RFC 7748, section 6.1, for a key that `ring` made: what `snow`'s own resolver computes.
+    /// The function of RFC 7748, section 6.1, for a key that `ring` made: what `snow`'s own
+    /// resolver computes.
     #[test]
     fn a_point_of_low_order_gives_zeroes() {
         let mut one = [0; LEN];

@@ -1,18 +1,20 @@
-//! How two who share a secret begin a connection: the handshake `NNpsk0` of the [Noise protocol
-//! framework](https://noiseprotocol.org/noise.html) (revision 34), by the crate `snow`, and where a
-//! connection leads ([`Spot`]), which both sides put into it.
+//! How two peers that share a secret open a connection: the handshake `NNpsk0` of the [Noise
+//! protocol framework](https://noiseprotocol.org/noise.html) (revision 34), by the crate `snow`,
+//! and the end of the connection ([`Spot`]), which both sides put into it.
 //!
-//! * [`Handshake`]: two messages, one each way, each with a payload. The secret is mixed in before the first
-//!   of them, so that none of the payloads can be read, changed or made by who does not know it. The ephemeral
-//!   keys (X25519) make what follows secret also from who learns the secret later.
-//!   Each side makes a pair of keys and computes one shared key, with the crate `ring`; the pair can be made ahead
-//!   ([`prepare`]), as nothing in it depends on what is said. What is left on the way, one computation after the other,
-//!   are the two shared keys. There is no handshake without: a pattern that knows only the secret would let whoever learns
-//!   it later read all that was recorded.
-//! * [`Channel`]: what follows, encrypted and authenticated in records, each good once and in its turn.
+//! * [`Handshake`]: two messages, one in each direction, each with a payload. The secret is mixed
+//!   in before the first of them, so that only a process that knows it can read, change or make a
+//!   payload. The ephemeral keys (X25519) keep what follows secret even if the secret leaks later.
+//!   Each side makes a pair of keys and computes one shared key, with the crate `ring`. The pair
+//!   can be made ahead ([`prepare`]), as it depends on nothing in the messages; then the latency is
+//!   that of the two shared keys, computed one after the other. There is no handshake without them:
+//!   with a pattern of the secret alone, all that was recorded could be read once the secret leaks.
+//! * [`Channel`]: what follows, encrypted and authenticated in records. A record is accepted once,
+//!   and only in order.
 //!
-//! Payloads of the first message can be recorded and sent again, unless the *prologue*, which both sides say and
-//! nobody sends, has a number in it that is new: who answers says one before the first message.
+//! The payload of the first message could be recorded and replayed. To prevent that, both sides
+//! include the same new number in the *prologue*, which is not transmitted: the responder announces
+//! the number before the first message.
 #![forbid(unsafe_code)]
 
 mod channel;

@@ -1,4 +1,4 @@
-//! Where a connection leads.
+//! The end of a connection.
 
 use sha2::{Digest, Sha256};
 use std::{
@@ -7,17 +7,19 @@ use std::{
     sync::LazyLock,
 };
 
-/// The end of a connection that was dialled: address and port, and for one that does not leave the machine, the
-/// machine. Such are those to the loopback interface, and those from an address to itself: many machines have the
-/// same one, as of a bridge for containers.
+/// The responder's end of a connection: address and port, and the machine if the connection does
+/// not leave it. That is so for connections to the loopback interface, and for those from an
+/// address to itself: many machines have the same address, as that of a bridge for containers.
 ///
-/// Who dials puts in where he connected to; who answers compares that with where the connection came to him. A
-/// stranger between the two, who passes on to one what was meant for another, is found out by that.
+/// The initiator encodes the end to which it connected; the responder compares that with the end at
+/// which the connection arrived. So a relay in between, which passes on to one endpoint what was
+/// meant for another, is detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spot {
     ip: Ipv6Addr,
     port: u16,
-    /// Where the connection stays within it: one boot of one kernel, and one network name space of it. Else zeroes.
+    /// Where the connection stays within it: one boot of one kernel, and one network name space of
+    /// it. Else zeroes.
     machine: [u8; 16],
 }
 
@@ -25,7 +27,7 @@ impl Spot {
     /// Length of [`Spot::to_bytes`].
     pub const LEN: usize = 16 + 2 + 16;
 
-    /// The end of a connection that was dialled, and the other one, both as this machine sees them.
+    /// The responder's end of a connection. Both ends are given as this machine sees them.
     #[must_use]
     pub fn of_connection(dialled: SocketAddr, dialler: SocketAddr) -> Spot {
         let stays = dialled.ip().to_canonical() == dialler.ip().to_canonical();
@@ -35,7 +37,7 @@ impl Spot {
         }
     }
 
-    /// An address to which others connect.
+    /// The end of connections to this address.
     #[must_use]
     pub fn of(socket: SocketAddr) -> Spot {
         let ip = socket.ip().to_canonical();
@@ -47,14 +49,15 @@ impl Spot {
         Spot { ip, port: socket.port(), machine }
     }
 
-    /// Whether it is this address, on whichever machine: for addresses that this endpoint's own configuration names.
+    /// Whether it is this address, on whichever machine: for addresses that this endpoint's own
+    /// configuration names.
     #[must_use]
     pub fn is_of(&self, socket: SocketAddr) -> bool {
         let at = Spot::of(socket);
         (at.ip, at.port) == (self.ip, self.port)
     }
 
-    /// As it travels.
+    /// Its encoding.
     #[must_use]
     pub fn to_bytes(self) -> [u8; Spot::LEN] {
         let mut bytes = [0; Spot::LEN];
@@ -64,7 +67,7 @@ impl Spot {
         bytes
     }
 
-    /// What these bytes say.
+    /// Decodes it.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; Spot::LEN]) -> Spot {
         let (ip, rest) = bytes.split_at(16);
@@ -77,8 +80,8 @@ impl Spot {
     }
 }
 
-/// A hash of what tells this machine's own connections from all others; where the system does not say, there is
-/// one machine. The name space is that of this thread, now.
+/// A hash of what tells this machine's own connections from all others; where the system does not
+/// say, there is one machine. The name space is that of this thread, now.
 fn here() -> [u8; 16] {
     static BOOT: LazyLock<String> =
         LazyLock::new(|| fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default());
@@ -125,7 +128,8 @@ mod tests {
         };
         let within = at("172.17.0.1:5", "172.17.0.1:99");
         assert_eq!(within, at("[::ffff:172.17.0.1]:5", "172.17.0.1:7"), "from whichever port");
-        // The relay on the worker was dialled within it; the one who passes it on dials the head within that.
+        // The relay on the worker was reached within that machine; its other half connects to the
+        // head node within that one.
         let mut elsewhere = within.to_bytes();
         elsewhere[20] ^= 1;
         assert_ne!(

@@ -128,8 +128,8 @@ impl<'a, F: Format> Decoder<'a, F> {
         }
     }
 
-    /// Decodes what lies behind a pointer in a value: one level deeper. Whatever can contain its
-    /// own type has to come through here, or the bytes decide how deep the stack gets.
+    /// Decodes what a pointer in a value refers to: one level deeper. Every type that can contain
+    /// its own type has to come through here, or the bytes decide how deep the stack gets.
     #[inline]
     pub fn nested<T>(
         &mut self,

@@ -1,11 +1,12 @@
-//! How values become bytes, and how bytes from outside become values: checked, and bounded.
+//! Encoding of values, and decoding of bytes from outside, checked and bounded.
 //!
 //! One trait, [`Wire`], serves two encodings:
 //!
 //! * **native**: little-endian, packed, no padding; on the usual machines plain copies.
-//! * **XDR** (RFC 4506): big-endian, units of four bytes, for those who have to talk to it.
+//! * **XDR** (RFC 4506): big-endian, units of four bytes, for programs that speak XDR.
 //!
-//! `#[derive(Wire)]` (from `petasos-macros`, or the face crate) makes structures and enums travel.
+//! `#[derive(Wire)]` (from `petasos-macros`, or the crate `petasos`) implements it for structures
+//! and enums.
 //!
 //! ```
 //! use petasos_macros::Wire;
@@ -50,7 +51,7 @@ pub use encoder::Encoder;
 pub use error::DecodeError;
 pub use shape::{hash_name, shape_join};
 
-/// A value that can travel.
+/// A value that can be encoded and decoded.
 ///
 /// A type that is not zero-sized takes at least one byte: counts are checked by that.
 #[diagnostic::on_unimplemented(
@@ -69,8 +70,9 @@ pub trait Wire: Sized {
     /// Appends the value.
     fn encode<F: Format>(&self, out: &mut Encoder<'_, F>);
 
-    /// As [`Wire::encode`], but for long bytes at the end, which it gives instead: what was appended,
-    /// followed by them, is the value. So tens of kilobytes need not be copied before they are sent.
+    /// As [`Wire::encode`], but for long bytes at the end, which it gives instead: what was
+    /// appended, followed by them, is the value. So tens of kilobytes need not be copied before
+    /// they are sent.
     #[inline]
     fn encode_head<'v, F: Format>(&'v self, out: &mut Encoder<'_, F>) -> &'v [u8] {
         self.encode(out);
@@ -103,7 +105,7 @@ pub trait Wire: Sized {
         None
     }
 
-    /// Takes `count` values off the front, a count that nobody checked yet.
+    /// Takes `count` values off the front, a count that is not checked yet.
     #[doc(hidden)]
     #[inline]
     fn decode_all<F: Format>(

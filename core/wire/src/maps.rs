@@ -1,5 +1,5 @@
-//! Maps and sets: a count, and the entries. In the order of the keys where the map has one; decoding
-//! takes them in any order, but each key once.
+//! Maps and sets: a count, and the entries. In the order of the keys where the map has one;
+//! decoding takes them in any order, but each key once.
 
 use crate::{DecodeError, Decoder, Encoder, Format, Wire, hash_name, shape_join};
 use std::{

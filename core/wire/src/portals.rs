@@ -5,14 +5,16 @@
 //! | request | version and kind 1, flags 1, portal 2, user 4, operation 8, match bits 8 — then, as flagged, offset 8, header data 8, length 8, job 4 and cookie 4, operator 1, type 1, reserved 6 and operand 16 — then the data |
 //! | response | version and kind 1, flags 1, status 1, reserved 5, operation 8 — then, as flagged, length 8 and offset 8 — then the data |
 //!
-//! An 8-byte put and its acknowledgement so are a cache line each, as transports count them. The length
-//! of data that travels with its header, or behind it, is not said again; a get says how much it wants.
+//! So an 8-byte put and its acknowledgement are a cache line each, as transports count them. The
+//! header does not repeat the length of the data that follows it; a get says how much it wants.
 //!
-//! Data that is long may be *lent* instead: then the request says its length, and has a key of the fabric in
-//! place of the data. That of a put names memory to fetch it from, that of a get memory to bring it to. Who
-//! lends wants an answer in any case, and waits for it before the memory is used again.
+//! Data that is long may be *lent* instead: then the request says its length, and has a key of the
+//! fabric in place of the data. That of a put names memory to fetch it from, that of a get memory
+//! to bring it to. The lender always asks for an answer, and waits for it before the memory is used
+//! again.
 //!
-//! Numbers of operators and types are not looked at here: they mean something to the protocol only.
+//! The numbers of operators and types are not checked here: they mean something to the protocol
+//! only.
 
 /// The version of these headers.
 pub const VERSION: u8 = 2;
@@ -101,7 +103,7 @@ pub struct Request {
     pub operation: Option<u64>,
     /// The portal.
     pub portal: u16,
-    /// The user who asks.
+    /// The user of the initiator.
     pub user: u32,
     /// The match bits.
     pub bits: u64,
@@ -133,9 +135,9 @@ pub struct Response {
 /// A frame: its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// Somebody asks.
+    /// A request.
     Request(Request),
-    /// Somebody answers.
+    /// A response.
     Response(Response),
 }
 
@@ -165,8 +167,8 @@ impl Request {
         out.extend_from_slice(&room[..len]);
     }
 
-    /// Writes the header to the beginning of `room`, and says how long it is, in bytes. What lies behind
-    /// it there may have changed, too.
+    /// Writes the header to the beginning of `room`, and says how long it is, in bytes. What lies
+    /// behind it there may have changed, too.
     #[inline]
     pub fn write(&self, room: &mut [u8; MAX]) -> usize {
         let flag = |set: bool, flag| if set { flag } else { 0 };
@@ -212,8 +214,8 @@ impl Response {
         out.extend_from_slice(&room[..len]);
     }
 
-    /// Writes the header to the beginning of `room`, and says how long it is, in bytes. What lies behind
-    /// it there may have changed, too.
+    /// Writes the header to the beginning of `room`, and says how long it is, in bytes. What lies
+    /// behind it there may have changed, too.
     #[inline]
     pub fn write(&self, room: &mut [u8; MAX]) -> usize {
         let flags = if self.moved.is_some() { DIFFERS } else { 0 };
@@ -231,8 +233,8 @@ fn word(from: &mut &[u8]) -> Result<u64, HeaderError> {
     Ok(u64::from_le_bytes(*word))
 }
 
-/// Reads a frame like most requests, a put with no optional field: its header, and the data. Gives nothing
-/// for any other frame, which is for [`decode`].
+/// Reads a frame like most requests, a put with no optional field: its header, and the data. Gives
+/// nothing for any other frame, which is for [`decode`].
 #[inline(always)]
 pub fn plain_put(frame: &[u8]) -> Option<(Request, &[u8])> {
     let (header, data) = frame.split_first_chunk::<24>()?;
@@ -268,7 +270,8 @@ pub fn plain_response(frame: &[u8]) -> Option<Response> {
     plain.then(|| Response { operation: u64::from_le_bytes(*operation), status: 0, moved: None })
 }
 
-/// Reads a frame that came from outside: its header, and what follows. Never panics, allocates nothing.
+/// Reads a frame that came from outside: its header, and what follows. Never panics, allocates
+/// nothing.
 #[inline]
 pub fn decode(frame: &[u8]) -> Result<(Frame, &[u8]), HeaderError> {
     let mut rest = frame;

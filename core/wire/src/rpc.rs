@@ -63,7 +63,7 @@ pub struct CallId {
     pub generation: u32,
 }
 
-/// No call: who is answered when nobody is.
+/// No call: the id of requests that get no answer.
 pub const NOBODY: CallId = CallId { slot: u32::MAX, generation: 0 };
 
 /// What travels beside a call so that traces cross processes (as in W3C Trace Context).
@@ -315,8 +315,8 @@ fn short(kind: u8, call: CallId) -> [u8; 12] {
     frame
 }
 
-/// Appends words. Headers are made of words because they are copied by words soon: a processor feeds
-/// a load from stores that it has not written yet only if one of them has all of its bytes.
+/// Appends words. Headers are made of words because they are copied by words soon: a processor
+/// feeds a load from stores that it has not written yet only if one of them has all of its bytes.
 #[inline]
 fn words<const N: usize>(out: &mut Vec<u8>, words: [u64; N]) {
     out.extend_from_slice(words.map(u64::to_le_bytes).as_flattened());

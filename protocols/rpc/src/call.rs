@@ -8,7 +8,7 @@ use crate::{
 use petasos_fabric::Address;
 use petasos_wire::{
     DecodeError,
-    rpc::{CallId, NOBODY, RESPONSE_LEN, Status},
+    rpc::{CallId, Status},
 };
 use std::{
     pin::Pin,
@@ -16,10 +16,33 @@ use std::{
     time::Duration,
 };
 
-/// A call under way: resolves to the bytes of the result.
+/// A call under way: resolves to the bytes of the result. See [`Target::call_bytes`].
 ///
-/// Dropping it cancels the call: the target is told, and drops the handler's future. Whether the
-/// handler had already done its work cannot be known then.
+/// Dropping it cancels the call: the target is told, and drops the handler's future. The caller
+/// does not learn whether the handler had done its work already.
+///
+/// ```
+/// use petasos_rpc::{CallOptions, Engine, EngineConfig, Method, bytes};
+/// use std::time::Duration;
+///
+/// # let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+/// let engine = Engine::new(endpoint, EngineConfig::default());
+/// let slow = Method::named("Slow::wait");
+/// engine.register(slow, 0, bytes(|call| async move {
+///     call.context().engine().sleep(Duration::from_secs(60)).await;
+///     Ok(Vec::new())
+/// }));
+/// let target = engine.target(engine.address());
+/// let call = target.call_bytes(slow, &CallOptions::default(), b"");
+/// // Some passes, in which the handler begins to wait.
+/// while engine.turn() {}
+/// assert_eq!(engine.usage().serving, 1);
+/// // The target drops the handler's future.
+/// call.cancel();
+/// while engine.turn() {}
+/// assert_eq!((engine.usage().serving, engine.stats().calls_cancelled), (0, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "a call that is dropped is cancelled"]
 pub struct Call {
@@ -31,7 +54,7 @@ pub struct Call {
 enum State {
     /// It has a slot.
     Started(CallId),
-    /// It never began.
+    /// It could not be sent.
     Failed(Box<CallError>),
     Over,
 }
@@ -46,19 +69,18 @@ impl Call {
         Call { target, state }
     }
 
-    /// Polls for the result, which `decode` makes of its bytes. What is long is elsewhere, so that
-    /// this is a part of the function that polls.
+    /// Polls for the result, which `decode` makes of its bytes. The long parts are functions of
+    /// their own, so that this one is inlined into the function that polls.
     #[inline(always)]
     pub(crate) fn poll_result<R>(
         &mut self,
         context: &mut Context<'_>,
         decode: impl FnOnce(&[u8]) -> Result<R, DecodeError>,
     ) -> Poll<Result<R, CallError>> {
-        let State::Started(id) = self.state else { return Poll::Ready(Err(self.never_began())) };
+        let State::Started(id) = self.state else { return Poll::Ready(Err(self.start_error())) };
         let inner = self.target.inner();
-        let decoded = if inner.unread.get() == id {
-            inner.unread.set(NOBODY);
-            decode(&inner.message.borrow()[RESPONSE_LEN..])
+        let decoded = if inner.received.begin_reading(id) {
+            inner.received.read(decode)
         } else {
             match self.wait(id, context) {
                 Poll::Pending => return Poll::Pending,
@@ -76,8 +98,8 @@ impl Call {
         }
     }
 
-    /// Notes the waker, if there is no outcome yet. If it is a result, it is given. Apart, as it is
-    /// the same for all results.
+    /// Notes the waker if there is no outcome yet; otherwise returns the result, if it is one. A
+    /// function of its own, as it is the same for all types of results.
     #[inline(never)]
     fn wait(&self, id: CallId, context: &Context<'_>) -> Poll<Option<Body>> {
         let inner = self.target.inner();
@@ -90,14 +112,14 @@ impl Call {
 
     #[cold]
     #[inline(never)]
-    fn never_began(&mut self) -> CallError {
+    fn start_error(&mut self) -> CallError {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Failed(error) => *error,
             _ => panic!("a call is polled after it ended"),
         }
     }
 
-    /// The error that an outcome is which is no result. The call is over then.
+    /// The error for an outcome that is no result. The call is over then.
     #[cold]
     #[inline(never)]
     fn failure(&mut self, id: CallId) -> CallError {
@@ -106,7 +128,7 @@ impl Call {
         about.error(self.target.address(), outcome, &body)
     }
 
-    /// The error that an undecodable result is. The call is over then.
+    /// The error for a result that cannot be decoded. The call is over then.
     #[cold]
     #[inline(never)]
     fn bad_result(&mut self, id: CallId, reason: DecodeError) -> CallError {
@@ -133,7 +155,7 @@ impl Future for Call {
 impl Drop for Call {
     #[inline]
     fn drop(&mut self) {
-        // Most have ended: apart, so that these are dropped without a call.
+        // Most calls have ended: these are dropped without calling a function.
         if let State::Started(id) = self.state {
             self.target.inner().abandon(id);
         }
@@ -141,7 +163,7 @@ impl Drop for Call {
 }
 
 impl About {
-    /// The error that this outcome of a call to `peer` is.
+    /// The error for this outcome of a call to `peer`.
     fn error(self, peer: &Address, outcome: Outcome, body: &[u8]) -> CallError {
         let About { method: Method { name: method, .. }, timeout, .. } = self;
         let refusal = |status| self.refusal(peer, status, body);
@@ -152,13 +174,13 @@ impl About {
             Outcome::PeerLost(reason) => CallError::PeerLost { peer: peer(), method, reason },
             Outcome::TooLarge(reason) => CallError::TooLarge { peer: peer(), method, reason },
             Outcome::Unfetched(reason) => CallError::Transfer { peer: peer(), method, reason },
-            Outcome::EngineGone => CallError::EngineGone,
+            Outcome::EngineEnded => CallError::EngineGone,
         }
     }
 
-    /// The error behind a status of the target's.
+    /// The error for a status that the target sent.
     fn refusal(self, peer: &Address, status: Status, body: &[u8]) -> CallError {
-        /// The longest text of a peer's that is passed on.
+        /// The longest text of a peer that is passed on, in bytes.
         const LONGEST: usize = 1024;
         let text = || String::from_utf8_lossy(&body[..body.len().min(LONGEST)]).into_owned();
         let About { method: Method { name: method, signature, .. }, provider, timeout } = self;

@@ -1,4 +1,4 @@
-//! The calls of ours that are not over: their slots, and what becomes of each.
+//! The calls of ours that are not over: their slots, and how each ends.
 
 use crate::{Method, body::Body, peers::SELF, wake::MainWaker};
 use petasos_fabric::{Lease, LostReason, Peer, RegionId};
@@ -10,19 +10,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How a call ended, before it is told as its caller wants to hear it.
+/// How a call ended, before it becomes a result or a [`CallError`](crate::CallError).
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// The target answered; the result lies in the slot.
     Answer(Status),
-    /// The time was over.
+    /// Its time limit has passed.
     TooLate,
     PeerLost(LostReason),
     /// The result is larger than this side takes.
     TooLarge(String),
     /// The result could not be fetched.
     Unfetched(String),
-    EngineGone,
+    EngineEnded,
 }
 
 /// What was called, and how: for its deadline, and for errors about it.
@@ -33,46 +33,46 @@ pub(crate) struct About {
     pub(crate) timeout: Duration,
 }
 
-/// Room for one call of ours. It is used again and again, and stays where it is: moving it would
-/// cost as much as all else that is done with it.
+/// Room for one call of ours. It is reused, and stays where it is: moving it would cost as much as
+/// everything else that is done with it.
 #[derive(Debug)]
 pub(crate) struct Slot {
     serial: u32,
-    /// Whether there is a call. If not, there is no waiter, no outcome, and nothing rare.
+    /// Whether there is a call. If not, there is no waiter, no outcome, and no extra part.
     live: bool,
-    /// Whether the peer owes an answer: then the slot stays, and the credit is in use.
+    /// Whether the peer owes an answer: then the slot stays in use, and so does the credit.
     owed: bool,
     /// The outcome is not awaited any more.
     abandoned: bool,
-    /// It is in the list of those that were used since the clock was read.
-    listed: bool,
+    /// It is in the list of slots that were used since the clock was read.
+    recent: bool,
     peer: Peer,
-    /// Here and not with the caller, which has to move whatever it has of a call.
+    /// Here and not in the future, which the caller may have to move.
     about: About,
     waiter: Waiter,
     outcome: Option<Outcome>,
-    /// The result, apart, so that it is moved as it lies: see [`Lease`].
+    /// The result, a field of its own so that it is moved as a whole: see [`Lease`].
     body: Body,
-    rare: Option<Box<Rare>>,
+    extra: Option<Box<Extra>>,
 }
 
-/// The waker to tell of the outcome.
+/// What waits for the outcome.
 #[derive(Debug)]
 enum Waiter {
-    Nobody,
-    /// The future that blocks on the engine: most waiters, known without counting references.
+    None,
+    /// The future that blocks on the engine: most waiters, and no reference is counted for it.
     Main,
     Other(Waker),
 }
 
-/// What few calls have.
+/// What only few calls have.
 #[derive(Debug, Default)]
-struct Rare {
+struct Extra {
     /// The request, while it waits for credit.
     queued: Option<Vec<u8>>,
-    /// Arguments that did not fit.
+    /// Arguments that did not fit, and are lent.
     lent: Option<RegionId>,
-    /// When it began, if latencies are wanted, and the method.
+    /// When it began, if latencies are recorded, and the method.
     started: Option<(Instant, &'static str)>,
 }
 
@@ -81,8 +81,8 @@ struct Rare {
 pub(crate) struct Calls {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Slots that were used since the clock was read, each once, however many calls it has had:
-    /// most are over by then, and have no deadline any more.
+    /// Slots that were used since the clock was read, each once, however many calls it has had.
+    /// Most calls are over when the clock is read, and need no timer.
     recent: Vec<u32>,
     serial: u32,
     main: Arc<MainWaker>,
@@ -97,7 +97,7 @@ impl Calls {
         self.slots.len() - self.free.len()
     }
 
-    /// A slot for a call that is sent at once, unless something is said against it.
+    /// A slot for a call that is sent at once, unless [`Calls::queue`] or [`Calls::close`] follows.
     #[inline]
     pub(crate) fn open(&mut self, peer: Peer, about: About) -> CallId {
         let at = self.free.pop().unwrap_or_else(|| self.add());
@@ -105,12 +105,12 @@ impl Calls {
         self.serial = self.serial.wrapping_add(1);
         slot.serial = self.serial;
         slot.peer = peer;
-        // Piece by piece: as a whole it would be put together elsewhere, and copied.
+        // Field by field: as a whole it would be built elsewhere, and copied.
         slot.about.method = about.method;
         (slot.about.provider, slot.about.timeout) = (about.provider, about.timeout);
         (slot.live, slot.owed, slot.abandoned) = (true, true, false);
-        if !slot.listed {
-            slot.listed = true;
+        if !slot.recent {
+            slot.recent = true;
             self.recent.push(at);
         }
         CallId { slot: at, generation: self.serial }
@@ -125,25 +125,25 @@ impl Calls {
             live: false,
             owed: false,
             abandoned: false,
-            listed: false,
+            recent: false,
             peer: SELF,
             about: About { method, provider: 0, timeout: Duration::MAX },
-            waiter: Waiter::Nobody,
+            waiter: Waiter::None,
             outcome: None,
             body: Body::default(),
-            rare: None,
+            extra: None,
         });
         u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 calls at a time")
     }
 
-    /// Says to which peer a call goes that has not left.
+    /// Sets the peer of a call that was not sent.
     pub(crate) fn redirect(&mut self, id: CallId, peer: Peer) {
         if let Some(slot) = self.get(id) {
             slot.peer = peer;
         }
     }
 
-    /// Takes back the slot of a call that never left; gives what it lent.
+    /// Frees the slot of a call that was never sent; returns what it lent.
     pub(crate) fn close(&mut self, id: CallId) -> Option<RegionId> {
         let lent = self.get(id)?.withdraw();
         self.free(id.slot);
@@ -153,8 +153,8 @@ impl Calls {
     #[inline]
     fn free(&mut self, at: u32) {
         let slot = &mut self.slots[at as usize];
-        debug_assert!(slot.outcome.is_none(), "it was taken, or never came");
-        (slot.live, slot.waiter, slot.rare) = (false, Waiter::Nobody, None);
+        debug_assert!(slot.outcome.is_none(), "it was taken, or there never was one");
+        (slot.live, slot.waiter, slot.extra) = (false, Waiter::None, None);
         self.free.push(at);
     }
 
@@ -164,7 +164,7 @@ impl Calls {
         (slot.serial == id.generation && slot.live).then_some(slot)
     }
 
-    /// Notes what few calls have.
+    /// Notes what only few calls have.
     pub(crate) fn note(
         &mut self,
         id: CallId,
@@ -172,9 +172,9 @@ impl Calls {
         method: Option<&'static str>,
     ) {
         if let Some(slot) = self.get(id) {
-            let rare = slot.rare.get_or_insert_default();
-            rare.lent = lent;
-            rare.started = method.map(|method| (Instant::now(), method));
+            let extra = slot.extra.get_or_insert_default();
+            extra.lent = lent;
+            extra.started = method.map(|method| (Instant::now(), method));
         }
     }
 
@@ -182,19 +182,19 @@ impl Calls {
     pub(crate) fn queue(&mut self, id: CallId, request: Vec<u8>) {
         if let Some(slot) = self.get(id) {
             slot.owed = false;
-            slot.rare.get_or_insert_default().queued = Some(request);
+            slot.extra.get_or_insert_default().queued = Some(request);
         }
     }
 
-    /// The request that waited, which goes now. None if the call ended meanwhile.
+    /// The request that waited, which is sent now. None if the call ended meanwhile.
     pub(crate) fn unqueue(&mut self, id: CallId) -> Option<Vec<u8>> {
         let slot = self.get(id)?;
-        let request = slot.rare.as_mut()?.queued.take()?;
+        let request = slot.extra.as_mut()?.queued.take()?;
         slot.owed = true;
         Some(request)
     }
 
-    /// The result of a call that has ended, if there is one: then [`Calls::close_answered`] once it
+    /// The result of a call that has ended, if there is one. Call [`Calls::close_answered`] once it
     /// is read.
     #[inline]
     pub(crate) fn take_result(&mut self, id: CallId) -> Option<Body> {
@@ -203,12 +203,12 @@ impl Calls {
         answered.then(|| mem::take(&mut slot.body))
     }
 
-    /// Any outcome, of which it was said that it is there, with what came with it and what it is
+    /// The outcome of a call, which must be known, with the body of the answer and what the call is
     /// about. The call is over then.
     #[cold]
     pub(crate) fn take_outcome(&mut self, id: CallId) -> (Outcome, Body, About) {
         let slot = self.get(id).expect("a call's slot lives as long as the call");
-        let outcome = slot.outcome.take().expect("nobody else takes it");
+        let outcome = slot.outcome.take().expect("the outcome is taken once");
         let (body, about) = (mem::take(&mut slot.body), slot.about);
         slot.abandoned = true;
         if !slot.owed {
@@ -217,12 +217,12 @@ impl Calls {
         (outcome, body, about)
     }
 
-    /// What a call is about that is not over.
+    /// What a call that is not over is about.
     pub(crate) fn about(&mut self, id: CallId) -> About {
         self.get(id).expect("a call's slot lives as long as the call").about
     }
 
-    /// Notes the waker that waits for the outcome. False if it is there.
+    /// Notes the waker to wake with the outcome. False if the outcome is known.
     #[inline]
     pub(crate) fn wait(&mut self, id: CallId, waker: &Waker, main: &Waker) -> bool {
         let slot = self.get(id).expect("a call's slot lives as long as the call");
@@ -237,12 +237,12 @@ impl Calls {
         true
     }
 
-    /// To be called when the clock was read: gives the time limits of the calls that were made
-    /// since it was read before, and are waited for.
+    /// To be called when the clock was read: calls `each` with the time limit of every call that
+    /// was made since the reading before, and is still awaited.
     pub(crate) fn take_recent(&mut self, mut each: impl FnMut(Duration, CallId)) {
         for at in self.recent.drain(..) {
             let slot = &mut self.slots[at as usize];
-            slot.listed = false;
+            slot.recent = false;
             if slot.is_waiting() && slot.about.timeout != Duration::MAX {
                 each(slot.about.timeout, CallId { slot: at, generation: slot.serial });
             }
@@ -256,18 +256,19 @@ impl Calls {
         slot.is_some_and(|slot| slot.serial == id.generation && slot.is_waiting())
     }
 
-    /// The slot of a call that is like most: the peer owes the answer, a future waits for it, and
-    /// nothing else is to be done about it.
+    /// The slot of a plain call, as most are: the peer owes the answer, a future waits for it, and
+    /// nothing else has to be done when it comes.
     #[inline]
     pub(crate) fn awaited(&mut self, peer: Peer, id: CallId) -> Option<&mut Slot> {
         let slot = self.get(id)?;
         let owed = slot.peer == peer && slot.owed;
-        let plain = !slot.abandoned && slot.rare.is_none() && slot.outcome.is_none();
+        let plain = !slot.abandoned && slot.extra.is_none() && slot.outcome.is_none();
         (owed && plain).then_some(slot)
     }
 
-    /// Takes in the result of the only call under way, if it is like most and the future that
-    /// blocks on the engine waits for it. True if so: then that one is to be told where it lies.
+    /// Takes in the result of the only call under way, if that is a plain call and the future that
+    /// blocks on the engine waits for it. True if so: then the result stays in the message, and the
+    /// future is to be polled.
     #[inline(always)]
     pub(crate) fn answer_only(&mut self, peer: Peer, id: CallId) -> bool {
         if self.len() != 1 {
@@ -276,7 +277,7 @@ impl Calls {
         let Some(slot) = self.awaited(peer, id) else { return false };
         let only = matches!(slot.waiter, Waiter::Main);
         if only {
-            slot.waiter = Waiter::Nobody;
+            slot.waiter = Waiter::None;
             slot.owed = false;
             mem::forget(slot.outcome.replace(Outcome::Answer(Status::Ok)));
         }
@@ -287,15 +288,16 @@ impl Calls {
     #[inline(always)]
     pub(crate) fn close_answered(&mut self, id: CallId) {
         if let Some(slot) = self.get(id) {
-            // An answer, no waiter, nothing rare: there is nothing in it that would have to be
-            // dropped, which the compiler does not see.
+            // An answer, no waiter, no extra part: nothing in it has to be dropped, which the
+            // compiler does not see.
             mem::forget(slot.outcome.take());
             slot.live = false;
             self.free.push(id.slot);
         }
     }
 
-    /// It has not, and cannot stay there: it is kept with the call, if that is not over.
+    /// The result was not read, and its message is needed: it is kept with the call, if that is not
+    /// over.
     pub(crate) fn keep(&mut self, id: CallId, body: Body) {
         if let Some(slot) = self.get(id)
             && matches!(slot.outcome, Some(Outcome::Answer(_)))
@@ -304,11 +306,12 @@ impl Calls {
         }
     }
 
-    /// Takes in the answer to any call: nothing is owed from now on. None if there is no such call.
+    /// Takes in the answer to any call: the peer owes nothing any more. None if there is no such
+    /// call.
     pub(crate) fn answered(&mut self, peer: Peer, id: CallId) -> Option<Answered> {
         let slot = self.get(id).filter(|slot| slot.peer == peer && slot.owed)?;
         slot.owed = false;
-        let Rare { lent, started, .. } = slot.rare.take().map(|rare| *rare).unwrap_or_default();
+        let Extra { lent, started, .. } = slot.extra.take().map(|extra| *extra).unwrap_or_default();
         let wanted = slot.outcome.is_none() && !slot.abandoned;
         if slot.abandoned {
             self.free(id.slot);
@@ -346,8 +349,8 @@ impl Calls {
         Ended { wake: None, lent, owing }
     }
 
-    /// Ends the calls to one peer, or all, in a way that leaves nothing owed.
-    pub(crate) fn end(&mut self, with: Option<Peer>, why: impl Fn() -> Outcome) -> Vec<Ended> {
+    /// Ends the calls to one peer, or all of them. No answer is owed any more.
+    pub(crate) fn end(&mut self, with: Option<Peer>, outcome: impl Fn() -> Outcome) -> Vec<Ended> {
         let (mut ended, main) = (Vec::new(), Arc::clone(&self.main));
         for at in 0..self.slots.len() {
             let slot = &mut self.slots[at];
@@ -356,7 +359,7 @@ impl Calls {
             }
             slot.owed = false;
             let lent = slot.withdraw();
-            ended.push(Ended { wake: slot.finish(why(), &main), lent, owing: None });
+            ended.push(Ended { wake: slot.finish(outcome(), &main), lent, owing: None });
             if slot.abandoned {
                 self.free(at as u32);
             }
@@ -379,25 +382,25 @@ pub(crate) struct Answered {
 pub(crate) struct Ended {
     pub(crate) wake: Option<Waker>,
     pub(crate) lent: Option<RegionId>,
-    /// The peer that is still at work for it.
+    /// The peer that still works on it, and has to be told.
     pub(crate) owing: Option<Peer>,
 }
 
 impl Slot {
-    /// Whether an outcome is awaited that is not known.
+    /// Whether the outcome is not known yet, and awaited.
     #[inline]
     fn is_waiting(&self) -> bool {
         self.live && self.outcome.is_none() && !self.abandoned
     }
 
-    /// Takes back the request, if it waits for credit, and what was lent for it.
+    /// Drops the request, if it waits for credit, and returns what was lent for it.
     fn withdraw(&mut self) -> Option<RegionId> {
-        let rare = self.rare.as_mut()?;
-        rare.queued = None;
-        rare.lent.take()
+        let extra = self.extra.as_mut()?;
+        extra.queued = None;
+        extra.lent.take()
     }
 
-    /// The peer has answered an awaited call. Gives the wakers to call once nothing is borrowed.
+    /// The peer has answered an awaited call. Returns a waker to wake once nothing is borrowed.
     #[must_use]
     #[inline]
     pub(crate) fn answered(
@@ -412,7 +415,7 @@ impl Slot {
         self.wake(main)
     }
 
-    /// The outcome is known. Gives the wakers to call once nothing is borrowed.
+    /// The outcome is known. Returns a waker to wake once nothing is borrowed.
     #[must_use]
     #[inline]
     fn finish(&mut self, outcome: Outcome, main: &MainWaker) -> Option<Waker> {
@@ -423,11 +426,11 @@ impl Slot {
         self.wake(main)
     }
 
-    /// Wakes the waiter, or gives its waker.
+    /// Wakes the waiter, or returns its waker.
     #[inline]
     fn wake(&mut self, main: &MainWaker) -> Option<Waker> {
-        match mem::replace(&mut self.waiter, Waiter::Nobody) {
-            Waiter::Nobody => None,
+        match mem::replace(&mut self.waiter, Waiter::None) {
+            Waiter::None => None,
             Waiter::Main => {
                 main.wake_at_home();
                 None

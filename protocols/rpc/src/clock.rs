@@ -1,9 +1,9 @@
-//! The engine's idea of time: read rarely, because reading costs as much as half a call.
+//! The engine's clock: read rarely, because reading it costs as much as half a call.
 
 use petasos_fabric::{Clock, Time};
 use std::cell::Cell;
 
-/// Passes between two looks at the clock while there is work.
+/// Passes between two readings of the clock while there is work.
 const PASSES: u32 = 64;
 
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct EngineClock {
 #[derive(Debug)]
 enum Source {
     Machine(Clock),
-    /// Told from outside: see [`crate::Engine::set_time`].
+    /// Set from outside: see [`crate::Engine::set_time`].
     Given,
 }
 

@@ -1,4 +1,4 @@
-//! What can be set for an engine.
+//! Settings of an engine.
 
 use petasos_fabric::Tuning;
 use std::time::Duration;
@@ -17,35 +17,35 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EngineConfig {
-    /// What to do when there is nothing to do.
+    /// What the engine does when there is nothing to do.
     pub idle: Idle,
     /// Time limit of calls that set none. Default: 30 s.
     pub timeout: Duration,
-    /// How long a peer that has not started yet is waited for. Calls end earlier by their own
-    /// deadline. Default: 10 s.
+    /// How long calls wait for a peer that has not started yet, unless their own deadline is
+    /// earlier. Default: 10 s.
     pub patience: Duration,
-    /// What calls do while nothing listens at their address, so that its system refuses
+    /// What calls do while no process listens at their address, so that its system refuses
     /// connections. Default: they wait for a peer that was never there, for up to `patience`, and
-    /// fail at once where one has been.
+    /// fail at once if there was one before.
     pub refused: Refused,
     /// Calls in progress that this engine takes from one caller; more are refused as busy.
-    /// Callers learn it, and hold back. Default: 256.
+    /// Callers learn this number, and send no more. Default: 256.
     pub calls_per_peer: u16,
     /// Calls in progress that this engine takes in all. Default: 65,536.
     pub calls_in_all: usize,
-    /// Calls that may wait here for their turn with one peer; more fail as busy. Default: 65,536.
+    /// Calls to one peer that may wait here for credit; more fail as busy. Default: 65,536.
     pub queue_per_peer: usize,
-    /// The largest arguments or result that is taken into memory. Larger data is for bulk
-    /// transfer. Default: 256 MiB.
+    /// The largest arguments or result that this engine takes into memory, in bytes. Use bulk
+    /// transfer for larger data. Default: 256 MiB.
     pub max_body: u64,
     /// Arguments and results of more bytes than this stay where they are, and the other side
-    /// fetches them, though a message of the transport would hold them. No less than 1 KiB counts.
-    /// Default: what `petasos tune` found best for this machine and the engine's transport
-    /// ([`Tuning`]), or else no limit but the message's.
+    /// fetches them, even if a message of the transport could hold them. At least 1 KiB: less
+    /// counts as 1 KiB. Default: what `petasos tune` found best for this machine and the engine's
+    /// transport ([`Tuning`]), otherwise the length of a message.
     pub lend_above: Option<usize>,
     /// What callers are told to wait when this engine is busy. Default: 1 ms.
     pub retry_after: Duration,
-    /// Read-only bulk data up to so many bytes travels within its descriptor. Default: 256.
+    /// Read-only bulk data of up to so many bytes travels within its descriptor. Default: 256.
     pub bulk_inline: usize,
     /// Whether latencies are recorded, per method. Costs two clock reads a call. Default: no.
     pub measure: bool,
@@ -74,7 +74,7 @@ impl Default for EngineConfig {
 }
 
 impl EngineConfig {
-    /// Sets what to do when there is nothing to do.
+    /// Sets what the engine does when there is nothing to do.
     #[must_use]
     pub fn idle(mut self, idle: Idle) -> EngineConfig {
         self.idle = idle;
@@ -88,14 +88,14 @@ impl EngineConfig {
         self
     }
 
-    /// Sets how long a peer that has not started yet is waited for.
+    /// Sets how long calls wait for a peer that has not started yet.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> EngineConfig {
         self.patience = patience;
         self
     }
 
-    /// Sets what calls do while nothing listens at their address.
+    /// Sets what calls do while no process listens at their address.
     #[must_use]
     pub fn refused(mut self, refused: Refused) -> EngineConfig {
         self.refused = refused;
@@ -116,7 +116,7 @@ impl EngineConfig {
         self
     }
 
-    /// Sets how many calls may wait for their turn with one peer.
+    /// Sets how many calls to one peer may wait for credit.
     #[must_use]
     pub fn queue_per_peer(mut self, queue_per_peer: usize) -> EngineConfig {
         self.queue_per_peer = queue_per_peer;
@@ -166,15 +166,16 @@ impl EngineConfig {
     }
 }
 
-/// What a call does while nothing listens at its address, and the system there refuses connections.
+/// What a call does while no process listens at its address, and the system there refuses
+/// connections.
 ///
-/// A peer that does not answer at all, as a machine that is off, is waited for in any case, for as
-/// long as `EngineConfig::patience` and the call's own time limit say.
+/// If nothing answers at all, as when a machine is off, calls wait in any case, for as long as
+/// [`EngineConfig::patience`] and their own time limit say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refused {
-    /// Wait for a peer that was never there, which may start later; fail at once where one has
-    /// been, and has ended.
+    /// Wait for a peer that was never there, and may start later; fail at once if there was one
+    /// before, which has ended.
     #[default]
     WaitForFirst,
     /// Wait: also for a server that is started again.
@@ -187,25 +188,25 @@ pub enum Refused {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Idle {
-    /// Look again for as long as a wake-up takes here, then sleep: so a wait never costs more than
-    /// twice what it would if its length were known before. As `petasos tune` found it out
-    /// ([`Tuning`]), or else 50 us.
+    /// Poll for as long as a wake-up takes on this machine, then sleep: so a wait never costs more
+    /// than twice what it would if its length were known before. The time is what `petasos tune`
+    /// measured ([`Tuning`]), otherwise 50 us.
     #[default]
     Tuned,
     /// Poll again at once: the lowest latency, for a core that nothing else needs.
     Spin,
-    /// Look again for so long, then sleep until something comes. Other threads that want the
-    /// processor get it in between; while they keep it for long, sleep at once.
+    /// Poll for so long, then sleep until something arrives. The thread yields the processor in
+    /// between; while other threads keep it for long, it sleeps at once.
     Adaptive(Duration),
     /// Sleep at once.
     Sleep,
 }
 
 impl Idle {
-    /// How long a wake-up takes where it was not measured.
+    /// How long a wake-up takes, where that was not measured.
     const WAKE_UP: Duration = Duration::from_micros(50);
 
-    /// How long to look again before sleeping; `None` for ever.
+    /// How long to poll before sleeping; `None`: for ever.
     pub(crate) fn spin(self) -> Option<Duration> {
         match self {
             Idle::Tuned => Some(Tuning::of_machine().spin().unwrap_or(Self::WAKE_UP)),

@@ -1,4 +1,4 @@
-//! What a handler knows of the call that it serves.
+//! What a handler knows about the call that it serves.
 
 use crate::{Engine, Failure, Method, Reply, body::Body, inner::Inner};
 use futures_channel::oneshot;
@@ -15,15 +15,15 @@ use std::{cell::Cell, fmt, ops::Deref, rc::Rc, time::Duration};
 /// use petasos_rpc::{Context, service};
 ///
 /// #[service]
-/// trait Whose {
+/// trait Mirror {
 ///     /// A parameter of this type is not an argument of the call: the server adds it.
-///     async fn whose(&self, context: Context) -> String;
+///     async fn peer(&self, context: Context) -> String;
 /// }
 ///
-/// struct Mirror;
+/// struct Service;
 ///
-/// impl Whose for Mirror {
-///     async fn whose(&self, context: Context) -> String {
+/// impl Mirror for Service {
+///     async fn peer(&self, context: Context) -> String {
 ///         format!("{} called by {}", context.method().name, context.peer())
 ///     }
 /// }
@@ -56,7 +56,7 @@ impl Context {
         }))
     }
 
-    /// The answer is not awaited any more.
+    /// The caller no longer waits for the answer.
     pub(crate) fn cancel(&self) {
         self.0.cancelled.set(true);
     }
@@ -85,20 +85,21 @@ impl Context {
         self.0.encoding
     }
 
-    /// The time that the caller gave for the call, counted from its arrival.
+    /// The time limit that the caller gave, counted from the arrival; `None` without a limit.
     #[must_use]
     pub fn time_limit(&self) -> Option<Duration> {
         (self.0.left_us > 0).then(|| Duration::from_micros(self.0.left_us.into()))
     }
 
-    /// Whether the answer is not awaited any more: cancelled, too late, or the caller is gone. The
-    /// handler's future is dropped soon; code that does not wait can look here.
+    /// Whether the caller no longer waits for the answer: it cancelled the call, its deadline has
+    /// passed, or the caller is lost. The handler's future is dropped soon; code that does not wait
+    /// can check here.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.get()
     }
 
-    /// The trace that the call belongs to: hand it on to calls made on its behalf.
+    /// The trace that the call belongs to: pass it on to calls made on its behalf.
     #[must_use]
     pub fn trace(&self) -> Option<Trace> {
         self.0.trace
@@ -113,9 +114,9 @@ impl Context {
     /// A result, encoded as the caller wants it.
     ///
     /// # Errors
-    /// None; a `Result` because handlers give one.
+    /// None; a `Result` because handlers return one.
     pub fn reply<R: Wire>(&self, result: &R) -> Reply {
-        let mut buffer = self.0.inner.buffer();
+        let mut buffer = self.0.inner.frames.buffer();
         encode_into(self.0.encoding, result, &mut buffer);
         Ok(buffer)
     }
@@ -127,7 +128,8 @@ impl fmt::Debug for Context {
     }
 }
 
-/// A call that arrived: its context, and the bytes of the arguments.
+/// A call that arrived: its context, and the bytes of the arguments, to which it dereferences. See
+/// [`Responder`] for an example.
 #[derive(Debug)]
 pub struct Incoming {
     context: Context,
@@ -145,7 +147,7 @@ impl Incoming {
         &self.context
     }
 
-    /// Takes the call apart, with its arguments decoded.
+    /// The context, and the decoded arguments.
     ///
     /// # Errors
     /// If the bytes are not an `A` in the encoding of the call.
@@ -154,15 +156,16 @@ impl Incoming {
         Ok((self.context, arguments))
     }
 
-    /// Makes a handler that answers later, perhaps from another thread: `serve` gets the call and
-    /// a [`Responder`], and returns at once.
+    /// A future for a call that is answered later, perhaps from another thread: `serve` gets the
+    /// call and a [`Responder`], and returns at once. Dropping the future makes the answer of the
+    /// responder void.
     #[must_use]
     pub fn later(self, serve: impl FnOnce(Incoming, Responder)) -> crate::HandlerFuture {
         let (sender, receiver) = oneshot::channel();
         serve(self, Responder { sender });
         Box::pin(async {
-            let gone = || Err(Failure::Failed("the handler dropped the call".to_owned()));
-            receiver.await.unwrap_or_else(|_| gone())
+            let dropped = || Err(Failure::Failed("the handler dropped the call".to_owned()));
+            receiver.await.unwrap_or_else(|_| dropped())
         })
     }
 }
@@ -174,8 +177,8 @@ impl Deref for Incoming {
     }
 }
 
-/// The means to answer one call, from any thread, at any time. Dropped without an answer, it
-/// tells the caller that the handler failed.
+/// Answers one call, from any thread, at any time. If it is dropped without an answer, the caller
+/// gets [`CallError::Failed`](crate::CallError::Failed).
 ///
 /// ```
 /// use petasos_rpc::{CallOptions, Engine, EngineConfig, Incoming, Method};
@@ -204,12 +207,12 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Answers. Too late for a call that was cancelled: then the answer is dropped.
+    /// Answers. The answer to a call that was cancelled is dropped.
     pub fn respond(self, reply: Reply) {
         let _ = self.sender.send(reply);
     }
 
-    /// Whether the answer is not awaited any more.
+    /// Whether the caller no longer waits for the answer.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.sender.is_canceled()

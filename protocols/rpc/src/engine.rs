@@ -1,15 +1,13 @@
-//! The engine: a thread's own, drives one endpoint.
+//! The engine as programs see it.
 
 use crate::{
     Bulk, BulkError, BulkHandle, EngineConfig, EngineHandle, Exported, Handler, Method, RemoteBulk,
     RemoteMemory, ServeError, Stats, Target, Usage, clock::EngineClock, inner::Inner,
-    registry::Provider,
 };
 use petasos_fabric::{
-    Access, Address, AddressError, AllocError, Capabilities, Endpoint, Key, Peer, Region, Sleep,
-    Slice, Time,
+    Access, Address, AddressError, AllocError, Capabilities, Endpoint, Key, Peer, Region, Slice,
+    Time,
 };
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
     os::fd::OwnedFd,
     rc::Rc,
@@ -17,18 +15,18 @@ use std::{
     time::Duration,
 };
 
-/// Calls and serves over one endpoint. Belongs to one thread; cheap to clone.
+/// Makes and serves calls over one endpoint. Belongs to one thread; cheap to clone.
 ///
 /// Nothing happens unless the engine is driven, in one of three ways:
 ///
 /// * [`Engine::block_on`] drives it until a future is ready;
-/// * in an event loop of one's own: call [`Engine::turn`] until it says that there was nothing to
-///   do, then [`Engine::arm`]; if that allows sleep, wait until [`Engine::fd`] is readable, and
-///   begin again;
+/// * an event loop of the program's own calls [`Engine::turn`] until there is nothing to do, then
+///   [`Engine::arm`]; if that allows sleep, it waits until [`Engine::fd`] is readable, calls
+///   [`Engine::awake`], and begins again;
 /// * [`EngineThread`](crate::EngineThread) gives it a thread.
 ///
 /// When the last clone is dropped, the engine ends: calls under way fail, handlers are dropped.
-/// A handler that holds a clone keeps it from ending; [`Engine::shut_down`] ends it nevertheless.
+/// A handler that holds a clone keeps the engine alive; [`Engine::shut_down`] ends it nevertheless.
 ///
 /// ```
 /// use petasos_rpc::{Engine, EngineConfig, service};
@@ -57,9 +55,9 @@ use std::{
 #[derive(Clone, Debug)]
 pub struct Engine {
     inner: Rc<Inner>,
-    /// The peer that made the call for which a handler has it.
+    /// For the engine of a handler: the peer that made the call.
     caller: Option<Peer>,
-    /// Ends the engine with its last owner; engines lent to handlers own nothing.
+    /// Ends the engine with its last owner. Engines of handlers own nothing.
     _owner: Option<Rc<Owner>>,
 }
 
@@ -79,7 +77,8 @@ impl Engine {
         Engine::owning(Inner::new(endpoint, config, EngineClock::machine()))
     }
 
-    /// An engine whose time is told with [`Engine::set_time`], as on the simulated network.
+    /// An engine whose time the program sets with [`Engine::set_time`], as on the simulated
+    /// network.
     #[must_use]
     pub fn with_given_time(endpoint: Box<dyn Endpoint>, config: EngineConfig, now: Time) -> Engine {
         Engine::owning(Inner::new(endpoint, config, EngineClock::given(now)))
@@ -103,7 +102,7 @@ impl Engine {
         &self.inner
     }
 
-    /// Where others reach this engine.
+    /// The address at which peers reach this engine.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.inner.address
@@ -112,20 +111,20 @@ impl Engine {
     /// What the endpoint can do.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
-        self.inner.endpoint.borrow().capabilities().clone()
+        self.inner.transport.capabilities()
     }
 
-    /// The peer at an address, to be called. The connection is made with the first call.
+    /// The target at an address. The first call makes the connection.
     #[must_use]
     pub fn target(&self, address: &Address) -> Target {
         Target::new(Rc::clone(&self.inner), address.clone())
     }
 
-    /// The same for an address as it stands in a configuration or on a command line: a `&str`, a
-    /// `String`, or an [`Address`].
+    /// The same for an address from a configuration or a command line: a `&str`, a `String`, or an
+    /// [`Address`].
     ///
     /// # Errors
-    /// If it is not an address. Whether a peer is there is found out by the first call.
+    /// If it is not an address. Whether there is a peer shows with the first call.
     ///
     /// ```
     /// # use petasos_rpc::{Engine, EngineConfig, service};
@@ -147,49 +146,44 @@ impl Engine {
         Ok(Target::new(Rc::clone(&self.inner), address.try_into()?))
     }
 
-    /// Serves a method under a provider id. False if it is served already, or if another method
-    /// has the same id.
+    /// Serves a method under a provider id. False if it is served under that id already, or if
+    /// another method has the same hash. See [`Method`] for an example.
     pub fn register(&self, method: Method, provider: u16, handler: impl Handler + 'static) -> bool {
-        let provider = Rc::new(Provider { id: provider, method, handler: Box::new(handler) });
-        self.inner.served.borrow_mut().registry().add(provider)
+        self.inner.served.add(provider, method, Box::new(handler))
     }
 
-    /// Makes sure that these methods can be registered.
+    /// Checks that these methods can be registered.
     ///
     /// # Errors
     /// [`ServeError`] with the first method that is served under this provider, or whose id belongs
     /// to another method.
     pub fn check_free(&self, methods: &[Method], provider: u16) -> Result<(), ServeError> {
-        let mut served = self.inner.served.borrow_mut();
-        let registry = served.registry();
-        match methods.iter().find(|method| !registry.is_free(method, provider)) {
-            Some(method) => Err(ServeError { method: method.name, provider }),
-            None => Ok(()),
-        }
+        self.inner.served.check_free(methods, provider)
     }
 
-    /// Serves a method no longer; calls in progress finish.
+    /// Stops to serve a method; calls in progress finish.
     pub fn unregister(&self, method: Method, provider: u16) {
-        self.inner.served.borrow_mut().registry().remove(method, provider);
+        self.inner.served.remove(method, provider);
     }
 
-    /// Runs a future beside others, as long as the engine is driven.
-    ///
-    /// The future is dropped when the engine ends.
+    /// Runs a future beside others, as long as the engine is driven. It is dropped when the engine
+    /// ends.
     pub fn spawn(&self, future: impl Future<Output = ()> + 'static) {
         self.inner.spawn(Box::pin(future));
     }
 
-    /// Memory of the transport's own: what others can map, where the transport can do that.
+    /// Allocates `len` bytes of the transport's memory, zeroed: peers can map it
+    /// ([`RemoteMemory::map`]) where the transport can do that.
     ///
     /// # Errors
     /// [`AllocError::BadLength`] for no bytes, or more than an address space holds;
     /// [`AllocError::System`] if there is no such memory.
     pub fn alloc(&self, len: usize) -> Result<Region, AllocError> {
-        self.inner.endpoint.borrow_mut().alloc(len)
+        self.inner.transport.alloc(len)
     }
 
-    /// Describes memory for others to read or write, as bulk data of a call.
+    /// Describes memory that peers read or write as bulk data of a call. See [`Bulk`] for an
+    /// example.
     ///
     /// # Errors
     /// [`BulkError::Register`] if the endpoint has no room for another region, or memory that may
@@ -198,7 +192,7 @@ impl Engine {
         Bulk::new(&self.inner, &[memory.into()], access)
     }
 
-    /// Describes memory in several pieces, which look contiguous to others. At most 64.
+    /// The same for memory in several pieces, at most 64, which are contiguous to peers.
     ///
     /// # Errors
     /// As [`Engine::bulk`], and [`BulkError::TooLarge`] for more than 64 pieces.
@@ -206,9 +200,9 @@ impl Engine {
         Bulk::new(&self.inner, pieces, access)
     }
 
-    /// Opens bulk memory that a peer described. If that peer made the call for which a handler has
-    /// this engine, the memory is reached over the connection by which the call came; otherwise at
-    /// the address of its owner.
+    /// Opens bulk memory that a peer described. In the engine of a handler
+    /// ([`Context::engine`](crate::Context::engine)), memory of the caller is reached over the
+    /// connection by which the call came; all other memory at the address of its owner.
     ///
     /// # Errors
     /// [`BulkError::Import`] if the descriptor is damaged, or names no route that this endpoint
@@ -218,7 +212,7 @@ impl Engine {
         RemoteBulk::open(&self.inner, handle, self.caller)
     }
 
-    /// Opens memory to put, get and atomics of others.
+    /// Opens memory to put, get and atomics of peers. See [`RemoteMemory`] for an example.
     ///
     /// # Errors
     /// As [`Engine::bulk`].
@@ -226,7 +220,7 @@ impl Engine {
         crate::memory::export(&self.inner, &memory.into(), access)
     }
 
-    /// Prepares the use of memory that a peer exported; reached as [`Engine::open`] says.
+    /// Prepares access to memory that a peer exported; it is reached as [`Engine::open`] says.
     ///
     /// # Errors
     /// [`BulkError::Import`] if the key is damaged, or names no route that this endpoint has.
@@ -240,19 +234,19 @@ impl Engine {
         EngineHandle::new(&self.inner)
     }
 
-    /// One pass: everything moves on by a bounded amount, without blocking. False if there was
-    /// nothing to do.
+    /// One pass: makes progress by a bounded amount, without blocking. False if there was nothing
+    /// to do.
     pub fn turn(&self) -> bool {
-        self.inner.turn()
+        self.inner.progress()
     }
 
-    /// Tells the time, for engines made with [`Engine::with_given_time`].
+    /// Sets the time, for engines made with [`Engine::with_given_time`]. It never goes back.
     pub fn set_time(&self, now: Time) {
         self.inner.clock.set(now);
     }
 
-    /// Prepares to sleep on [`Engine::fd`]: gives the longest time to do so, or `None` if there
-    /// is something to do. Call [`Engine::awake`] afterwards.
+    /// Prepares to sleep on [`Engine::fd`]: returns the longest time to sleep, or `None` if there
+    /// is something to do. Call [`Engine::awake`] after the sleep.
     ///
     /// ```
     /// use petasos_rpc::{Engine, EngineConfig};
@@ -283,18 +277,16 @@ impl Engine {
         }
         inner.tick();
         let now = inner.clock.coarse();
-        // What ended just now may have woken a task.
+        // A deadline that passed just now may have woken a task.
         if inner.waker.is_set() {
             inner.waker.awake();
             return None;
         }
-        match inner.endpoint.borrow_mut().arm(now) {
-            Sleep::Busy => {
-                inner.waker.awake();
-                None
-            }
-            Sleep::Until(until) => Some(until.min(inner.timers.borrow().next(now)).since(now)),
-        }
+        let Some(until) = inner.transport.arm(now) else {
+            inner.waker.awake();
+            return None;
+        };
+        Some(until.min(inner.timers.borrow().next(now)).since(now))
     }
 
     /// To be called after sleep.
@@ -303,13 +295,15 @@ impl Engine {
         self.inner.tick();
     }
 
-    /// A descriptor to sleep on, one's own to close, if the transport has one: wait for readable.
+    /// A descriptor to sleep on until it is readable: a duplicate, which the caller closes. `None`
+    /// if the transport has none.
     #[must_use]
     pub fn fd(&self) -> Option<OwnedFd> {
-        self.inner.endpoint.borrow().fd()?.try_clone_to_owned().ok()
+        self.inner.transport.fd()
     }
 
-    /// Drives the engine until `future` is ready, as `EngineConfig::idle` says.
+    /// Drives the engine until `future` is ready; in between it idles as [`EngineConfig::idle`]
+    /// says.
     ///
     /// # Panics
     /// If it is called within a handler or a task of the same engine.
@@ -318,44 +312,30 @@ impl Engine {
         let main = &inner.main;
         let mut context = Context::from_waker(&inner.main_waker);
         let mut future = std::pin::pin!(future);
-        inner.looking.found();
+        inner.idle.reset();
         main.set();
         loop {
             if main.take() {
                 if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                     return output;
                 }
-                inner.looking.found();
+                inner.idle.reset();
             }
             if self.turn() {
-                inner.looking.found();
+                inner.idle.reset();
             } else if !main.is_set() {
-                self.rest();
+                self.idle();
             }
         }
     }
 
-    /// What to do after a pass in which there was nothing to do.
-    fn rest(&self) {
-        let looks = |longest| self.inner.looking.goes_on(longest);
-        match self.inner.spin.is_none_or(looks) {
-            true => self.inner.endpoint.borrow().relax(),
-            false => self.doze(),
+    /// After a pass in which there was nothing to do: polls again soon, or sleeps.
+    fn idle(&self) {
+        if self.inner.idle.poll_again() {
+            return self.inner.transport.relax();
         }
-    }
-
-    /// Sleeps until there is something to do.
-    fn doze(&self) {
         let Some(longest) = self.arm() else { return };
-        let timeout = Timespec::try_from(longest).ok();
-        let endpoint = self.inner.endpoint.borrow();
-        if let Some(fd) = endpoint.fd() {
-            // An interrupted or failed wait only means to look again.
-            let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], timeout.as_ref());
-        } else {
-            std::thread::yield_now();
-        }
-        drop(endpoint);
+        self.inner.transport.sleep(longest);
         self.awake();
     }
 
@@ -371,25 +351,9 @@ impl Engine {
         self.inner.usage()
     }
 
-    /// Ends the engine, also if others hold it: calls under way fail, handlers are dropped.
+    /// Ends the engine, even if clones of it remain: calls under way fail with
+    /// [`CallError::EngineGone`](crate::CallError::EngineGone), handlers are dropped.
     pub fn shut_down(&self) {
         self.inner.shut_down();
-    }
-}
-
-impl Inner {
-    pub(crate) fn usage(&self) -> Usage {
-        let peers = self.peers.borrow();
-        Usage {
-            calls: self.calls.borrow().len(),
-            credit: peers.iter().map(|r| r.outstanding as usize).sum(),
-            waiting: peers.iter().map(|r| r.waiting.len()).sum(),
-            serving: peers.iter().map(|r| r.serving as usize).sum::<usize>()
-                + usize::from(self.beginning.get()),
-            lent_results: peers.iter().map(|r| r.lent.len()).sum(),
-            parked: peers.iter().map(|r| r.parked.len()).sum(),
-            operations: self.operations.borrow().len(),
-            tasks: self.tasks.len(),
-        }
     }
 }

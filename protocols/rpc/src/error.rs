@@ -1,10 +1,10 @@
-//! How calls and transfers fail.
+//! The errors of calls and transfers.
 
 use petasos_fabric::{Address, ExportError, ImportError, OpError, RegisterError, ResolveError};
 use petasos_wire::DecodeError;
 use std::time::Duration;
 
-/// A call that failed: with which peer, which method, and why.
+/// Why a call failed. Each variant but the last names the peer and the method.
 ///
 /// ```
 /// use petasos_rpc::{CallError, Engine, EngineConfig, service};
@@ -31,7 +31,8 @@ use std::time::Duration;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The time was over. The target was told to stop; it may have done the work, or part of it.
+    /// The time limit has passed. The target was told to stop; it may have done the work, or part
+    /// of it.
     #[error("{method} at {peer}: not answered within {timeout:?}")]
     Deadline {
         /// The peer that was called.
@@ -41,15 +42,15 @@ pub enum CallError {
         /// The time it had.
         timeout: Duration,
     },
-    /// The peer is gone, or was never reached. One that is gone may have done the work, or part of
-    /// it.
+    /// The peer is lost, or was never reached. A peer that was lost may have done the work, or part
+    /// of it.
     #[error("{method} at {peer}: {}", .reason.of_peer())]
     PeerLost {
         /// The peer that was called.
         peer: Address,
         /// What was called.
         method: &'static str,
-        /// Why it is gone.
+        /// Why it is lost.
         reason: petasos_fabric::LostReason,
     },
     /// The address could not be used.
@@ -69,10 +70,10 @@ pub enum CallError {
         peer: Address,
         /// What was called.
         method: &'static str,
-        /// When it may be worth another try.
+        /// When to try again.
         retry_after: Duration,
     },
-    /// The target knows no such method.
+    /// The target does not serve this method.
     #[error("{peer} knows no method {method}: is it the right program, in the right version?")]
     NoSuchMethod {
         /// The peer that was called.
@@ -90,7 +91,7 @@ pub enum CallError {
         /// The provider that was asked for.
         provider: u16,
     },
-    /// Caller and target mean different things by this method.
+    /// Caller and target were built with different signatures of this method.
     #[error(
         "{method} at {peer}: its signature there ({theirs:016x}) is not ours ({ours:016x}): \
              the two programs were built from different versions of the interface"
@@ -120,7 +121,7 @@ pub enum CallError {
         peer: Address,
         /// What was called.
         method: &'static str,
-        /// What it said.
+        /// Its message.
         reason: String,
     },
     /// The target could not decode the arguments.
@@ -153,7 +154,7 @@ pub enum CallError {
         /// Which limit was exceeded.
         reason: String,
     },
-    /// The bulk memory lent to the call, or a result fetched from afar, could not be moved.
+    /// The bulk memory of the call could not be lent, or arguments or result could not be moved.
     #[error("{method} at {peer}: {reason}")]
     Transfer {
         /// The peer that was called.
@@ -163,13 +164,13 @@ pub enum CallError {
         /// What went wrong.
         reason: String,
     },
-    /// The engine is gone, and with it the call.
+    /// The engine has ended, and with it the call.
     #[error("the engine has ended")]
     EngineGone,
 }
 
-/// How a handler says that it could not do it. Application errors are better part of the result's
-/// type; this is for what is beyond the interface.
+/// How a handler fails. Put errors of the application into the type of the result; this is for what
+/// the interface does not describe.
 ///
 /// ```
 /// use petasos_rpc::{CallError, CallOptions, Engine, EngineConfig, Failure, Method, bytes};
@@ -186,16 +187,16 @@ pub enum CallError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// It gave up; the text reaches the caller.
+    /// It failed; the caller gets the text ([`CallError::Failed`]).
     #[error("{0}")]
     Failed(String),
-    /// The arguments do not decode.
+    /// The arguments cannot be decoded ([`CallError::BadArguments`]).
     #[error("{0}")]
     BadArguments(String),
-    /// The target has no room for it now.
+    /// The target has no room for the call now ([`CallError::Busy`]).
     #[error("busy")]
     Busy,
-    /// It would exceed a limit.
+    /// The call would exceed a limit ([`CallError::TooLarge`]).
     #[error("{0}")]
     TooLarge(String),
 }
@@ -212,7 +213,7 @@ impl From<BulkError> for Failure {
     }
 }
 
-/// How bulk transfers and remote memory fail.
+/// Why a bulk transfer, or an operation on remote memory, failed.
 ///
 /// ```
 /// use petasos_rpc::{Access, BulkError, Engine, EngineConfig, Region};
@@ -247,7 +248,7 @@ pub enum BulkError {
         /// The length of the bulk memory.
         bound: u64,
     },
-    /// More than this side takes into memory.
+    /// More than [`EngineConfig::max_body`](crate::EngineConfig::max_body), or than 64 pieces.
     #[error("{len} bytes are more than the {limit} that are taken into memory")]
     TooLarge {
         /// How many bytes.
@@ -258,7 +259,7 @@ pub enum BulkError {
     /// The data travelled within the descriptor, and can only be read.
     #[error("this bulk memory can only be read")]
     ReadOnly,
-    /// The engine is gone.
+    /// The engine has ended.
     #[error("the engine has ended")]
     EngineGone,
 }
@@ -334,7 +335,7 @@ impl From<CallError> for Failure {
 #[non_exhaustive]
 #[error("{method} is served already under provider {provider}, or another method has its id")]
 pub struct ServeError {
-    /// The method in the way.
+    /// The method that is served already.
     pub method: &'static str,
     /// The provider.
     pub provider: u16,

@@ -1,4 +1,4 @@
-//! What serves a method.
+//! Handlers: what serves a method.
 
 use crate::{Context, Failure, Incoming, Method, body::Body, inbound::Answer, inner::Inner};
 use petasos_fabric::Lease;
@@ -13,18 +13,36 @@ use std::{
     task::{Context as PollContext, Poll, Waker},
 };
 
-/// What a handler gives in the end: the bytes of the result.
+/// The outcome of a handler: the bytes of the result, in the encoding of the call.
 pub type Reply = Result<Vec<u8>, Failure>;
 
-/// A handler at work. Dropped when the caller cancels, is lost, or the deadline is over.
+/// A handler at work. Dropped when the caller cancels, the caller is lost, or the deadline passes.
 pub type HandlerFuture = Pin<Box<dyn Future<Output = Reply>>>;
 
 /// Serves one method.
 ///
-/// Any function from [`Incoming`] to a [`HandlerFuture`] does; [`typed`](crate::typed) makes one of
-/// a function of decoded arguments, at less cost.
+/// Any function from [`Incoming`] to a [`HandlerFuture`] is one; [`serve`](crate::serve) and
+/// [`typed`](crate::typed) make one of a function of decoded arguments, at less cost, and
+/// [`bytes()`] one of a function of bytes.
+///
+/// ```
+/// use petasos_rpc::{CallOptions, Context, Engine, EngineConfig, Method, serve};
+///
+/// # let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+/// let engine = Engine::new(endpoint, EngineConfig::default());
+/// const GREET: Method = Method::raw("Greeter::greet").of::<String, String>();
+/// let greet = serve(|context: Context, name: String| async move {
+///     format!("{name}, you call from {}", context.peer())
+/// });
+/// assert!(engine.register(GREET, 0, greet));
+///
+/// let target = engine.target(engine.address());
+/// let call = target.call::<_, String>(GREET, &CallOptions::default(), &"Ada".to_owned());
+/// assert!(engine.block_on(call)?.starts_with("Ada, you call from self://"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Handler {
-    /// Begins to serve a call. What is done at once is answered at once.
+    /// Begins to serve a call. A handler that need not wait answers before it returns.
     fn call(&self, arrival: Arrival<'_>) -> Begun;
 }
 
@@ -49,14 +67,14 @@ where
     move |incoming: Incoming| -> HandlerFuture { Box::pin(serve(incoming)) }
 }
 
-/// The first poll of a handler: one that need not wait never becomes a task. One that waits is
-/// polled again as a task, with a waker that means something.
+/// For the first poll of a handler. One that need not wait never becomes a task; one that waits is
+/// polled again as a task, with a waker of its own.
 #[inline]
 pub(crate) fn at_once() -> PollContext<'static> {
     PollContext::from_waker(Waker::noop())
 }
 
-/// A call that is there to be served.
+/// A call that has arrived, as a [`Handler`] gets it.
 pub struct Arrival<'a> {
     pub(crate) inner: &'a Rc<Inner>,
     pub(crate) answer: &'a Answer,
@@ -65,20 +83,19 @@ pub struct Arrival<'a> {
     /// The whole message, and where the arguments begin in it.
     pub(crate) message: &'a mut Lease,
     pub(crate) start: usize,
-    /// Made when it is asked for; there from the beginning if the call is served by a task, which
-    /// then answers.
+    /// Made when it is asked for; present from the beginning if the call is served by a task.
     pub(crate) context: Option<Context>,
     pub(crate) in_task: bool,
 }
 
 impl Arrival<'_> {
-    /// Which peer calls, and how; to be kept for any time.
+    /// Which peer calls, and how; may be kept for any time.
     #[inline]
     pub fn context(&mut self) -> Context {
         if self.context.is_none() {
-            // Few ask, so that it is cheaper to read the header again than to have it all at hand.
+            // Few handlers ask: reading the header again is cheaper than keeping all of it at hand.
             let Ok(Frame::Request(request, _)) = rpc::decode(self.message) else {
-                unreachable!("it was read before");
+                unreachable!("it was decoded before");
             };
             let inner = Rc::clone(self.inner);
             self.context = Some(Context::new(inner, self.answer.peer, &request, self.method));
@@ -99,20 +116,20 @@ impl Arrival<'_> {
         Body::new(std::mem::take(self.message), self.start)
     }
 
-    /// The call is done with this result, encoded as the caller wants it. It is sent at once, if it
-    /// can be: what the handler has to tidy up may come afterwards.
+    /// Ends the call with this result, encoded as the caller wants it. It is sent at once where
+    /// that is possible; the handler may tidy up afterwards.
     #[inline]
     #[must_use]
     pub fn reply<R: Wire>(&self, result: &R) -> Begun {
         let Arrival { inner, answer, encoding, in_task, .. } = *self;
-        let mut frame = inner.buffer_for(result.encoded_len_hint());
+        let mut frame = inner.frames.buffer_for(result.encoded_len_hint());
         if !in_task {
             inner.response(answer.call, Status::Ok, answer.checked).encode(&mut frame);
         }
         let rest = encode_head_into(encoding, result, &mut frame);
         if !rest.is_empty() {
             if !in_task && inner.answer_in_two(answer, &frame, rest) {
-                inner.recycle(frame);
+                inner.frames.recycle(frame);
                 return Begun(Begin::Answered);
             }
             frame.extend_from_slice(rest);
@@ -123,18 +140,18 @@ impl Arrival<'_> {
         if !inner.answer_plainly(answer, &frame) {
             return Begun(Begin::Framed(frame));
         }
-        inner.recycle(frame);
+        inner.frames.recycle(frame);
         Begun(Begin::Answered)
     }
 
-    /// The call is done.
+    /// Ends the call with this reply.
     #[inline]
     #[must_use]
     pub fn done(&self, reply: Reply) -> Begun {
         Begun(Begin::Replied(reply))
     }
 
-    /// The call is done when this future is.
+    /// Ends the call when this future is ready.
     #[must_use]
     pub fn wait(&mut self, work: HandlerFuture) -> Begun {
         Begun(Begin::Waiting(work, self.context.take()))
@@ -147,17 +164,17 @@ impl fmt::Debug for Arrival<'_> {
     }
 }
 
-/// How far a handler came at once: see [`Arrival::reply`], [`Arrival::done`], [`Arrival::wait`].
+/// How a handler began: see [`Arrival::reply`], [`Arrival::done`], [`Arrival::wait`].
 pub struct Begun(pub(crate) Begin);
 
 pub(crate) enum Begin {
     /// Done, and the answer is sent.
     Answered,
-    /// Done: a whole response, but for its checksum.
+    /// Done: a response, complete but for its checksum.
     Framed(Vec<u8>),
     /// Done.
     Replied(Reply),
-    /// It goes on as a task, and with its context, if it has one.
+    /// It goes on as a task, with its context if it has one.
     Waiting(HandlerFuture, Option<Context>),
 }
 

@@ -1,10 +1,10 @@
-//! Looking for more to do before sleep, without keeping the processor from threads that work.
+//! Polling before sleep, without keeping the processor from threads that work.
 //!
-//! A thread that has polled for a moment offers the processor now and then: where there are more
-//! threads than processors, the one that is to answer may wait for it. Such an offer usually comes
-//! back within microseconds. Where another thread computes, it comes back late, after that thread's
-//! share of time; then for a while it is not offered, but the thread sleeps after the moment, and
-//! what comes wakes the sleeper at once.
+//! A thread that has polled for a moment yields the processor now and then: if there are more
+//! threads than processors, the thread that is to answer may be waiting for one. A yield usually
+//! returns within microseconds. If another thread computes, it returns late, after that thread's
+//! time slice; then for a while the thread does not yield, but sleeps after the moment, and what
+//! arrives wakes it at once.
 
 use std::{
     cell::Cell,
@@ -15,37 +15,44 @@ use std::{
 /// Idle passes that are a moment, a microsecond or two: most short calls are answered within it.
 const MOMENT: u32 = 16;
 
-/// Idle passes between two offers, and two looks at the clock.
-const OFFER: u32 = 4;
+/// Idle passes between two yields, and between two readings of the clock.
+const YIELD: u32 = 4;
 
-/// An offer that comes back after so long was taken by a thread that computes.
+/// A yield that takes so long gave the processor to a thread that computes.
 const LONG: Duration = Duration::from_micros(500);
 
-/// For how long it is not offered then.
+/// For how long the thread does not yield after that.
 const CROWDED: Duration = Duration::from_millis(100);
 
-/// Since when there is nothing to do, and whether it is worth while to look again.
-#[derive(Debug, Default)]
-pub(crate) struct Looking {
+/// How long there has been nothing to do, and whether to poll again or to sleep.
+#[derive(Debug)]
+pub(crate) struct IdlePolling {
+    /// How long to poll before sleep; `None`: for ever.
+    longest: Option<Duration>,
     since: Cell<Option<(Instant, u32)>>,
     crowded: Cell<Option<Instant>>,
 }
 
-impl Looking {
+impl IdlePolling {
+    pub(crate) fn new(longest: Option<Duration>) -> IdlePolling {
+        IdlePolling { longest, since: Cell::new(None), crowded: Cell::new(None) }
+    }
+
     /// There was something to do.
     #[inline]
-    pub(crate) fn found(&self) {
+    pub(crate) fn reset(&self) {
         self.since.set(None);
     }
 
-    /// After a pass that found nothing: whether to look again, where that is done for `longest`.
-    pub(crate) fn goes_on(&self, longest: Duration) -> bool {
+    /// After a pass that found nothing: whether to poll again.
+    pub(crate) fn poll_again(&self) -> bool {
+        let Some(longest) = self.longest else { return true };
         let Some((since, passes)) = self.since.get() else {
             self.since.set((!longest.is_zero()).then(|| (Instant::now(), 0)));
             return !longest.is_zero();
         };
         self.since.set(Some((since, passes + 1)));
-        if passes < MOMENT || !passes.is_multiple_of(OFFER) {
+        if passes < MOMENT || !passes.is_multiple_of(YIELD) {
             return true;
         }
         let now = Instant::now();
@@ -54,11 +61,11 @@ impl Looking {
             self.since.set(None);
             return false;
         }
-        self.offer(now);
+        self.yield_now(now);
         true
     }
 
-    fn offer(&self, begin: Instant) {
+    fn yield_now(&self, begin: Instant) {
         thread::yield_now();
         let end = Instant::now();
         if end.duration_since(begin) >= LONG {
@@ -71,35 +78,35 @@ impl Looking {
 mod tests {
     use super::*;
 
-    fn looks(looking: &Looking, longest: Duration) -> u32 {
-        let mut looks = 0;
-        while looking.goes_on(longest) {
-            looks += 1;
+    fn count(polling: &IdlePolling) -> u32 {
+        let mut polls = 0;
+        while polling.poll_again() {
+            polls += 1;
         }
-        looks
+        polls
     }
 
     #[test]
-    fn looks_for_so_long_and_begins_anew() {
-        let looking = Looking::default();
-        assert_eq!(looks(&looking, Duration::ZERO), 0);
-        let begin = Instant::now();
+    fn polls_for_so_long_and_begins_anew() {
+        assert_eq!(count(&IdlePolling::new(Some(Duration::ZERO))), 0);
         let longest = Duration::from_millis(20);
-        let looks = looks(&looking, longest);
-        let late = looking.crowded.take().is_some();
-        assert!(looks > MOMENT && (late || begin.elapsed() >= longest));
-        looking.goes_on(longest);
-        looking.found();
-        assert_eq!(looking.since.get(), None);
+        let polling = IdlePolling::new(Some(longest));
+        let begin = Instant::now();
+        let polls = count(&polling);
+        let late = polling.crowded.take().is_some();
+        assert!(polls > MOMENT && (late || begin.elapsed() >= longest));
+        polling.poll_again();
+        polling.reset();
+        assert_eq!(polling.since.get(), None);
     }
 
     #[test]
-    fn looks_for_a_moment_where_others_compute() {
-        let looking = Looking::default();
+    fn polls_for_a_moment_while_others_compute() {
         let day = Duration::from_secs(86_400);
-        looking.crowded.set(Instant::now().checked_add(day));
-        assert_eq!(looks(&looking, day), MOMENT + 1, "a moment, and no more");
-        looking.crowded.set(Instant::now().checked_sub(CROWDED));
-        assert!((0..MOMENT + OFFER).all(|_| looking.goes_on(day)), "they may have ended");
+        let polling = IdlePolling::new(Some(day));
+        polling.crowded.set(Instant::now().checked_add(day));
+        assert_eq!(count(&polling), MOMENT + 1, "a moment, and no more");
+        polling.crowded.set(Instant::now().checked_sub(CROWDED));
+        assert!((0..MOMENT + YIELD).all(|_| polling.poll_again()), "they may have ended");
     }
 }

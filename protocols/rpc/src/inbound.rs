@@ -1,11 +1,11 @@
-//! Calls from others: whether they are admitted, running them, answering.
+//! Calls from peers: admitting them, running their handlers, answering.
 
 use crate::{
     Arrival, Context, Failure, HandlerFuture, Reply,
     body::Body,
     handler::{Begin, at_once},
     inner::Inner,
-    outbound::behind,
+    outbound::after_header,
     registry::Provider,
     served::{Refusal, Running, Ticket},
     timers::Due,
@@ -52,10 +52,8 @@ impl Inner {
             method: "",
             started: None,
         };
-        let served = self.served.borrow_mut();
-        let (found, room) = (served.find(request), served.len() < self.config.calls_in_all);
-        drop(served);
-        let Some(provider) = found else {
+        let room = self.served.len() < self.config.calls_in_all;
+        let Some(provider) = self.served.find(request) else {
             return self.refuse_unserved(answer, *request);
         };
         answer.method = provider.method.name;
@@ -79,9 +77,9 @@ impl Inner {
             context: None,
             in_task: false,
         };
-        self.beginning.set(true);
-        // Stored where it stays: it would be moved three times as what `catch_unwind` gives. What
-        // stands there has nothing that would have to be dropped.
+        self.served.enter_handler();
+        // Stored in place: as the result of `catch_unwind` it would be moved three times. The value
+        // that is overwritten has nothing to drop.
         let mut begin = Begin::Answered;
         let call = || mem::forget(mem::replace(&mut begin, provider.handler.call(arrival).0));
         if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(call)) {
@@ -93,12 +91,12 @@ impl Inner {
         }
     }
 
-    /// Goes on with a call that its handler has begun, and did not answer by itself.
+    /// Goes on with a call whose handler has returned, and did not send the answer itself.
     #[inline(never)]
     fn go_on(self: &Rc<Self>, answer: Answer, left_us: u32, begin: Begin) {
         match begin {
-            // The answer is sent, whatever became of the handler afterwards.
-            _ if !self.beginning.replace(false) => {}
+            // The answer was sent, whatever the handler did afterwards.
+            _ if !self.served.leave_handler() => {}
             Begin::Answered => {}
             Begin::Framed(frame) => self.answer_framed(answer, frame),
             Begin::Replied(reply) => self.answer(answer, reply),
@@ -141,20 +139,20 @@ impl Inner {
             }
         };
         let mut work: HandlerFuture = Box::pin(work.instrument(span));
-        self.beginning.set(true);
+        self.served.enter_handler();
         let polled = poll_caught(&mut work, &mut at_once());
-        self.beginning.set(false);
+        self.served.leave_handler();
         match polled {
             Poll::Ready(reply) => self.answer(answer, reply),
             Poll::Pending => self.run(answer, request.left_us, work, Some(context)),
         }
     }
 
-    /// Answers that this is not served.
+    /// Refuses a request that is not served.
     #[cold]
     fn refuse_unserved(self: &Rc<Self>, answer: Answer, request: Request) {
-        self.meet(answer.peer);
-        let refusal = self.served.borrow().refusal(&request);
+        self.ensure_peer(answer.peer);
+        let refusal = self.served.refusal(&request);
         self.refuse(answer, refusal);
     }
 
@@ -164,15 +162,15 @@ impl Inner {
         let mut peers = self.peers.borrow_mut();
         let Some(record) = peers.get(peer) else {
             drop(peers);
-            return self.admits_stranger(peer);
+            return self.admits_unknown(peer);
         };
         record.used() < usize::from(self.config.calls_per_peer)
     }
 
-    /// The same for a peer that is met with its first call.
+    /// The same for a peer of which there is no record before its first call.
     #[cold]
-    fn admits_stranger(&self, peer: Peer) -> bool {
-        self.meet(peer) && self.admits(peer)
+    fn admits_unknown(&self, peer: Peer) -> bool {
+        self.ensure_peer(peer) && self.admits(peer)
     }
 
     /// Goes on with a call that waits for something, as a task.
@@ -184,10 +182,10 @@ impl Inner {
         context: Option<Context>,
     ) {
         if let Some(record) = self.peers.borrow_mut().get(answer.peer) {
-            record.serving += 1;
+            record.begin_serving();
         }
         let (abort, registration) = AbortHandle::new_pair();
-        let ticket = self.served.borrow_mut().begin(answer, abort, context);
+        let ticket = self.served.begin(answer, abort, context);
         if left_us > 0 {
             let left = Duration::from_micros(left_us.into());
             self.timers.borrow_mut().add(left, Due::Served(ticket.slot, ticket.serial));
@@ -195,7 +193,7 @@ impl Inner {
         let inner = Rc::clone(self);
         let work = Abortable::new(Caught(work), registration);
         self.spawn(Box::pin(async move {
-            // Aborted: the code that did that has seen to the answer.
+            // If it was aborted, the code that did that has sent the answer.
             if let Ok(reply) = work.await
                 && inner.ended(ticket).is_some()
             {
@@ -204,47 +202,47 @@ impl Inner {
         }));
     }
 
-    /// A call in progress is over: it counts no more.
+    /// A call in progress is over: it no longer counts.
     fn ended(&self, ticket: Ticket) -> Option<Running> {
-        let running = self.served.borrow_mut().end(ticket)?;
+        let running = self.served.end(ticket)?;
         if let Some(record) = self.peers.borrow_mut().get(running.answer.peer) {
-            record.serving = record.serving.saturating_sub(1);
+            record.end_serving();
         }
         Some(running)
     }
 
-    /// Answers with a response that is whole, if there is no more to it than to send it.
+    /// Sends a complete response, if nothing else has to be done with it. False if something has.
     #[inline(never)]
     pub(crate) fn answer_plainly(&self, answer: &Answer, frame: &[u8]) -> bool {
-        let plain = !(answer.one_way | answer.checked) && frame.len() <= self.full_frame;
-        // No longer if it was answered.
-        if plain && self.beginning.get() {
+        let plain = !(answer.one_way | answer.checked) && self.frames.fits_inline(frame.len());
+        // Not if the call was answered before.
+        if plain && self.served.is_in_handler() {
             self.send_frame(answer.peer, frame);
-            self.beginning.set(false);
+            self.served.leave_handler();
             self.served_one(answer);
         }
         plain
     }
 
-    /// The same with a response whose last bytes lie elsewhere.
+    /// The same with a response whose last bytes are not in the frame.
     #[cold]
     #[inline(never)]
     pub(crate) fn answer_in_two(&self, answer: &Answer, frame: &[u8], rest: &[u8]) -> bool {
-        let fits = frame.len() + rest.len() <= self.full_frame;
+        let fits = self.frames.fits_inline(frame.len() + rest.len());
         let plain = fits && !(answer.one_way | answer.checked);
-        if plain && self.beginning.replace(false) {
+        if plain && self.served.leave_handler() {
             self.send_parts(answer.peer, &[frame, rest]);
             self.served_one(answer);
         }
         plain
     }
 
-    /// Answers with a response that is whole, but for its checksum.
+    /// Sends a response that is complete but for its checksum.
     fn answer_framed(self: &Rc<Self>, answer: Answer, mut frame: Vec<u8>) {
         let header = rpc::response_len(answer.checked);
         self.served_one(&answer);
-        if !answer.one_way && frame.len() > self.full_frame {
-            return self.answer_lent(answer, &behind(frame, header));
+        if !answer.one_way && !self.frames.fits_inline(frame.len()) {
+            return self.answer_lent(answer, &after_header(frame, header));
         }
         if !answer.one_way {
             if answer.checked {
@@ -252,7 +250,7 @@ impl Inner {
             }
             self.send_frame(answer.peer, &frame);
         }
-        self.recycle(frame);
+        self.frames.recycle(frame);
     }
 
     /// Counts a call that was served.
@@ -283,28 +281,28 @@ impl Inner {
 
     fn answer_ok(self: &Rc<Self>, answer: Answer, body: Vec<u8>) {
         if answer.one_way {
-            return self.recycle(body);
+            return self.frames.recycle(body);
         }
         let response = self.response(answer.call, Status::Ok, answer.checked);
-        if response.header_len() + body.len() <= self.full_frame {
+        if self.frames.fits_inline(response.header_len() + body.len()) {
             return self.respond(answer.peer, &response, body);
         }
-        self.answer_lent(answer, &behind(body, 0));
+        self.answer_lent(answer, &after_header(body, 0));
     }
 
-    /// Answers with a result that does not fit, and which the caller fetches.
+    /// Answers with a result that does not fit: it is lent, and the caller fetches it.
     fn answer_lent(self: &Rc<Self>, answer: Answer, result: &Slice) {
-        match self.lend(result, Access::READ) {
+        match self.transport.export(result, Access::READ) {
             Ok((region, key)) => {
                 let mut remote = Vec::new();
                 Remote { len: result.len() as u64, key: key.as_bytes() }.encode(&mut remote);
                 let unreachable = match self.peers.borrow_mut().get(answer.peer) {
-                    // A caller that uses the same slot twice has lost the first result.
-                    Some(record) => record.lent.insert(answer.call, region),
+                    // A caller that uses the same id twice loses the first result.
+                    Some(record) => record.lend_result(answer.call, region),
                     None => Some(region),
                 };
                 if let Some(region) = unreachable {
-                    self.deregister_later(region);
+                    self.deregister(region);
                 }
                 let mut response = self.response(answer.call, Status::Ok, answer.checked);
                 response.overflow = true;
@@ -324,7 +322,7 @@ impl Inner {
         self.refuse(answer, Refusal { status: Status::Busy, body });
     }
 
-    /// Answers with something that is no result.
+    /// Answers with an error.
     #[cold]
     fn refuse(self: &Rc<Self>, answer: Answer, mut refusal: Refusal) {
         if answer.one_way {
@@ -332,19 +330,19 @@ impl Inner {
             return;
         }
         let response = self.response(answer.call, refusal.status, answer.checked);
-        let room = self.max_frame - response.header_len();
+        let room = self.frames.max_len() - response.header_len();
         refusal.body.truncate(room.min(1024));
         self.respond(answer.peer, &response, refusal.body);
         self.check_patience(answer.peer);
     }
 
-    /// Cuts off a peer that goes on asking without reading the answers.
+    /// Disconnects a peer that keeps sending requests without reading the answers.
     fn check_patience(self: &Rc<Self>, peer: Peer) {
         let limit = 2 * usize::from(self.config.calls_per_peer) + 64;
-        let parked = self.peers.borrow_mut().get(peer).map_or(0, |record| record.parked.len());
-        if parked > limit {
-            tracing::warn!(?peer, "a peer that reads no answers is cut off");
-            self.lose(peer, &LostReason::Protocol("it reads no answers".to_owned()));
+        let deferred = self.peers.borrow_mut().get(peer).map_or(0, |record| record.deferred_len());
+        if deferred > limit {
+            tracing::warn!(?peer, "a peer that reads no answers is disconnected");
+            self.peer_lost(peer, &LostReason::Protocol("it reads no answers".to_owned()));
         }
     }
 
@@ -363,11 +361,11 @@ impl Inner {
             return self.send_frame(peer, &frame);
         }
         self.send_parts(peer, &[&response.header(), &body]);
-        self.recycle(body);
+        self.frames.recycle(body);
     }
 
     pub(crate) fn cancel_served(self: &Rc<Self>, peer: Peer, call: CallId) {
-        let named = self.served.borrow().named(peer, call);
+        let named = self.served.named(peer, call);
         if let Some(ticket) = named {
             self.stats.cancelled_by_caller.count();
             self.stop(ticket, Status::Cancelled);
@@ -387,9 +385,9 @@ impl Inner {
         }
     }
 
-    /// Stops what is done for a peer that is gone.
+    /// Stops the handlers of a peer that is lost.
     pub(crate) fn end_served(&self, peer: Peer) {
-        let ended = self.served.borrow_mut().end_all(peer);
+        let ended = self.served.end_all(peer);
         ended.iter().for_each(Running::stop);
     }
 }
@@ -403,7 +401,7 @@ fn span(trace: Trace, method: &'static str) -> Span {
     )
 }
 
-/// A handler whose panics are failures.
+/// A handler's future whose panics become failures.
 struct Caught(HandlerFuture);
 
 impl Future for Caught {

@@ -1,96 +1,64 @@
 //! The state of an engine, and one pass over it.
 //!
-//! Parts that user code can reach while others are in use have cells of their own; none is
-//! borrowed while user code runs.
+//! Each part owns its cells, and none is borrowed while user code runs: that may call the engine
+//! while other parts are in use.
 
 use crate::{
-    EngineConfig,
-    body::Body,
+    EngineConfig, Usage,
     calls::Calls,
     clock::EngineClock,
-    idle::Looking,
+    commands::Commands,
+    frames::Frames,
+    idle::IdlePolling,
     operation::Operations,
-    peers::{Peers, Reached, Record, SELF},
+    outbox::Outbox,
+    peers::{Peers, Record, SELF},
+    received::Received,
     served::Served,
     stats::Counters,
     tasks::{Task, Tasks},
     timers::{Due, Timers},
+    transport::Transport,
     wake::{EngineWaker, MainWaker},
 };
 use petasos_fabric::{
-    Address, Buffer, Done, Endpoint, Event, InjectError, Lease, LostReason, Operation, Peer, Token,
-    Tuning, spare_vec,
+    Address, Done, Endpoint, Event, Lease, LostReason, Peer, RegionId, ResolveError,
 };
 use petasos_wire::rpc::{self, CallId, Frame, FrameError};
 use std::{
     cell::{Cell, RefCell},
-    collections::VecDeque,
     fmt,
     rc::Rc,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     task::Waker,
-    time::Duration,
 };
 
-/// Work for an engine from another thread.
-pub(crate) type Command = Box<dyn FnOnce(&Rc<Inner>) + Send>;
-
-/// What other threads hand over; closed once the engine has ended.
-pub(crate) struct Commands {
-    pub(crate) queue: Mutex<Option<Vec<Command>>>,
-    pub(crate) waker: Arc<EngineWaker>,
-}
-
 pub(crate) struct Inner {
-    pub(crate) endpoint: RefCell<Box<dyn Endpoint>>,
     pub(crate) config: EngineConfig,
-    /// How long to look again before sleeping; `None` for ever.
-    pub(crate) spin: Option<Duration>,
     pub(crate) address: Address,
-    /// The longest frame, and the longest with arguments or a result in it.
-    pub(crate) max_frame: usize,
-    pub(crate) full_frame: usize,
     pub(crate) clock: EngineClock,
-    pub(crate) looking: Looking,
+    pub(crate) transport: Transport,
+    pub(crate) frames: Frames,
+    outbox: Outbox,
+    pub(crate) received: Received,
     pub(crate) peers: RefCell<Peers>,
-    /// Addresses at which there was a peer.
-    pub(crate) reached: RefCell<Reached>,
     pub(crate) calls: RefCell<Calls>,
-    pub(crate) served: RefCell<Served>,
-    pub(crate) operations: RefCell<Operations>,
+    pub(crate) served: Served,
+    pub(crate) operations: Operations,
     pub(crate) timers: RefCell<Timers>,
-    pub(crate) tasks: Tasks,
+    tasks: Tasks,
+    pub(crate) commands: Arc<Commands>,
     pub(crate) waker: Arc<EngineWaker>,
     pub(crate) main: Arc<MainWaker>,
     /// The same, as futures know it.
     pub(crate) main_waker: Waker,
-    pub(crate) commands: Arc<Commands>,
+    pub(crate) idle: IdlePolling,
     pub(crate) stats: Counters,
-    /// The message that a pass takes in. What it is about is done before the next one, but for the
-    /// result of the one call whose caller blocks on the engine: that stays until it is decoded.
-    pub(crate) message: RefCell<Lease>,
-    /// That call, or none.
-    pub(crate) unread: Cell<CallId>,
-    submitted: RefCell<VecDeque<Operation>>,
-    events: Cell<Vec<Event>>,
-    loopback: RefCell<VecDeque<Vec<u8>>>,
-    /// Peers for which frames are pending, as the transport had no room.
-    congested: Cell<u32>,
-    /// The buffer in which the next frame is put together: one is enough, as a rule.
-    spare: Cell<Vec<u8>>,
-    turning: Cell<bool>,
-    /// A handler begins right now: it is at work, though its call is not noted yet.
-    pub(crate) beginning: Cell<bool>,
+    in_pass: Cell<bool>,
 }
 
 /// Of so many passes, one moves the transport on even if there were messages.
 const FULL: u32 = 16;
-/// The largest buffer that is kept for reuse.
-const KEPT_BUFFER_LEN: usize = 64 * 1024;
-/// Room for the longest header.
-const HEADERS: usize = 128;
-/// Whatever is said about lending: what says where something lies has to fit.
-const LEAST_FULL: usize = 1024;
 
 impl Inner {
     pub(crate) fn new(
@@ -99,42 +67,28 @@ impl Inner {
         clock: EngineClock,
     ) -> Rc<Inner> {
         let address = endpoint.address().clone();
+        let max_inject = endpoint.capabilities().limits.max_inject;
         let waker = EngineWaker::new(endpoint.notifier());
         let main = MainWaker::new(Arc::clone(&waker));
-        let limits = endpoint.capabilities().limits;
-        let tuned = || Tuning::of_machine().lend_above(address.scheme());
-        let lend_above = config.lend_above.or_else(tuned).unwrap_or(usize::MAX);
         Rc::new(Inner {
-            max_frame: limits.max_inject,
-            full_frame: limits.max_inject.min(lend_above.max(LEAST_FULL)),
-            spin: config.idle.spin(),
             clock,
-            looking: Looking::default(),
+            transport: Transport::new(endpoint),
+            frames: Frames::new(max_inject, config.lend_above, address.scheme()),
+            outbox: Outbox::new(Arc::clone(&waker)),
+            received: Received::default(),
             peers: RefCell::new(Peers::new(address.clone())),
-            reached: RefCell::default(),
             calls: RefCell::new(Calls::new(Arc::clone(&main))),
-            served: RefCell::default(),
-            operations: RefCell::default(),
+            served: Served::default(),
+            operations: Operations::default(),
             timers: RefCell::default(),
-            tasks: Tasks::default(),
+            tasks: Tasks::new(Arc::clone(&waker)),
+            commands: Commands::new(Arc::clone(&waker)),
+            waker,
             main_waker: futures_util::task::waker(Arc::clone(&main)),
             main,
-            commands: Arc::new(Commands {
-                queue: Mutex::new(Some(Vec::new())),
-                waker: Arc::clone(&waker),
-            }),
-            waker,
+            idle: IdlePolling::new(config.idle.spin()),
             stats: Counters::default(),
-            message: RefCell::default(),
-            unread: Cell::new(rpc::NOBODY),
-            submitted: RefCell::default(),
-            events: Cell::default(),
-            loopback: RefCell::default(),
-            congested: Cell::new(0),
-            spare: Cell::default(),
-            turning: Cell::new(false),
-            beginning: Cell::new(false),
-            endpoint: RefCell::new(endpoint),
+            in_pass: Cell::new(false),
             config,
             address,
         })
@@ -142,13 +96,13 @@ impl Inner {
 
     /// One pass: everything moves on by a bounded amount. False if there was nothing to do, or
     /// when it is called by something that runs within a pass.
-    pub(crate) fn turn(self: &Rc<Self>) -> bool {
-        let Some(_turning) = Turning::begin(&self.turning) else { return false };
+    pub(crate) fn progress(self: &Rc<Self>) -> bool {
+        let Some(_pass) = Pass::begin(&self.in_pass) else { return false };
         let ticked = self.clock.pass();
         let mut busy = self.take_messages();
-        // Where messages never end, all else moves on nevertheless.
+        // Even if there is never an end to messages, all else moves on.
         if !busy || self.clock.passes().is_multiple_of(FULL) {
-            busy |= self.progress();
+            busy |= self.progress_transport();
         }
         // A thread that leaves something to be done rings.
         if self.waker.is_set() {
@@ -160,89 +114,55 @@ impl Inner {
         busy
     }
 
+    // What arrives.
+
     /// Takes the messages that need no event.
     #[inline]
     fn take_messages(self: &Rc<Self>) -> bool {
-        // A result is being decoded out of it, by code that drives the engine.
-        let Ok(mut message) = self.message.try_borrow_mut() else { return false };
-        if self.unread.get() != rpc::NOBODY {
-            self.put_away(&mut message);
+        let Some(mut message) = self.received.room() else { return false };
+        if self.received.has_unread() {
+            self.keep_unread(&mut message);
         }
         let mut taken = 0;
         while taken < self.config.budget {
-            let from = self.endpoint.borrow_mut().poll_message(&mut message);
-            let Some(peer) = from else { break };
+            let Some(peer) = self.transport.poll_message(&mut message) else { break };
             if self.take_only_result(peer, &message) {
                 return true;
             }
-            self.take_frame_here(peer, &mut message);
+            self.take_frame_inline(peer, &mut message);
             taken += 1;
         }
         message.release();
         taken > 0
     }
 
-    /// Takes in the result for which the future waits that blocks on the engine, if this is it and
-    /// no other call is under way. It is not moved, and nothing else is looked at before it is
-    /// taken.
+    /// Takes in the result that the future waits for which blocks on the engine, if this is it and
+    /// no other call is under way. The message is not moved, and no other is taken before it is
+    /// read.
     #[inline(always)]
     fn take_only_result(&self, peer: Peer, message: &Lease) -> bool {
         let Some(response) = rpc::plain_response(message) else { return false };
         let only = self.calls.borrow_mut().answer_only(peer, response.call);
         if only {
-            self.unread.set(response.call);
+            self.received.leave_unread(response.call);
             self.main.wake_at_home();
             self.return_credit(peer, Some(response.window));
         }
         only
     }
 
-    /// Makes room for other messages.
+    /// Keeps the unread result with its call, to make room for other messages.
     #[cold]
-    fn put_away(&self, message: &mut Lease) {
-        let body = Body::new(std::mem::take(message), rpc::RESPONSE_LEN);
-        self.calls.borrow_mut().keep(self.unread.replace(rpc::NOBODY), body);
+    fn keep_unread(&self, message: &mut Lease) {
+        let (call, body) = self.received.take_unread(message);
+        self.calls.borrow_mut().keep(call, body);
     }
 
-    /// Moves the transport on, and does what it says.
+    /// Moves the transport on, and handles its events.
     #[inline]
-    fn progress(self: &Rc<Self>) -> bool {
-        let mut busy = self.flush_operations();
-        let mut events = self.events.take();
-        let now = self.clock.coarse();
-        busy |= self.endpoint.borrow_mut().progress(now, self.config.budget, &mut events);
-        for event in &mut events {
-            self.handle(event);
-        }
-        events.clear();
-        self.events.set(events);
-        busy
-    }
-
-    /// Does what was left to be done: calls to ourselves, work from other threads, tasks.
-    fn do_chores(self: &Rc<Self>) -> bool {
-        // Taken before, so that a ring in the meantime is heard in the next pass.
-        let rung = self.waker.take();
-        self.deliver_loopback();
-        self.run_commands();
-        self.tasks.run(&self.waker, self.config.budget);
-        rung
-    }
-
-    /// Runs a future beside others.
-    pub(crate) fn spawn(&self, task: Task) {
-        self.tasks.spawn(task);
-        self.waker.ring();
-    }
-
-    fn run_commands(self: &Rc<Self>) {
-        let commands = {
-            let mut queue = self.commands.queue.lock().unwrap_or_else(PoisonError::into_inner);
-            queue.as_mut().map(std::mem::take).unwrap_or_default()
-        };
-        for command in commands {
-            command(self);
-        }
+    fn progress_transport(self: &Rc<Self>) -> bool {
+        let (now, budget) = (self.clock.coarse(), self.config.budget);
+        self.transport.progress(now, budget, |event| self.handle(event))
     }
 
     #[inline]
@@ -251,42 +171,32 @@ impl Inner {
             Event::Message { peer, message } => self.take_frame(*peer, message),
             Event::Done { token, result } => {
                 let result = std::mem::replace(result, Ok(Done::Put));
-                self.completed(*token, result);
+                self.operations.complete(&self.transport, *token, result);
             }
-            Event::Writable { peer } => self.unpark(*peer),
-            Event::PeerLost { peer, reason } => self.lose(*peer, reason),
-            Event::PeerUp { peer, .. } => {
-                self.meet(*peer);
+            Event::Writable { peer } => {
                 if let Some(record) = self.peers.borrow_mut().get(*peer) {
-                    record.was_up = true;
-                    // A program that asks for it again may know of its end before this engine does.
-                    self.reached.borrow_mut().note(&record.address);
+                    self.outbox.resume(&self.transport, record);
                 }
+            }
+            Event::PeerLost { peer, reason } => self.peer_lost(*peer, reason),
+            Event::PeerUp { peer, .. } => {
+                self.ensure_peer(*peer);
+                self.peers.borrow_mut().set_up(*peer);
             }
             // Nothing here uses long messages or puts with event.
             _ => {}
         }
     }
 
-    /// Makes sure that there is a record of the peer; false if there is no such peer.
-    pub(crate) fn meet(&self, peer: Peer) -> bool {
-        let mut peers = self.peers.borrow_mut();
-        if !peers.knows(peer) {
-            let Some(info) = self.endpoint.borrow().peer(peer) else { return false };
-            peers.add(peer, info.address);
-        }
-        true
-    }
-
     /// Takes in a frame; takes the message if it is kept.
     #[inline(never)]
     fn take_frame(self: &Rc<Self>, peer: Peer, message: &mut Lease) {
-        self.take_frame_here(peer, message);
+        self.take_frame_inline(peer, message);
     }
 
     /// The same, as a part of its caller.
     #[inline(always)]
-    fn take_frame_here(self: &Rc<Self>, peer: Peer, message: &mut Lease) {
+    fn take_frame_inline(self: &Rc<Self>, peer: Peer, message: &mut Lease) {
         let frame = &**message;
         if let Some(request) = rpc::plain_request(frame) {
             self.serve_request(peer, &request, message, rpc::REQUEST_LEN);
@@ -311,28 +221,24 @@ impl Inner {
             }
             Ok(Frame::Cancel(call)) => self.cancel_served(peer, call),
             Ok(Frame::Release(call)) => {
-                let lent = self.peers.borrow_mut().get(peer).and_then(|r| r.lent.remove(&call));
+                let mut peers = self.peers.borrow_mut();
+                let lent = peers.get(peer).and_then(|record| record.take_result(call));
+                drop(peers);
                 if let Some(region) = lent {
-                    self.deregister_later(region);
+                    self.deregister(region);
                 }
             }
-            Err(error) => self.ignore(peer, error),
+            Err(error) => self.drop_garbage(peer, error),
         }
     }
 
     #[cold]
-    fn ignore(&self, peer: Peer, error: FrameError) {
+    fn drop_garbage(&self, peer: Peer, error: FrameError) {
         self.stats.garbage.count();
         tracing::warn!(?peer, %error, "a frame was not understood");
     }
 
-    fn deliver_loopback(self: &Rc<Self>) {
-        let count = self.loopback.borrow().len();
-        for _ in 0..count {
-            let Some(frame) = self.loopback.borrow_mut().pop_front() else { break };
-            self.take_frame(SELF, &mut Lease::from(frame));
-        }
-    }
+    // What goes.
 
     /// Sends a frame to a peer, if there is one.
     #[inline]
@@ -343,133 +249,90 @@ impl Inner {
     /// The same for a frame in parts.
     #[inline]
     pub(crate) fn send_parts(&self, peer: Peer, parts: &[&[u8]]) {
-        // Mostly nothing is pending for any peer. Then the transport alone has to know the peer.
-        if self.congested.get() != 0 || peer == SELF || !self.inject(peer, parts) {
-            self.send_later(peer, parts);
-        }
+        self.outbox.send(&self.transport, &self.peers, peer, parts);
     }
 
-    /// Sends a frame that may have to wait for others before it, or for room.
-    #[cold]
-    fn send_later(&self, peer: Peer, parts: &[&[u8]]) {
-        if let Some(record) = self.peers.borrow_mut().get(peer) {
-            self.transmit(record, parts);
-        }
-    }
-
-    /// Sends a frame, or parks it behind others when the transport has no room.
+    /// The same for a peer whose record is at hand.
     #[inline(always)]
     pub(crate) fn transmit(&self, record: &mut Record, parts: &[&[u8]]) {
-        if !record.direct || !self.inject(record.peer, parts) {
-            self.put_aside(record, parts.concat());
-        }
+        self.outbox.transmit(&self.transport, record, parts);
     }
 
-    /// Hands a frame to the transport. False if it has no room.
-    #[inline(always)]
-    fn inject(&self, peer: Peer, parts: &[&[u8]]) -> bool {
-        let sent = self.endpoint.borrow_mut().inject(peer, parts);
-        // Compared with this alone, as a jump through a table of all errors would take longer.
-        sent.is_ok() || self.is_in_vain(sent)
+    /// Deregisters a region; the engine finishes that by itself.
+    pub(crate) fn deregister(&self, region: RegionId) {
+        self.operations.close(&self.transport, region);
     }
 
-    /// Whether there is no use in sending it later.
-    #[cold]
-    fn is_in_vain(&self, sent: Result<(), InjectError>) -> bool {
-        match sent {
-            Err(InjectError::Full) => return false,
-            Ok(()) | Err(InjectError::PeerLost | InjectError::UnknownPeer) => {}
-            Err(error) => tracing::error!(%error, "a frame was not sent"),
+    // Peers.
+
+    /// Makes sure that there is a record of the peer; false if there is no such peer.
+    pub(crate) fn ensure_peer(&self, peer: Peer) -> bool {
+        let mut peers = self.peers.borrow_mut();
+        if !peers.knows(peer) {
+            let Some(address) = self.transport.address_of(peer) else { return false };
+            peers.add(peer, address);
         }
         true
     }
 
-    /// Keeps a frame for later: for when there is room, or, to ourselves, for the next pass.
-    #[cold]
-    fn put_aside(&self, record: &mut Record, frame: Vec<u8>) {
-        if record.peer != SELF {
-            self.congested.update(|peers| peers + u32::from(record.direct));
-            record.direct = false;
-            return record.parked.push_back(frame);
-        }
-        self.loopback.borrow_mut().push_back(frame);
-        // The next pass must not be slept away.
-        self.waker.ring();
-    }
-
-    fn unpark(&self, peer: Peer) {
-        let mut peers = self.peers.borrow_mut();
-        let Some(record) = peers.get(peer) else { return };
-        while let Some(frame) = record.parked.front() {
-            let sent = self.endpoint.borrow_mut().inject(peer, &[frame]);
-            if sent == Err(InjectError::Full) {
-                return;
-            }
-            record.parked.pop_front();
-        }
-        self.congested.update(|peers| peers - u32::from(!record.direct));
-        record.direct = true;
+    /// The peer at an address, which may not have started yet.
+    pub(crate) fn resolve(&self, address: &Address) -> Result<Peer, ResolveError> {
+        let was_reached = || self.peers.borrow().was_reached(address);
+        let EngineConfig { patience, refused, .. } = self.config;
+        self.transport.resolve(address, patience, refused, was_reached)
     }
 
     pub(crate) fn address_of(&self, peer: Peer) -> Address {
         let peers = self.peers.try_borrow_mut().ok();
-        let known = peers.and_then(|mut peers| Some(peers.get(peer)?.address.clone()));
+        let known = peers.and_then(|mut peers| Some(peers.get(peer)?.address().clone()));
         known.unwrap_or_else(|| self.address.clone())
     }
 
-    pub(crate) fn submit(&self, operation: Operation) {
-        self.submitted.borrow_mut().push_back(operation);
-        self.flush_operations();
-    }
-
-    fn flush_operations(&self) -> bool {
-        let mut submitted = self.submitted.borrow_mut();
-        let before = submitted.len();
-        if before > 0
-            && let Ok(mut endpoint) = self.endpoint.try_borrow_mut()
-        {
-            endpoint.submit(&mut submitted);
-        }
-        submitted.len() < before
-    }
-
-    pub(crate) fn cancel_operation(&self, token: Token) {
-        // What the endpoint has not accepted yet must be accepted before it can be cancelled.
-        self.flush_operations();
-        let mut submitted = self.submitted.borrow_mut();
-        if let Some(at) = submitted.iter().position(|operation| operation.token() == token) {
-            submitted.remove(at);
-            drop(submitted);
-            let error = petasos_fabric::OpError::local(petasos_fabric::OpErrorKind::Cancelled);
-            self.completed(token, Err(error));
-            return;
-        }
-        drop(submitted);
-        self.endpoint.borrow_mut().cancel(token);
-    }
-
     /// Frees all that was kept for a peer, and ends its calls.
-    pub(crate) fn lose(self: &Rc<Self>, peer: Peer, reason: &LostReason) {
+    pub(crate) fn peer_lost(self: &Rc<Self>, peer: Peer, reason: &LostReason) {
         let record = self.peers.borrow_mut().remove(peer);
         let Some(record) = record else { return };
-        if record.was_up {
-            self.reached.borrow_mut().note(&record.address);
-        }
-        tracing::debug!(peer = %record.address, %reason, "a peer is lost");
+        tracing::debug!(peer = %record.address(), %reason, "a peer is lost");
         self.stats.peers_lost.count();
-        self.congested.update(|peers| peers - u32::from(!record.direct));
-        for region in record.lent.values() {
-            self.deregister_later(*region);
+        self.outbox.forget(&record);
+        for region in record.lent_results() {
+            self.deregister(region);
         }
         self.end_calls(peer, reason);
         self.end_served(peer);
-        self.endpoint.borrow_mut().forget(peer);
+        self.transport.forget(peer);
+    }
+
+    // What is due.
+
+    /// Does what was left to be done: calls to ourselves, work from other threads, tasks.
+    fn do_chores(self: &Rc<Self>) -> bool {
+        // Taken before, so that a ring in the meantime is noticed in the next pass.
+        let rung = self.waker.take();
+        self.deliver_loopback();
+        for command in self.commands.take() {
+            command(self);
+        }
+        self.tasks.run(self.config.budget);
+        rung
+    }
+
+    fn deliver_loopback(self: &Rc<Self>) {
+        for _ in 0..self.outbox.loopback_len() {
+            let Some(frame) = self.outbox.next_loopback() else { break };
+            self.take_frame(SELF, &mut Lease::from(frame));
+        }
+    }
+
+    /// Runs a future beside others.
+    pub(crate) fn spawn(&self, task: Task) {
+        self.tasks.spawn(task);
     }
 
     fn expire(self: &Rc<Self>) {
         let now = self.clock.coarse();
         let (over, woken) = {
-            let (mut calls, served) = (self.calls.borrow_mut(), self.served.borrow());
+            let (mut calls, served) = (self.calls.borrow_mut(), &self.served);
             let mut timers = self.timers.borrow_mut();
             calls.take_recent(|limit, call| {
                 timers.add(limit, Due::Call(call.slot, call.generation));
@@ -497,56 +360,41 @@ impl Inner {
         self.expire();
     }
 
-    /// An empty buffer.
-    #[inline]
-    pub(crate) fn buffer(&self) -> Vec<u8> {
-        self.spare.take()
-    }
-
-    /// The same, for a frame with about so many bytes behind its header.
-    #[inline]
-    pub(crate) fn buffer_for(&self, len: usize) -> Vec<u8> {
-        if len > KEPT_BUFFER_LEN - HEADERS {
-            return spare_vec(len + HEADERS);
-        }
-        self.buffer()
-    }
-
-    /// Takes a buffer back for reuse.
-    #[inline]
-    pub(crate) fn recycle(&self, mut buffer: Vec<u8>) {
-        if buffer.capacity() <= KEPT_BUFFER_LEN {
-            buffer.clear();
-            self.spare.set(buffer);
-        } else {
-            drop(Buffer::from(buffer));
-        }
+    /// What is under way now.
+    pub(crate) fn usage(&self) -> Usage {
+        let mut usage = Usage {
+            calls: self.calls.borrow().len(),
+            serving: usize::from(self.served.is_in_handler()),
+            operations: self.operations.len(),
+            tasks: self.tasks.len(),
+            ..Usage::default()
+        };
+        self.peers.borrow().count(&mut usage);
+        usage
     }
 
     /// Ends everything: what waits gets an error, tasks are dropped.
     pub(crate) fn shut_down(self: &Rc<Self>) {
-        let commands = self.commands.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(commands);
+        self.commands.close();
         self.main.set();
         self.end_all_calls();
-        let served = self.served.take();
-        drop(served);
+        self.served.clear();
         self.tasks.clear();
     }
 }
 
 /// A pass under way; over also when a task's panic goes through it.
-struct Turning<'a>(&'a Cell<bool>);
+struct Pass<'a>(&'a Cell<bool>);
 
-impl Turning<'_> {
+impl Pass<'_> {
     /// None within a pass.
     #[inline]
-    fn begin(turning: &Cell<bool>) -> Option<Turning<'_>> {
-        (!turning.replace(true)).then_some(Turning(turning))
+    fn begin(in_pass: &Cell<bool>) -> Option<Pass<'_>> {
+        (!in_pass.replace(true)).then_some(Pass(in_pass))
     }
 }
 
-impl Drop for Turning<'_> {
+impl Drop for Pass<'_> {
     #[inline]
     fn drop(&mut self) {
         self.0.set(false);

@@ -1,43 +1,95 @@
-//! Remote calls with bulk data, over any transport of the fabric.
+//! Remote procedure calls with bulk data, over any transport of the fabric.
 //!
-//! An [`Engine`] belongs to one thread and drives one endpoint. It calls ([`Engine::target`],
-//! then [`Target::call`]), it serves ([`Engine::register`]), and it moves large data
-//! ([`Engine::bulk`] at the side that has the memory, [`Engine::open`] at the side that moves).
-//! Services are best written as traits with `#[service]` (the `petasos` crate); what that makes
-//! stands on the layer here, which plug-ins and bindings can use directly.
+//! A service is a trait: one program implements it and serves it with an [`Engine`], others call
+//! its methods and get futures of the results. Small arguments and results travel in one message
+//! each way; large data stays where it is, and the target of the call moves it.
 //!
-//! * A small call is one message each way. Arguments and results of any size are allowed: what
-//!   does not fit is fetched by the other side, unseen.
+//! ```
+//! use petasos_rpc::{CallOptions, Engine, EngineConfig, EngineThread, Region, service};
+//! use std::time::Duration;
+//!
+//! #[service]
+//! trait Store {
+//!     async fn size(&self, key: String) -> Option<u64>;
+//!     /// Large data: what the target writes to `into` goes to memory of the caller.
+//!     async fn read(&self, key: String, #[bulk(push)] into: Region) -> u64;
+//! }
+//!
+//! struct Sevens;
+//!
+//! impl Store for Sevens {
+//!     async fn size(&self, key: String) -> Option<u64> {
+//!         (key == "sevens").then_some(1_000_000)
+//!     }
+//!     async fn read(&self, _key: String, into: Region) -> u64 {
+//!         into.write(0, &vec![7; into.len()]);
+//!         into.len() as u64
+//!     }
+//! }
+//!
+//! // Any transport will do: this one connects endpoints of one process.
+//! let endpoint = || petasos_self::Local::open(&"self://*".parse().unwrap());
+//! let server = EngineThread::start(Box::new(endpoint()?), EngineConfig::default(), |engine| {
+//!     Sevens.serve(engine, 0).expect("the service is registered once");
+//! })?;
+//!
+//! let engine = Engine::new(Box::new(endpoint()?), EngineConfig::default());
+//! let store = StoreClient::new(&engine, server.handle().address())
+//!     .with(CallOptions::default().timeout(Duration::from_secs(5)));
+//! let into = engine.block_on(async {
+//!     let size = store.size("sevens".into()).await?.unwrap_or(0);
+//!     let into = Region::zeroed(size as usize);
+//!     store.read("sevens".into(), &into).await?;
+//!     Ok::<_, petasos_rpc::CallError>(into)
+//! })?;
+//! assert_eq!(into.to_vec(), vec![7; 1_000_000]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What there is
+//!
+//! | to | use |
+//! |---|---|
+//! | drive an endpoint, and get everything else | [`Engine`]; [`EngineThread`] gives it a thread |
+//! | define a service | [`#[service]`](macro@service); [`Method`] if it is known at run time only |
+//! | call | the client of the service, or [`Target::call`]; [`CallOptions`] have the time limit |
+//! | serve | the trait of the service, or [`Engine::register`]; [`Context`] describes the call |
+//! | move large data | `#[bulk]` parameters, or [`Engine::bulk`] and [`Engine::open`] |
+//! | access memory one-sidedly | [`Engine::export`] and [`Engine::import`] |
+//! | sleep, limit the time of any future | [`Engine::sleep`], [`Engine::limit`] |
+//!
+//! # What holds
+//!
 //! * A call, and every transfer, is under way when the method that makes it has returned; its
-//!   future waits for the end. Dropping the future cancels, here and there.
-//! * Every call has a deadline, which travels with it ([`CallOptions`]); the target drops the
-//!   handler's future when it is over.
-//! * Handlers and tasks can sleep ([`Engine::sleep`]); no other runtime is needed.
+//!   future waits for the end. Dropping the future cancels it, here and at the target.
+//! * Every call has a deadline, which travels with it; when it has passed, the target drops the
+//!   handler's future.
 //! * Every call ends exactly once: with its result, or with a [`CallError`] that names the peer
 //!   and the method.
-//! * Memory lent for bulk transfer belongs to the engine until the network has let go of it, also
-//!   when futures are dropped or forgotten.
+//! * Memory lent for bulk transfer belongs to the engine until the network no longer uses it, even
+//!   if futures are dropped or forgotten.
 //! * Nothing is unbounded: the target says how many calls it takes from a caller at a time, the
-//!   caller queues so many beyond, and then it is `Busy`.
+//!   caller queues a limited number beyond, and then it gets [`CallError::Busy`]. The bounds are in
+//!   [`EngineConfig`].
 //!
 //! # How it works
 //!
-//! The request carries the ids of method and provider, the hash of the signature, the call's slot
-//! at the caller, and the time that is left. Arguments or results that do not fit stay where they
-//! are, and the message carries the key to them; the other side fetches them.
+//! The request carries the ids of method and provider, the hash of the signature, the slot of the
+//! call at the caller, and the time that is left. Arguments or results that do not fit stay where
+//! they are; the message carries the key to them, and the other side fetches them.
 //!
-//! A call that fits a message allocates nothing on either side once it has been made before: the
-//! slot of a call stays where it is and is used again, frames are put together in one buffer, and
-//! the future of a typed handler lives in the room that the last one left, unless it has to wait.
-//! What few calls need (arguments on loan, a trace, latencies) lies apart, and errors are put into
-//! words only where the caller looks at them.
+//! A call that fits a message allocates nothing on either side, once it has been made before: the
+//! slot of a call stays where it is and is reused, frames are built in one buffer, and the future
+//! of a typed handler is placed where the last one was, unless it has to wait. What only few calls
+//! need (lent arguments, a trace, latencies) is allocated separately, and error texts are made only
+//! when the caller reads the outcome.
 //!
-//! An engine belongs to one thread: it shares nothing, and handles for other threads go through a
-//! queue and a wake-up. What wakes a future on that very thread, as an answer does, is a flag
-//! without any barrier. Sleeps are an ordered map beside the deadlines; it is looked at whenever
-//! the clock is read, and bounds how long the engine sleeps. A call to an address at which there
-//! was a peer once, and whose system refuses connections now, fails at once; one to a peer that has
-//! not started yet waits for it.
+//! An engine belongs to one thread and shares nothing; handles for other threads go through a queue
+//! and a wake-up. To wake a future on the engine's own thread, as an answer does, takes a flag and
+//! no barrier. Sleeps are an ordered map beside the deadlines; it is checked whenever the clock is
+//! read, and bounds how long the engine sleeps. A call to an address at which there was a peer
+//! before, and whose system refuses connections now, fails at once; a call to a peer that has not
+//! started yet waits for it.
 
 #![warn(clippy::missing_errors_doc)]
 #![forbid(unsafe_code)]
@@ -47,10 +99,12 @@ mod bulk;
 mod call;
 mod calls;
 mod clock;
+mod commands;
 mod config;
 mod context;
 mod engine;
 mod error;
+mod frames;
 mod handler;
 mod idle;
 mod inbound;
@@ -60,8 +114,10 @@ mod method;
 mod operation;
 mod options;
 mod outbound;
+mod outbox;
 mod overflow;
 mod peers;
+mod received;
 mod registry;
 mod served;
 mod sleep;
@@ -71,6 +127,7 @@ mod target;
 mod tasks;
 mod thread;
 mod timers;
+mod transport;
 mod typed;
 mod wake;
 

@@ -1,4 +1,4 @@
-//! Memory that others reach with put, get and atomics: the one-sided side of the engine.
+//! Memory that peers access with put, get and atomics: the one-sided part of the engine.
 
 use crate::{BulkError, inner::Inner, operation::Pending};
 use petasos_fabric::{
@@ -8,7 +8,10 @@ use petasos_fabric::{
 use smallvec::{SmallVec, smallvec};
 use std::rc::Rc;
 
-/// Memory that is open to others until this is dropped or closed.
+/// Memory that is open to peers until this is dropped or closed: see [`RemoteMemory`] for an
+/// example.
+///
+/// When it is dropped, the engine keeps the memory until no remote access can land any more.
 #[derive(Debug)]
 pub struct Exported {
     inner: Rc<Inner>,
@@ -19,20 +22,20 @@ pub struct Exported {
 }
 
 impl Exported {
-    /// The memory: what others write to it is seen here.
+    /// The memory: what peers write to it is seen here.
     #[must_use]
     pub fn memory(&self) -> &Slice {
         &self.memory
     }
 
-    /// The key to it, for others.
+    /// The key to it, to be sent to peers.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// Closes it; when the future is ready, no access can land any more. Dropping the future leaves
-    /// that to the engine.
+    /// Closes it; when the future is ready, no access can land any more. If the future is dropped,
+    /// the engine closes it nevertheless.
     ///
     /// # Errors
     /// After some seconds with [`OpErrorKind::StillReached`], which names a peer that is stopped or
@@ -46,17 +49,17 @@ impl Exported {
         }
     }
 
-    /// The same, as the operation that it is.
+    /// The same, as the fabric operation.
     pub(crate) fn start_closing(mut self) -> Pending {
         self.closed = true;
-        self.inner.deregister(self.region)
+        Pending::closing(&self.inner, self.region)
     }
 }
 
 impl Drop for Exported {
     fn drop(&mut self) {
         if !self.closed {
-            self.inner.deregister_later(self.region);
+            self.inner.deregister(self.region);
         }
     }
 }
@@ -70,31 +73,27 @@ pub(crate) struct Imported {
 
 impl Drop for Imported {
     fn drop(&mut self) {
-        self.inner.endpoint.borrow_mut().release(self.remote);
+        self.inner.transport.release(self.remote);
     }
 }
 
-impl Inner {
-    /// A key that came from this peer, if it is known from which.
-    pub(crate) fn import(
-        self: &Rc<Self>,
+impl Imported {
+    /// Imports a key, which came `from` this peer if that is known.
+    pub(crate) fn new(
+        inner: &Rc<Inner>,
         key: &Key,
         from: Option<Peer>,
     ) -> Result<Imported, BulkError> {
-        let mut endpoint = self.endpoint.borrow_mut();
-        let remote = match from {
-            Some(from) => endpoint.import_from(key, from)?,
-            None => endpoint.import(key)?,
-        };
-        Ok(Imported { inner: Rc::clone(self), remote })
+        let remote = inner.transport.import(key, from)?;
+        Ok(Imported { inner: Rc::clone(inner), remote })
     }
 }
 
 /// Memory of another process, by a key that it gave.
 ///
-/// An operation is under way when the method has returned; its future waits for the end. All own
-/// the memory they work on and give it back; dropping a future asks for its end, and the memory
-/// stays with the engine until the network let go.
+/// An operation is under way when the method has returned; its future waits for the end, and gives
+/// back the memory. Dropping the future cancels the operation; the engine keeps the memory until
+/// the network no longer uses it.
 ///
 /// ```
 /// use petasos_rpc::{Access, Engine, EngineConfig, Region, fabric::{AtomicOp, AtomicType}};
@@ -123,7 +122,7 @@ impl RemoteMemory {
         key: &Key,
         from: Option<Peer>,
     ) -> Result<RemoteMemory, BulkError> {
-        let imported = inner.import(key, from)?;
+        let imported = Imported::new(&inner, key, from)?;
         Ok(RemoteMemory { inner, imported })
     }
 
@@ -139,10 +138,10 @@ impl RemoteMemory {
         self.len() == 0
     }
 
-    /// Reads from `offset` on, as much as `into` holds.
+    /// Reads from `offset` on, in bytes, as much as `into` holds.
     ///
-    /// Dropping the future asks for its end; the memory stays with the engine until the network has
-    /// let go of it.
+    /// Dropping the future cancels the operation; the engine keeps the memory until the network no
+    /// longer uses it.
     ///
     /// # Errors
     /// [`BulkError::Transfer`] with what the fabric says: beyond the end, without the right, the
@@ -154,13 +153,14 @@ impl RemoteMemory {
     ) -> impl Future<Output = Result<Slice, BulkError>> + use<> {
         let remote = self.imported.remote;
         let (local, spans) = (smallvec![into.clone()], span(offset, &into));
-        let get = self.inner.operate(|token| Operation::Get { token, remote, local, spans });
+        let get =
+            Pending::submit(&self.inner, |token| Operation::Get { token, remote, local, spans });
         giving_back(get, into)
     }
 
-    /// Writes at `offset`; complete when the target's program would see it.
+    /// Writes all of `from` at `offset`, in bytes; complete when the owner's program would see it.
     ///
-    /// Dropping the future asks for its end; parts of the data may have arrived then.
+    /// Dropping the future cancels the operation; parts of the data may have arrived then.
     ///
     /// # Errors
     /// As [`RemoteMemory::get`].
@@ -173,11 +173,12 @@ impl RemoteMemory {
         let (local, spans) = (smallvec![from.clone()], span(offset, &from));
         let level = Level::Visible;
         let put = |token| Operation::Put { token, remote, local, spans, level, event: None };
-        giving_back(self.inner.operate(put), from)
+        giving_back(Pending::submit(&self.inner, put), from)
     }
 
-    /// Changes elements atomically, and gives the old values, little-endian. `compare` is for
-    /// `CompareSwap`, else empty.
+    /// Changes elements at `offset`, in bytes, atomically; resolves to their old values,
+    /// little-endian. `operand` is one element or more; `compare` as many for `CompareSwap`, and
+    /// otherwise empty.
     ///
     /// Dropping the future leaves open whether it took effect.
     ///
@@ -204,7 +205,7 @@ impl RemoteMemory {
             compare,
             fetch: true,
         };
-        let atomic = self.inner.operate(atomic);
+        let atomic = Pending::submit(&self.inner, atomic);
         async {
             match atomic.await? {
                 Done::Fetched(old) => Ok(old),
@@ -213,17 +214,18 @@ impl RemoteMemory {
         }
     }
 
-    /// Maps the memory, to read it in place with no copy at all: where the transport can, and the
-    /// owner took it from the transport (`Engine::alloc`). The owner may change it at any time.
+    /// Maps the memory, to read it in place without a copy: where the transport can, and the owner
+    /// allocated it with [`Engine::alloc`](crate::Engine::alloc). The owner may change it at any
+    /// time.
     ///
-    /// Dropping the future gives up.
+    /// Dropping the future cancels the operation.
     ///
     /// # Errors
     /// As [`RemoteMemory::get`]; [`OpErrorKind::Unsupported`] where the transport cannot map this
     /// memory.
     pub fn map(&self) -> impl Future<Output = Result<Region, BulkError>> + use<> {
         let remote = self.imported.remote;
-        let map = self.inner.operate(|token| Operation::Map { token, remote });
+        let map = Pending::submit(&self.inner, |token| Operation::Map { token, remote });
         async {
             match map.await? {
                 Done::Mapped(region) => Ok(region),
@@ -243,12 +245,12 @@ fn span(offset: u64, memory: &Slice) -> petasos_fabric::Spans {
     smallvec![RemoteSpan { offset, len: memory.len() as u64 }]
 }
 
-/// Opens memory to others.
+/// Opens memory to peers.
 pub(crate) fn export(
     inner: &Rc<Inner>,
     memory: &Slice,
     access: Access,
 ) -> Result<Exported, BulkError> {
-    let (region, key) = inner.lend(memory, access)?;
+    let (region, key) = inner.transport.export(memory, access)?;
     Ok(Exported { inner: Rc::clone(inner), memory: memory.clone(), region, key, closed: false })
 }

@@ -1,4 +1,4 @@
-//! What names a method.
+//! Methods: their names, ids and signatures.
 
 use petasos_wire::{Wire, hash_name, shape_join};
 use std::{
@@ -47,13 +47,13 @@ impl Method {
         Method { name, id: hash_name(name), signature: shape_join(arguments, result) }
     }
 
-    /// A method that takes and gives bytes.
+    /// A method whose arguments and result are bytes.
     #[must_use]
     pub const fn raw(name: &'static str) -> Method {
         Method { name, id: hash_name(name), signature: 0 }
     }
 
-    /// A method that takes and gives bytes, whose name is known only when the program runs.
+    /// A method whose arguments and result are bytes, and whose name is known only at run time.
     ///
     /// The text of each name is kept as long as the program runs, once, and [`Method::NAMES`] bytes
     /// of names in all. A method that is named after that works as others do; errors and statistics
@@ -73,7 +73,7 @@ impl Method {
     }
 }
 
-/// The name as long as the program runs, if there is room for it.
+/// The name, kept as long as the program runs, if there is room for it.
 fn kept(name: &str) -> Option<&'static str> {
     static NAMES: Mutex<Option<Names>> = Mutex::new(None);
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,9 +1,10 @@
 //! Fabric operations as futures.
 
-use crate::inner::Inner;
+use crate::{inner::Inner, transport::Transport};
 use petasos_fabric::{Done, OpError, OpErrorKind, Operation, RegionId, Token};
 use slab::Slab;
 use std::{
+    cell::RefCell,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, Waker},
@@ -12,49 +13,105 @@ use std::{
 /// Operations under way, by token.
 #[derive(Debug, Default)]
 pub(crate) struct Operations {
-    slots: Slab<Slot>,
+    slots: RefCell<Slab<Slot>>,
 }
 
 #[derive(Debug)]
 enum Slot {
     Pending(Option<Waker>),
     Done(Result<Done, OpError>),
-    /// It is not awaited any more.
+    /// Its future was dropped.
     Orphan,
-    /// The same, and it closes this region: until that is done.
+    /// Its future was dropped, or there never was one, and it closes this region: it stays until
+    /// the region is closed.
     Closing(RegionId),
 }
 
 impl Operations {
     pub(crate) fn len(&self) -> usize {
-        self.slots.len()
+        self.slots.borrow().len()
     }
 
-    /// Takes in a completion. Gives a region that is to be closed again under the same token, for
-    /// it is still reached.
-    #[must_use]
+    /// Submits an operation whose completion is awaited; returns its slot.
+    fn start(&self, transport: &Transport, make: impl FnOnce(Token) -> Operation) -> usize {
+        let at = self.slots.borrow_mut().insert(Slot::Pending(None));
+        transport.submit(make(Token(at as u64)));
+        at
+    }
+
+    /// Deregisters a region without a future. The engine finishes that by itself.
+    pub(crate) fn close(&self, transport: &Transport, region: RegionId) {
+        let at = self.slots.borrow_mut().insert(Slot::Closing(region));
+        transport.submit(deregister(Token(at as u64), region));
+    }
+
+    /// Takes in a completion. A region that is still reached and whose end is not awaited is
+    /// deregistered again, under the same token.
     pub(crate) fn complete(
-        &mut self,
+        &self,
+        transport: &Transport,
         token: Token,
         result: Result<Done, OpError>,
-    ) -> Option<RegionId> {
-        let at = usize::try_from(token.0).ok()?;
-        match self.slots.get_mut(at) {
+    ) {
+        let Ok(at) = usize::try_from(token.0) else { return };
+        let mut slots = self.slots.borrow_mut();
+        match slots.get_mut(at) {
             Some(slot @ Slot::Pending(_)) => {
                 let before = std::mem::replace(slot, Slot::Done(result));
                 if let Slot::Pending(Some(waker)) = before {
                     waker.wake();
                 }
             }
-            Some(Slot::Closing(region)) if is_still_reached(&result) => return Some(*region),
+            Some(Slot::Closing(region)) if is_still_reached(&result) => {
+                let again = deregister(token, *region);
+                drop(slots);
+                transport.submit(again);
+            }
             Some(Slot::Orphan | Slot::Closing(_)) => {
-                self.slots.remove(at);
+                slots.remove(at);
             }
             Some(Slot::Done(_)) | None => {
                 tracing::error!(token = token.0, "the transport completed an operation twice");
             }
         }
-        None
+    }
+
+    /// The result of an operation, which then is over; or notes the waker.
+    fn poll(&self, at: usize, waker: &Waker) -> Poll<Result<Done, OpError>> {
+        let mut slots = self.slots.borrow_mut();
+        if let Slot::Pending(known) = &mut slots[at] {
+            *known = Some(waker.clone());
+            return Poll::Pending;
+        }
+        match slots.remove(at) {
+            Slot::Done(result) => Poll::Ready(result),
+            _ => unreachable!("an operation with a future is no orphan"),
+        }
+    }
+
+    /// The future of an operation was dropped. `closes` is the region that it deregisters: it is
+    /// deregistered nevertheless. Any other operation is cancelled.
+    fn abandon(&self, transport: &Transport, at: usize, closes: Option<RegionId>) {
+        let mut slots = self.slots.borrow_mut();
+        match (&slots[at], closes) {
+            (Slot::Pending(_), Some(region)) => slots[at] = Slot::Closing(region),
+            (Slot::Pending(_), None) => {
+                slots[at] = Slot::Orphan;
+                drop(slots);
+                if transport.cancel(Token(at as u64)) {
+                    self.slots.borrow_mut().remove(at);
+                }
+            }
+            (Slot::Done(result), closes) => {
+                let again = closes.filter(|_| is_still_reached(result));
+                slots.remove(at);
+                drop(slots);
+                if let Some(region) = again {
+                    self.close(transport, region);
+                }
+            }
+            _ => unreachable!("an operation with a future is no orphan"),
+        }
     }
 }
 
@@ -66,45 +123,30 @@ fn deregister(token: Token, region: RegionId) -> Operation {
     Operation::Deregister { token, region, patience: Operation::PATIENCE }
 }
 
-/// An operation that was submitted. Dropping it asks for its end; its memory stays with the
-/// endpoint until then.
+/// An operation that was submitted. Dropping it asks for its end; the endpoint keeps its memory
+/// until then.
 #[derive(Debug)]
 pub(crate) struct Pending {
     inner: Rc<Inner>,
     at: usize,
     over: bool,
-    /// The region that it closes. It is closed also where that is not awaited.
+    /// The region that it closes. The region is closed even if this is dropped.
     closes: Option<RegionId>,
 }
 
-impl Inner {
+impl Pending {
     /// Submits the operation that `make` builds for a token.
-    pub(crate) fn operate(self: &Rc<Self>, make: impl FnOnce(Token) -> Operation) -> Pending {
-        let at = self.operations.borrow_mut().slots.insert(Slot::Pending(None));
-        self.submit(make(Token(at as u64)));
-        Pending { inner: Rc::clone(self), at, over: false, closes: None }
+    pub(crate) fn submit(inner: &Rc<Inner>, make: impl FnOnce(Token) -> Operation) -> Pending {
+        let at = inner.operations.start(&inner.transport, make);
+        Pending { inner: Rc::clone(inner), at, over: false, closes: None }
     }
 
-    /// Deregisters. When a peer still reaches the region after a while, that is the result, and the
+    /// Deregisters a region. If a peer still reaches it after a while, that is the result, and the
     /// engine goes on asking until it is closed; so it does when the future is dropped.
-    pub(crate) fn deregister(self: &Rc<Self>, region: RegionId) -> Pending {
-        let mut pending = self.operate(|token| deregister(token, region));
+    pub(crate) fn closing(inner: &Rc<Inner>, region: RegionId) -> Pending {
+        let mut pending = Pending::submit(inner, |token| deregister(token, region));
         pending.closes = Some(region);
         pending
-    }
-
-    /// Deregisters, and lets the engine finish that by itself.
-    pub(crate) fn deregister_later(&self, region: RegionId) {
-        let at = self.operations.borrow_mut().slots.insert(Slot::Closing(region));
-        self.submit(deregister(Token(at as u64), region));
-    }
-
-    /// An operation has ended.
-    pub(crate) fn completed(&self, token: Token, result: Result<Done, OpError>) {
-        let again = self.operations.borrow_mut().complete(token, result);
-        if let Some(region) = again {
-            self.submit(deregister(token, region));
-        }
     }
 }
 
@@ -112,19 +154,12 @@ impl Future for Pending {
     type Output = Result<Done, OpError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let at = self.at;
-        let mut operations = self.inner.operations.borrow_mut();
-        if let Slot::Pending(waker) = &mut operations.slots[at] {
-            *waker = Some(context.waker().clone());
+        let Poll::Ready(result) = self.inner.operations.poll(self.at, context.waker()) else {
             return Poll::Pending;
-        }
-        let Slot::Done(result) = operations.slots.remove(at) else {
-            unreachable!("an operation that somebody waits for is no orphan");
         };
-        drop(operations);
         self.over = true;
         if let Some(region) = self.closes.filter(|_| is_still_reached(&result)) {
-            self.inner.deregister_later(region);
+            self.inner.deregister(region);
         }
         Poll::Ready(result)
     }
@@ -132,27 +167,8 @@ impl Future for Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if self.over {
-            return;
-        }
-        let mut operations = self.inner.operations.borrow_mut();
-        let slot = &mut operations.slots[self.at];
-        match (&*slot, self.closes) {
-            (Slot::Pending(_), Some(region)) => *slot = Slot::Closing(region),
-            (Slot::Pending(_), None) => {
-                *slot = Slot::Orphan;
-                drop(operations);
-                self.inner.cancel_operation(Token(self.at as u64));
-            }
-            (Slot::Done(result), closes) => {
-                let again = closes.filter(|_| is_still_reached(result));
-                operations.slots.remove(self.at);
-                drop(operations);
-                if let Some(region) = again {
-                    self.inner.deregister_later(region);
-                }
-            }
-            _ => unreachable!("an operation that somebody waits for is no orphan"),
+        if !self.over {
+            self.inner.operations.abandon(&self.inner.transport, self.at, self.closes);
         }
     }
 }

@@ -1,11 +1,11 @@
-//! How a call is made.
+//! Options of a call.
 
 use petasos_wire::{Encoding, rpc::Trace};
 use std::time::Duration;
 
-/// How a call is made; `Default` suits most.
+/// Options of a call; the defaults suit most.
 ///
-/// The time limit travels with the call: when it is over the caller gets
+/// The time limit travels with the call: when it has passed, the caller gets
 /// [`CallError::Deadline`](crate::CallError::Deadline), and the target drops the handler's future.
 ///
 /// ```
@@ -42,20 +42,22 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CallOptions {
-    /// Its time limit; none: the engine's. `Duration::MAX` is no limit.
+    /// The time limit. `None`: that of [`EngineConfig::timeout`](crate::EngineConfig::timeout).
+    /// `Duration::MAX`, and all above an hour and eleven minutes, is no limit at the target.
     pub timeout: Option<Duration>,
-    /// Which provider of the interface.
+    /// Which provider of the interface; 0 by default.
     pub provider: u16,
     /// How arguments and result are encoded.
     pub encoding: Encoding,
     /// Whether checksums guard request and response.
     pub checked: bool,
-    /// The trace that it belongs to; else that of the current span begins, if traces are wanted.
+    /// The trace that the call belongs to. `None`: it begins one, if there is a subscriber for
+    /// traces.
     pub trace: Option<Trace>,
 }
 
 impl CallOptions {
-    /// Whether its request is like most: see [`petasos_wire::rpc::plain_request`].
+    /// Whether the request is plain: see [`petasos_wire::rpc::plain_request`].
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.encoding == Encoding::Native && !self.checked && self.trace.is_none()

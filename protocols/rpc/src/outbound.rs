@@ -1,4 +1,4 @@
-//! Calls to others: the request, credit, the answer, and every other end.
+//! Calls to peers: the request, credit, the answer, and every other way to end.
 
 use crate::{
     CallError, CallOptions, Method, Target,
@@ -15,8 +15,8 @@ use petasos_wire::{
 use std::{rc::Rc, task::Waker, time::Duration};
 
 impl Inner {
-    /// Makes a call: its request is put together in `frame`, which is empty. `arguments` appends
-    /// them, but for long bytes at their end, which it gives.
+    /// Makes a call. The request is built in `frame`, which is empty. `arguments` appends the
+    /// encoded arguments to it; long bytes at their end it may return instead.
     #[inline]
     pub(crate) fn start<'a>(
         &self,
@@ -27,7 +27,7 @@ impl Inner {
         arguments: impl FnOnce(Encoding, &mut Vec<u8>) -> &'a [u8],
     ) -> Result<CallId, CallError> {
         let About { method, timeout, .. } = about;
-        // Whether it is still there shows when the request goes.
+        // Whether it is still connected shows when the request is sent.
         let peer = target.last_peer();
         let id = self.calls.borrow_mut().open(peer, about);
         if options.is_plain() && !crate::stats::traces() {
@@ -39,20 +39,20 @@ impl Inner {
         let rest = arguments(options.encoding, &mut frame);
         if !rest.is_empty() && !options.checked && self.send_in_two(peer, &frame, rest) {
             self.note_call(method, id, None);
-            self.recycle(frame);
+            self.frames.recycle(frame);
             self.stats.calls_made.count();
             return Ok(id);
         }
         frame.extend_from_slice(rest);
-        if frame.len() > self.full_frame || options.checked || self.config.measure {
+        if !self.frames.fits_inline(frame.len()) || options.checked || self.config.measure {
             self.prepare(target, method, id, options.checked, &mut frame)?;
         }
         let mut peers = self.peers.borrow_mut();
         match peers.get(peer) {
             Some(record) if record.has_credit() => {
-                record.outstanding += 1;
+                record.take_credit();
                 self.send_request(record, &frame);
-                self.recycle(frame);
+                self.frames.recycle(frame);
             }
             _ => {
                 drop(peers);
@@ -63,14 +63,17 @@ impl Inner {
         Ok(id)
     }
 
-    /// Sends a request whose last bytes lie elsewhere, if there is no more to it than that.
+    /// Sends a request whose last bytes are not in the frame, if it needs nothing else. False if it
+    /// does.
     #[cold]
     #[inline(never)]
     fn send_in_two(&self, peer: Peer, frame: &[u8], rest: &[u8]) -> bool {
         let mut peers = self.peers.borrow_mut();
         match peers.get(peer) {
-            Some(record) if record.has_credit() && frame.len() + rest.len() <= self.full_frame => {
-                record.outstanding += 1;
+            Some(record)
+                if record.has_credit() && self.frames.fits_inline(frame.len() + rest.len()) =>
+            {
+                record.take_credit();
                 self.transmit(record, &[frame, rest]);
                 true
             }
@@ -78,7 +81,8 @@ impl Inner {
         }
     }
 
-    /// Sends a request to a peer that has to be found first, or has no credit for it now.
+    /// Sends a request to a peer that has to be resolved first, or for which there is no credit
+    /// now.
     #[cold]
     #[inline(never)]
     fn send_otherwise(
@@ -89,7 +93,7 @@ impl Inner {
         frame: Vec<u8>,
     ) -> Result<(), CallError> {
         // The peer was lost while the arguments were encoded, by code that drove the engine: the
-        // call knows.
+        // call has that outcome already.
         if !self.calls.borrow().is_waiting(id) {
             return Ok(());
         }
@@ -98,35 +102,36 @@ impl Inner {
             let mut peers = self.peers.borrow_mut();
             match peers.get(peer) {
                 Some(record) if record.has_credit() => {
-                    record.outstanding += 1;
+                    record.take_credit();
                     self.send_request(record, &frame);
-                    self.recycle(frame);
+                    self.frames.recycle(frame);
                 }
-                Some(record) if record.waiting.len() < self.config.queue_per_peer => {
-                    record.waiting.push_back(id);
+                Some(record) => {
+                    if !record.queue_call(id, self.config.queue_per_peer) {
+                        return Err(self.busy(target, &method));
+                    }
                     self.calls.borrow_mut().queue(id, frame);
                 }
-                _ => return Err(self.busy(target, &method)),
+                None => return Err(self.busy(target, &method)),
             }
             Ok(())
         });
         if sent.is_err() {
             let lent = self.calls.borrow_mut().close(id);
-            lent.inspect(|region| self.deregister_later(*region));
+            lent.inspect(|region| self.deregister(*region));
         }
         sent
     }
 
-    /// Sends a request. A call of its own, so that where the frame lies is handed over in
-    /// registers: a vector's address and length that were stored apart are not read as one without
-    /// a wait.
+    /// Sends a request. Not inlined, so that the frame's address and length are passed in
+    /// registers: read as one from memory, they would wait for the two stores that wrote them.
     #[inline(never)]
     fn send_request(&self, record: &mut Record, frame: &[u8]) {
         self.transmit(record, &[frame]);
     }
 
     /// Makes a one-way call.
-    pub(crate) fn tell(
+    pub(crate) fn start_one_way(
         &self,
         target: &Target,
         method: &Method,
@@ -137,12 +142,12 @@ impl Inner {
         let timeout = options.timeout.unwrap_or(self.config.timeout);
         let mut request = header(target, method, options, timeout, rpc::NOBODY);
         request.one_way = true;
-        let mut frame = self.buffer();
+        let mut frame = self.frames.buffer();
         request.encode(&mut frame);
         arguments(options.encoding, &mut frame);
-        if frame.len() > self.max_frame {
-            // It could be lent, but nothing would say when it has been fetched.
-            let most = self.max_frame - request.header_len();
+        if frame.len() > self.frames.max_len() {
+            // It could be lent, but no answer would say when it has been fetched.
+            let most = self.frames.max_len() - request.header_len();
             let len = frame.len() - request.header_len();
             let reason =
                 format!("a one-way call takes at most {most} bytes of arguments, these are {len}");
@@ -154,18 +159,18 @@ impl Inner {
         }
         let mut peers = self.peers.borrow_mut();
         if let Some(record) = peers.get(peer) {
-            if record.parked.len() >= self.config.queue_per_peer {
+            if record.deferred_len() >= self.config.queue_per_peer {
                 return Err(self.busy(target, method));
             }
             self.transmit(record, &[&frame]);
         }
-        self.recycle(frame);
+        self.frames.recycle(frame);
         self.stats.one_way_made.count();
         Ok(())
     }
 
-    /// What few requests need: arguments that do not fit are lent, and the frame says where they
-    /// are; a checksum; the time at which it began.
+    /// What only few requests need: arguments that do not fit are lent, and the frame carries the
+    /// key to them; a checksum; the time at which the call began.
     #[cold]
     #[inline(never)]
     fn prepare(
@@ -177,7 +182,7 @@ impl Inner {
         frame: &mut Vec<u8>,
     ) -> Result<(), CallError> {
         let (header, mut lent) = (rpc::request_len(frame), None);
-        if frame.len() > self.full_frame {
+        if !self.frames.fits_inline(frame.len()) {
             match self.lend_arguments(header, frame) {
                 Ok(region) => lent = Some(region),
                 Err(reason) => {
@@ -194,7 +199,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Notes what few calls have: arguments on loan, the time at which it began.
+    /// Notes what only few calls have: lent arguments, the time at which it began.
     fn note_call(&self, method: Method, id: CallId, lent: Option<RegionId>) {
         let method = self.config.measure.then_some(method.name);
         if lent.is_some() || method.is_some() {
@@ -202,13 +207,13 @@ impl Inner {
         }
     }
 
-    /// Lends the arguments behind the header, and says in their place where they are.
+    /// Lends the arguments after the header, and puts the key to them in their place.
     fn lend_arguments(&self, header: usize, frame: &mut Vec<u8>) -> Result<RegionId, String> {
-        let mut request = self.buffer();
+        let mut request = self.frames.buffer();
         request.extend_from_slice(&frame[..header]);
-        let arguments = behind(std::mem::replace(frame, request), header);
+        let arguments = after_header(std::mem::replace(frame, request), header);
         let len = arguments.len() as u64;
-        let lend = self.lend(&arguments, Access::READ);
+        let lend = self.transport.export(&arguments, Access::READ);
         let (region, key) = lend.map_err(|error| error.to_string())?;
         rpc::set_overflow(frame);
         Remote { len, key: key.as_bytes() }.encode(frame);
@@ -244,7 +249,7 @@ impl Inner {
         self.return_credit(peer, Some(window));
     }
 
-    /// The same, for answers to which there is more than that, or to nothing.
+    /// The same for answers to calls that are not plain, and for answers to no call.
     #[cold]
     fn take_any_response(self: &Rc<Self>, peer: Peer, response: &Response, body: Body) {
         let id = response.call;
@@ -257,11 +262,13 @@ impl Inner {
             self.stats.record(method, began.elapsed());
         }
         if let Some(region) = lent {
-            self.deregister_later(region);
+            self.deregister(region);
         }
         if response.overflow && wanted {
-            // What is being fetched counts with the target until it is released.
-            self.hear_window(peer, response.window);
+            // The call counts at the target until its result is fetched and released.
+            if let Some(record) = self.peers.borrow_mut().get(peer) {
+                record.set_window(response.window);
+            }
             return self.fetch_result(peer, id, body);
         }
         if response.overflow {
@@ -273,40 +280,29 @@ impl Inner {
         self.return_credit(peer, Some(response.window));
     }
 
-    fn hear_window(&self, peer: Peer, window: u16) {
-        if let Some(record) = self.peers.borrow_mut().get(peer) {
-            record.window = u32::from(window.max(1));
-        }
-    }
-
-    /// The peer has done with a call of ours: the next one may go. It may have said how many it
+    /// The peer is done with a call of ours: the next one may be sent. It may have said how many it
     /// takes.
     #[inline(always)]
     pub(crate) fn return_credit(&self, peer: Peer, window: Option<u16>) {
         let mut peers = self.peers.borrow_mut();
         let Some(record) = peers.get(peer) else { return };
-        if let Some(window) = window {
-            record.window = u32::from(window.max(1));
-        }
-        record.outstanding = record.outstanding.saturating_sub(1);
-        if !record.waiting.is_empty() {
+        if record.return_credit(window) {
             drop(peers);
             self.send_waiting(peer);
         }
     }
 
-    /// Sends what waited for credit.
+    /// Sends the calls that waited for credit.
     fn send_waiting(&self, peer: Peer) {
         let mut peers = self.peers.borrow_mut();
         while let Some(record) = peers.get(peer)
-            && record.outstanding < record.window
-            && let Some(id) = record.waiting.pop_front()
+            && let Some(id) = record.next_queued_call()
         {
-            // A call that ended while it waited has no request any more.
+            // A call that ended while it waited has no request left.
             let Some(frame) = self.calls.borrow_mut().unqueue(id) else { continue };
-            record.outstanding += 1;
+            record.take_credit();
             self.transmit(record, &[&frame]);
-            self.recycle(frame);
+            self.frames.recycle(frame);
         }
     }
 
@@ -322,7 +318,7 @@ impl Inner {
         self.settle(ended);
     }
 
-    /// A call is not awaited any more: its target is told.
+    /// The future of a call was dropped: its target is told.
     #[cold]
     #[inline(never)]
     pub(crate) fn abandon(&self, id: CallId) {
@@ -334,7 +330,7 @@ impl Inner {
         self.settle(ended);
     }
 
-    /// The time of a call is over: its target is told.
+    /// The time limit of a call has passed: its target is told.
     pub(crate) fn call_is_late(&self, slot: u32, serial: u32) {
         let id = CallId { slot, generation: serial };
         let ended = self.calls.borrow_mut().finish(id, Outcome::TooLate);
@@ -344,7 +340,7 @@ impl Inner {
         self.settle(ended);
     }
 
-    /// Ends the calls to a peer that is gone.
+    /// Ends the calls to a peer that is lost.
     pub(crate) fn end_calls(&self, peer: Peer, reason: &LostReason) {
         let ended = self.calls.borrow_mut().end(Some(peer), || Outcome::PeerLost(reason.clone()));
         ended.into_iter().for_each(|ended| self.settle(ended));
@@ -352,8 +348,8 @@ impl Inner {
 
     /// Ends all calls.
     pub(crate) fn end_all_calls(&self) {
-        // What they lent goes with the endpoint.
-        let ended = self.calls.borrow_mut().end(None, || Outcome::EngineGone);
+        // What they lent is closed with the endpoint.
+        let ended = self.calls.borrow_mut().end(None, || Outcome::EngineEnded);
         ended.into_iter().filter_map(|ended| ended.wake).for_each(Waker::wake);
     }
 
@@ -361,7 +357,7 @@ impl Inner {
     #[inline]
     fn settle(&self, ended: Ended) {
         if let Some(region) = ended.lent {
-            self.deregister_later(region);
+            self.deregister(region);
         }
         if let Some(waker) = ended.wake {
             waker.wake();
@@ -369,14 +365,14 @@ impl Inner {
     }
 }
 
-/// What stands in a frame behind its header, as memory that can be lent.
-pub(crate) fn behind(frame: Vec<u8>, header: usize) -> Slice {
+/// The bytes of a frame after its header, as memory that can be lent.
+pub(crate) fn after_header(frame: Vec<u8>, header: usize) -> Slice {
     let len = frame.len() - header;
     let region = Region::from_buffer(Buffer::from(frame));
     region.slice(header, len).expect("a header is a part of its frame")
 }
 
-/// Appends the header of a request that is not like most.
+/// Appends the header of a request that is not plain.
 #[cold]
 #[inline(never)]
 fn encode_header(
@@ -413,10 +409,10 @@ fn header(
     }
 }
 
-/// The time left as it travels; 0 is none.
+/// The time left, as it is encoded: 0 means no limit.
 #[inline]
 fn left_us(timeout: Duration) -> u32 {
-    /// Whole seconds that can be told in so many microseconds.
+    /// Whole seconds whose microseconds fit.
     const MOST: u64 = u32::MAX as u64 / 1_000_000 - 1;
     match timeout.as_secs() {
         seconds @ 0..=MOST => (seconds as u32 * 1_000_000 + timeout.subsec_micros()).max(1),

@@ -1,24 +1,16 @@
-//! Arguments and results that do not fit a message: lent by the one, fetched by the other.
+//! Arguments and results that do not fit a message: one side lends them, the other fetches them.
 
-use crate::{BulkError, Failure, body::Body, calls::Outcome, inner::Inner};
-use petasos_fabric::{Access, Buffer, Key, Operation, Peer, Region, RegionId, RemoteSpan, Slice};
+use crate::{
+    BulkError, Failure, body::Body, calls::Outcome, inner::Inner, memory::Imported,
+    operation::Pending,
+};
+use petasos_fabric::{Buffer, Key, Operation, Peer, Region, RemoteSpan};
 use petasos_wire::rpc::{self, CallId, Remote, Status};
 use smallvec::smallvec;
 use std::rc::Rc;
 
 impl Inner {
-    /// Opens memory to others, and makes the key to it.
-    pub(crate) fn lend(
-        &self,
-        memory: &Slice,
-        access: Access,
-    ) -> Result<(RegionId, Key), BulkError> {
-        let mut endpoint = self.endpoint.borrow_mut();
-        let region = endpoint.register(memory, access)?;
-        Ok((region, endpoint.export(region)?))
-    }
-
-    /// Fetches what the message says, which came from this peer. The message is let go before: many
+    /// Fetches the data that a message of this peer describes. The message is dropped before: many
     /// fetches at once would hold leases that others need.
     async fn fetch(self: &Rc<Self>, peer: Peer, message: Body) -> Result<Body, BulkError> {
         let (len, key) = {
@@ -31,7 +23,7 @@ impl Inner {
         if len > limit {
             return Err(BulkError::TooLarge { len, limit });
         }
-        let imported = self.import(&key, Some(peer))?;
+        let imported = Imported::new(self, &key, Some(peer))?;
         if len > imported.remote.len {
             return Err(BulkError::OutOfBounds { offset: 0, len, bound: imported.remote.len });
         }
@@ -39,8 +31,8 @@ impl Inner {
         let local = smallvec![into.whole()];
         let spans = smallvec![RemoteSpan { offset: 0, len }];
         let remote = imported.remote;
-        self.operate(|token| Operation::Get { token, remote, local, spans }).await?;
-        // The endpoint has let go of it, so this takes no copy.
+        Pending::submit(self, |token| Operation::Get { token, remote, local, spans }).await?;
+        // The endpoint holds it no longer, so this takes no copy.
         let buffer = match into.into_exclusive() {
             Ok(exclusive) => exclusive.into_buffer(),
             Err(region) => Buffer::from(region.to_vec()),

@@ -1,4 +1,4 @@
-//! The providers of methods.
+//! The table of handlers, by method and provider.
 
 use crate::{Handler, Method};
 use petasos_wire::rpc::Request;
@@ -8,19 +8,18 @@ use std::rc::Rc;
 pub(crate) struct Provider {
     pub(crate) id: u16,
     pub(crate) method: Method,
-    /// In a box: where something of unknown alignment lies behind the rest takes a dozen
-    /// instructions to say, each time.
+    /// In a box: computing where a value of unknown alignment lies after the other fields takes a
+    /// dozen instructions, each time.
     pub(crate) handler: Box<dyn Handler>,
 }
 
 type Entry = Rc<Provider>;
 
-/// All that are served: changed seldom, looked at with each call.
+/// All that are served: changed seldom, searched with each call.
 ///
-/// The table has at least twice as many places as entries, a power of two. An entry is at the place
-/// that the ids of method and provider say, or behind it at the next free one: method ids are
-/// hashes, so that mostly the first look finds it. A request for what is not served comes to a free
-/// place after a few probes, whatever it asks for.
+/// An open hash table with linear probing, at least twice as many slots as entries, a power of two.
+/// Method ids are hashes, so that mostly the first probe finds the entry. A request for a method
+/// that is not served reaches an empty slot after a few probes, whatever it asks for.
 #[derive(Default)]
 pub(crate) struct Registry {
     entries: Vec<Entry>,
@@ -34,14 +33,14 @@ impl Registry {
         let free = self.is_free(&entry.method, entry.id);
         if free {
             self.entries.push(entry);
-            self.arrange();
+            self.rebuild();
         }
         free
     }
 
     pub(crate) fn remove(&mut self, method: Method, provider: u16) {
         self.entries.retain(|entry| entry.method != method || entry.id != provider);
-        self.arrange();
+        self.rebuild();
     }
 
     pub(crate) fn is_free(&self, method: &Method, provider: u16) -> bool {
@@ -59,34 +58,34 @@ impl Registry {
     #[inline]
     pub(crate) fn find(&self, request: &Request) -> Option<Entry> {
         let last = self.table.len().wrapping_sub(1);
-        let mut place = home(request.method, request.provider) & last;
+        let mut at = first_slot(request.method, request.provider) & last;
         loop {
-            let entry = self.table.get(place)?.as_ref()?;
+            let entry = self.table.get(at)?.as_ref()?;
             if entry.method.id == request.method && entry.id == request.provider {
                 let fits = entry.method.signature == request.signature;
                 return fits.then(|| Rc::clone(entry));
             }
-            place = (place + 1) & last;
+            at = (at + 1) & last;
         }
     }
 
-    fn arrange(&mut self) {
-        let places = (2 * self.entries.len()).next_power_of_two();
+    fn rebuild(&mut self) {
+        let slots = (2 * self.entries.len()).next_power_of_two();
         self.table.clear();
-        self.table.resize(places, None);
+        self.table.resize(slots, None);
         for entry in &self.entries {
-            let mut place = home(entry.method.id, entry.id) & (places - 1);
-            while self.table[place].is_some() {
-                place = (place + 1) & (places - 1);
+            let mut at = first_slot(entry.method.id, entry.id) & (slots - 1);
+            while self.table[at].is_some() {
+                at = (at + 1) & (slots - 1);
             }
-            self.table[place] = Some(Rc::clone(entry));
+            self.table[at] = Some(Rc::clone(entry));
         }
     }
 }
 
-/// The place at which to begin.
+/// The slot at which probing begins.
 #[inline]
-fn home(method: u64, provider: u16) -> usize {
+fn first_slot(method: u64, provider: u16) -> usize {
     (method as usize).wrapping_add(usize::from(provider))
 }
 
@@ -124,7 +123,7 @@ mod tests {
     fn all_are_found_also_where_they_meet() {
         let mut registry = Registry::default();
         assert!(registry.find(&request(1, 0, 1)).is_none());
-        // Ids that begin at the same places, at the end of the table, and with other providers.
+        // Ids that begin at the same slots, at the end of the table, and with other providers.
         let ids: Vec<(u64, u16)> = [0, 16, 32, 15, 31, u64::MAX, 1 << 40]
             .into_iter()
             .flat_map(|id| [0, 1, 2, u16::MAX].map(|provider| (id, provider)))

@@ -1,5 +1,5 @@
-//! Sleep and time limits for futures that the engine drives: handlers, tasks, what `block_on` waits
-//! for.
+//! Sleep and time limits for futures that the engine drives: handlers, tasks, the future of
+//! `block_on`.
 
 use crate::{Engine, inner::Inner};
 use petasos_fabric::Time;
@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-/// Those that sleep, by the time at which they wake. One that is dropped is gone from here at once.
+/// The futures that sleep, by the time at which they wake. One that is dropped leaves at once.
 #[derive(Debug, Default)]
 pub(crate) struct Sleepers {
     waiting: BTreeMap<(Time, u64), Option<Waker>>,
@@ -27,13 +27,28 @@ impl Sleepers {
         (until, self.last)
     }
 
-    /// Takes those whose time has come. Gives the wakers to call once nothing is borrowed.
+    /// Notes the waker of a sleeper. False if its time has come.
+    fn wait(&mut self, entry: (Time, u64), waker: &Waker) -> bool {
+        let Some(waiting) = self.waiting.get_mut(&entry) else { return false };
+        match waiting {
+            Some(known) => known.clone_from(waker),
+            waiting => *waiting = Some(waker.clone()),
+        }
+        true
+    }
+
+    /// Removes a sleeper that is dropped, and returns its waker.
+    fn remove(&mut self, entry: (Time, u64)) -> Option<Waker> {
+        self.waiting.remove(&entry)?
+    }
+
+    /// Removes those whose time has come. Returns their wakers, to wake once nothing is borrowed.
     #[inline]
     pub(crate) fn due(&mut self, now: Time) -> Vec<Waker> {
         if self.next() > now {
             return Vec::new();
         }
-        // What ends at `now` itself is over, whatever its number.
+        // Those due at `now` itself are due, whatever their number.
         let later = self.waiting.split_off(&(now, u64::MAX));
         mem::replace(&mut self.waiting, later).into_values().flatten().collect()
     }
@@ -50,9 +65,9 @@ impl Engine {
     /// handlers ([`Context::engine`](crate::Context::engine)), tasks, and what [`Engine::block_on`]
     /// drives; no other runtime is needed.
     ///
-    /// The engine wakes for it wherever it waits: it looks at the clock at least every 64 passes,
-    /// and sleeps no longer than until then. So it is late by as long as what else the engine does
-    /// in between takes. Dropping the future ends it.
+    /// The engine reads the clock at least every 64 passes, and sleeps no longer than until then.
+    /// So the future is late by as long as the engine's other work takes in between. Dropping it
+    /// ends the sleep.
     ///
     /// ```
     /// # use petasos_rpc::{Context, service};
@@ -77,23 +92,23 @@ impl Engine {
         self.sleep_until(until)
     }
 
-    /// The same, until this time of [`Engine::now`].
+    /// The same, until this time of [`Engine::now`]. At once if that has passed.
     pub fn sleep_until(&self, until: Time) -> Sleep {
         let inner = Rc::clone(self.inner());
         let entry = inner.timers.borrow_mut().sleepers.add(until);
         Sleep { inner, entry }
     }
 
-    /// The time, as this engine counts it.
+    /// The time of this engine's clock, which it reads.
     #[must_use]
     pub fn now(&self) -> Time {
         self.inner().clock.read()
     }
 
-    /// Gives `future` so much time from now on: its output, or [`Elapsed`] if it is not ready by
-    /// then. The future is dropped with this, a call so cancelled.
+    /// Limits `future` to `time` from now on: resolves to its output, or to [`Elapsed`] if it is
+    /// not ready by then. Dropping this drops the future, and so cancels a call.
     ///
-    /// A call has a time limit already: see [`CallOptions`](crate::CallOptions).
+    /// A single call has a time limit already: see [`CallOptions`](crate::CallOptions).
     ///
     /// ```
     /// # use petasos_rpc::{Elapsed, Engine, EngineConfig};
@@ -111,8 +126,8 @@ impl Engine {
     }
 }
 
-/// Ready when its time has come: see [`Engine::sleep`].
-#[must_use = "nothing sleeps that is not waited for"]
+/// Ready when its time has come: see [`Engine::sleep`]. Dropping it ends the sleep.
+#[must_use = "a sleep does nothing unless it is awaited"]
 pub struct Sleep {
     inner: Rc<Inner>,
     entry: (Time, u64),
@@ -123,21 +138,17 @@ impl Future for Sleep {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let mut timers = self.inner.timers.borrow_mut();
-        let Some(waiting) = timers.sleepers.waiting.get_mut(&self.entry) else {
-            return Poll::Ready(());
-        };
-        match waiting {
-            Some(known) => known.clone_from(context.waker()),
-            waiting => *waiting = Some(context.waker().clone()),
+        match timers.sleepers.wait(self.entry, context.waker()) {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
         }
-        Poll::Pending
     }
 }
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        let waker = self.inner.timers.borrow_mut().sleepers.waiting.remove(&self.entry);
-        // Its own code may run, now that nothing is borrowed.
+        let waker = self.inner.timers.borrow_mut().sleepers.remove(self.entry);
+        // The waker's code may run, now that nothing is borrowed.
         drop(waker);
     }
 }
@@ -148,15 +159,15 @@ impl fmt::Debug for Sleep {
     }
 }
 
-/// What was given so much time was not ready then.
+/// A future was not ready within its time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not ready within {0:?}")]
 pub struct Elapsed(pub Duration);
 
 pin_project! {
-    /// A future with a time limit: see [`Engine::limit`].
+    /// A future with a time limit: see [`Engine::limit`]. Dropping it drops the future.
     #[derive(Debug)]
-    #[must_use = "nothing is done that is not waited for"]
+    #[must_use = "a future does nothing unless it is awaited"]
     pub struct Limited<F> {
         #[pin]
         future: F,
@@ -182,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_wake_in_order_and_once() {
+    fn sleepers_wake_in_order_and_once() {
         let at = |millis| Time::ZERO.after(Duration::from_millis(millis));
         let mut sleepers = Sleepers::default();
         let entries = [5, 3, 3, 9].map(|millis| sleepers.add(at(millis)));

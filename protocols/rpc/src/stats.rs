@@ -1,4 +1,4 @@
-//! Seeing inside: counters, latencies, traces.
+//! Observability: counters, latencies, traces.
 
 use crate::Method;
 use hdrhistogram::Histogram;
@@ -43,18 +43,18 @@ pub struct Stats {
     pub calls_failed: u64,
     /// Handlers stopped because the caller cancelled.
     pub cancelled_by_caller: u64,
-    /// Handlers stopped because their time was over.
+    /// Handlers stopped because the call's time limit had passed.
     pub served_too_late: u64,
-    /// One-way calls that could not be done.
+    /// One-way calls that were refused.
     pub one_way_dropped: u64,
-    /// Frames that meant nothing: garbage, or answers to calls that are long over.
+    /// Frames that were dropped: garbage, or answers to calls that are over.
     pub garbage: u64,
     /// Peers that were lost.
     pub peers_lost: u64,
     latencies: Latencies,
 }
 
-/// Latencies of one method, made or served, in nanoseconds.
+/// Latencies of one method, made or served, in nanoseconds, to 1 %.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct MethodStats {
@@ -64,11 +64,11 @@ pub struct MethodStats {
     pub count: u64,
     /// Mean.
     pub mean_ns: f64,
-    /// Half are faster.
+    /// Median.
     pub p50_ns: u64,
-    /// 99 of 100 are faster.
+    /// 99th percentile.
     pub p99_ns: u64,
-    /// 999 of 1,000 are faster.
+    /// 99.9th percentile.
     pub p999_ns: u64,
     /// The slowest.
     pub max_ns: u64,
@@ -80,19 +80,19 @@ pub struct MethodStats {
 pub struct Usage {
     /// Calls of ours that are not over, or whose answer is owed.
     pub calls: usize,
-    /// Credit in use with others.
+    /// Credit in use: calls that peers have not answered.
     pub credit: usize,
     /// Calls waiting for credit.
     pub waiting: usize,
-    /// Calls of others whose handlers are at work.
+    /// Calls of peers whose handlers are at work.
     pub serving: usize,
     /// Results lent to callers until they have fetched them.
     pub lent_results: usize,
-    /// Frames that wait for the transport.
+    /// Frames for which the transport has no room yet.
     pub parked: usize,
     /// Operations of the transport under way.
     pub operations: usize,
-    /// Tasks.
+    /// Futures that were spawned, handlers that wait included.
     pub tasks: usize,
 }
 
@@ -112,7 +112,7 @@ pub(crate) struct Counters {
     latencies: RefCell<Latencies>,
 }
 
-/// One of them.
+/// One counter.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(Cell<u64>);
 
@@ -133,7 +133,7 @@ impl Counters {
         histogram.saturating_record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// As they stand.
+    /// Their values now.
     pub(crate) fn read(&self) -> Stats {
         Stats {
             calls_made: self.calls_made.0.get(),
@@ -183,7 +183,7 @@ pub(crate) fn begin_trace(method: &Method, peer: &Address) -> Option<Trace> {
 fn fresh_trace(method: &Method, peer: &Address) -> Trace {
     let draw = || petasos_fabric::Incarnation::random().get();
     let trace = Trace { trace: u128::from(draw()) << 64 | u128::from(draw()), span: draw() };
-    // What the target's span says of its trace and parent is found here.
+    // The target's span refers to this trace and span.
     tracing::debug!(
         target: "petasos::call", method = method.name, %peer,
         trace = format_args!("{:032x}", trace.trace), span = format_args!("{:016x}", trace.span),

@@ -1,4 +1,4 @@
-//! Atomics come from here, and what tells threads apart, so that loom can stand in for them.
+//! Atomics and thread identity, which loom replaces in its models.
 
 use std::ptr;
 
@@ -8,7 +8,7 @@ pub(crate) use std::sync::atomic::{AtomicBool, Ordering, fence};
 #[cfg(all(loom, test))]
 pub(crate) use loom::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// Tells living threads apart, at the price of an address.
+/// A number that differs between living threads: the address of a thread-local.
 #[cfg(not(all(loom, test)))]
 pub(crate) fn this_thread() -> usize {
     thread_local! {
@@ -17,7 +17,7 @@ pub(crate) fn this_thread() -> usize {
     MARK.with(|mark| ptr::from_ref(mark).addr())
 }
 
-/// The same of the threads of a model, which are one for the system.
+/// The same for the threads of a model, all of which are one thread of the system.
 #[cfg(all(loom, test))]
 pub(crate) fn this_thread() -> usize {
     loom::thread_local! {

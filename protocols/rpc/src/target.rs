@@ -1,21 +1,21 @@
-//! The target of calls.
+//! Targets: the peers to which calls are made.
 
 use crate::{
-    Bulk, Call, CallError, CallOptions, Method, Refused,
+    Bulk, Call, CallError, CallOptions, Method,
     calls::About,
     inner::Inner,
-    peers::{NOWHERE, SELF},
+    peers::{NO_PEER, SELF},
 };
-use petasos_fabric::{Access, Address, Peer, ResolveError, Slice};
+use petasos_fabric::{Access, Address, Peer, Slice};
 use petasos_wire::Encoding;
 use std::{cell::Cell, fmt, rc::Rc};
 
 /// The target of calls: an address, and the peer found there. Cheap to clone; belongs to its
 /// engine.
 ///
-/// When the peer is lost, its calls fail; the next call looks the address up again, so that a
-/// server that was restarted there is found. [`Refused`] says what happens while nothing listens
-/// there.
+/// When the peer is lost, its calls fail; the next call resolves the address again, and so finds a
+/// server that was restarted there. [`Refused`](crate::Refused) says what happens while no process
+/// listens there.
 ///
 /// ```
 /// use petasos_rpc::{CallOptions, Engine, EngineConfig, Method, serve};
@@ -27,7 +27,7 @@ use std::{cell::Cell, fmt, rc::Rc};
 ///
 /// let target = engine.lookup(engine.address().as_str())?;
 /// let options = CallOptions::default();
-/// // Both are under way before the first is waited for.
+/// // Both are under way before the first is awaited.
 /// let (first, second) = (
 ///     target.call::<_, u64>(len, &options, &"one".to_owned()),
 ///     target.call::<_, u64>(len, &options, &"three".to_owned()),
@@ -48,10 +48,10 @@ struct Shared {
 
 impl Target {
     pub(crate) fn new(inner: Rc<Inner>, address: Address) -> Target {
-        Target { shared: Rc::new(Shared { inner, address, peer: Cell::new(NOWHERE) }) }
+        Target { shared: Rc::new(Shared { inner, address, peer: Cell::new(NO_PEER) }) }
     }
 
-    /// Where it is.
+    /// Its address.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.shared.address
@@ -62,7 +62,8 @@ impl Target {
         &self.shared.inner
     }
 
-    /// Calls a method with bytes, gives bytes. `arguments` appends them to a buffer.
+    /// Calls a method; resolves to the bytes of the result. `arguments` appends the bytes of the
+    /// arguments, in the encoding that it gets, to a buffer.
     ///
     /// The future need not be polled for the call to be under way. Dropping it cancels the call,
     /// here and at the target.
@@ -79,14 +80,15 @@ impl Target {
         })
     }
 
-    /// The same with the bytes of the arguments, which are native or XDR as the options say.
+    /// The same with the bytes of the arguments, encoded as the options say.
     ///
     /// Dropping the future cancels the call, here and at the target.
     pub fn call_bytes(&self, method: Method, options: &CallOptions, arguments: &[u8]) -> Call {
         self.call_raw(method, options, |_, out| out.extend_from_slice(arguments))
     }
 
-    /// The same, for about so many bytes of arguments, the last of which need not be appended.
+    /// The same, for about `len` bytes of arguments, the last of which may be returned instead of
+    /// appended.
     #[inline]
     pub(crate) fn call_with<'a>(
         &self,
@@ -96,28 +98,30 @@ impl Target {
         arguments: impl FnOnce(Encoding, &mut Vec<u8>) -> &'a [u8],
     ) -> Call {
         let timeout = options.timeout.unwrap_or(self.inner().config.timeout);
-        let frame = self.inner().buffer_for(len);
+        let frame = self.inner().frames.buffer_for(len);
         let about = About { method, provider: options.provider, timeout };
         let id = self.inner().start(self, about, options, frame, arguments);
         Call::new(self.clone(), id)
     }
 
-    /// Tells a method something; no answer comes. It is done at most once, and is dropped when
-    /// the target is busy. An error means that it did not leave.
+    /// Makes a one-way call: there is no answer. The handler runs at most once, and not at all if
+    /// the target is busy. An error means that the call was not sent.
     ///
     /// # Errors
     /// [`CallError::Unresolved`] if the address is not for this transport, [`CallError::TooLarge`]
-    /// if the arguments do not fit a message. No error says whether it arrived.
+    /// if the arguments do not fit a message, [`CallError::Busy`] if
+    /// [`EngineConfig::queue_per_peer`](crate::EngineConfig::queue_per_peer) frames wait for the
+    /// peer. No error says whether it arrived.
     pub fn notify_raw(
         &self,
         method: Method,
         options: &CallOptions,
         arguments: impl FnOnce(Encoding, &mut Vec<u8>),
     ) -> Result<(), CallError> {
-        self.inner().tell(self, &method, options, arguments)
+        self.inner().start_one_way(self, &method, options, arguments)
     }
 
-    /// Lends memory to a call of `method`.
+    /// Lends memory to a call of `method`, which is named in the error.
     ///
     /// # Errors
     /// [`CallError::Transfer`] if the memory cannot be registered.
@@ -129,7 +133,7 @@ impl Target {
         })
     }
 
-    /// The peer that was found last: it may have been lost meanwhile, or there may be none.
+    /// The peer that was resolved last: it may have been lost meanwhile, or there may be none.
     #[inline]
     pub(crate) fn last_peer(&self) -> Peer {
         self.shared.peer.get()
@@ -162,22 +166,6 @@ impl Target {
         }
         self.shared.peer.set(peer);
         Ok(peer)
-    }
-}
-
-impl Inner {
-    /// The peer at an address, which is waited for if it has not started yet.
-    fn resolve(&self, address: &Address) -> Result<Peer, ResolveError> {
-        let waits = match self.config.refused {
-            Refused::WaitForFirst => !self.reached.borrow().knows(address),
-            Refused::Wait => true,
-            Refused::Fail => false,
-        };
-        let (mut endpoint, patience) = (self.endpoint.borrow_mut(), self.config.patience);
-        match waits {
-            true => endpoint.resolve(address, patience),
-            false => endpoint.resolve_running(address, patience),
-        }
     }
 }
 

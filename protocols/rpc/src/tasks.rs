@@ -15,17 +15,23 @@ use std::{
 
 pub(crate) type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-#[derive(Default)]
 pub(crate) struct Tasks {
     running: RefCell<FuturesUnordered<Task>>,
     /// Spawned while others run.
     fresh: RefCell<Vec<Task>>,
+    waker: Arc<EngineWaker>,
 }
 
 impl Tasks {
-    /// Adds a task. The engine has to be rung, so that it runs.
+    /// Tasks of the engine that this waker wakes.
+    pub(crate) fn new(waker: Arc<EngineWaker>) -> Tasks {
+        Tasks { running: RefCell::default(), fresh: RefCell::default(), waker }
+    }
+
+    /// Adds a task, and wakes the engine to run it.
     pub(crate) fn spawn(&self, task: Task) {
         self.fresh.borrow_mut().push(task);
+        self.waker.ring();
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -33,12 +39,12 @@ impl Tasks {
     }
 
     /// Polls what is ready, about `budget` times at most. What is left makes the engine wake again.
-    pub(crate) fn run(&self, waker: &Arc<EngineWaker>, budget: usize) {
-        // Not to be entered by a task that turns the engine.
+    pub(crate) fn run(&self, budget: usize) {
+        // Not to be entered by a task that drives the engine.
         let Ok(mut running) = self.running.try_borrow_mut() else { return };
         running.extend(self.fresh.borrow_mut().drain(..));
-        let _others = RingOnPanic(waker);
-        let task_waker: WakerRef<'_> = waker_ref(waker);
+        let _others = RingOnPanic(&self.waker);
+        let task_waker: WakerRef<'_> = waker_ref(&self.waker);
         let mut context = Context::from_waker(&task_waker);
         for _ in 0..budget {
             match Pin::new(&mut *running).poll_next(&mut context) {
@@ -47,7 +53,7 @@ impl Tasks {
             }
             running.extend(self.fresh.borrow_mut().drain(..));
         }
-        waker.ring();
+        self.waker.ring();
     }
 
     /// Drops all tasks.

@@ -1,21 +1,18 @@
 //! Engines with a thread of their own, and handles for other threads.
 
-use crate::{
-    Engine, EngineConfig,
-    inner::{Commands, Inner},
-};
+use crate::{Engine, EngineConfig, commands::Commands, inner::Inner};
 use futures_channel::oneshot;
 use petasos_fabric::{Address, Endpoint};
 use std::{
     fmt,
     pin::Pin,
     rc::Rc,
-    sync::{Arc, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
     thread::JoinHandle,
 };
 
-/// Work that waits for an engine's thread at a time.
+/// Pieces of work that may wait for an engine's thread.
 const MOST: usize = 65_536;
 
 /// A handle to an engine of another thread: [`Engine::handle`] and [`EngineThread::handle`] give
@@ -27,14 +24,14 @@ pub struct EngineHandle {
     address: Address,
 }
 
-/// Why there is no answer from an engine's thread.
+/// Why work on an engine's thread has no output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ThreadError {
     /// The engine has ended, before or during the work.
     #[error("the engine has ended")]
     Gone,
-    /// So much work waits for the engine's thread that it takes no more: try again later.
+    /// 65,536 pieces of work wait for the engine's thread: try again later.
     #[error("{MOST} pieces of work wait for the engine")]
     Full,
 }
@@ -62,37 +59,24 @@ impl EngineHandle {
         T: Send + 'static,
     {
         let (sender, receiver) = oneshot::channel();
+        // If the engine has ended, the work is dropped, and with it the sender of its output.
         let work = Box::new(move |inner: &Rc<Inner>| {
             let work = work(Engine::borrowed(Rc::clone(inner)));
             inner.spawn(Box::pin(async move {
                 let _ = sender.send(work.await);
             }));
         });
-        let full = !self.command(work, MOST);
+        let full = !self.commands.push(work, MOST);
         Running { receiver, full }
     }
 
     /// Asks the engine to end.
     pub fn shut_down(&self) {
-        self.command(Box::new(|inner| inner.shut_down()), usize::MAX);
+        self.commands.push(Box::new(|inner| inner.shut_down()), usize::MAX);
     }
 
-    /// Hands over a command, unless so many wait. False if they do.
-    fn command(&self, command: crate::inner::Command, most: usize) -> bool {
-        let mut queue = self.commands.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        // An ended engine: the command is dropped, and with it the sender of its answer.
-        let Some(commands) = queue.as_mut() else { return true };
-        if commands.len() >= most {
-            return false;
-        }
-        commands.push(command);
-        drop(queue);
-        self.commands.waker.ring();
-        true
-    }
-
-    fn is_gone(&self) -> bool {
-        self.commands.queue.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    fn is_ended(&self) -> bool {
+        self.commands.is_closed()
     }
 }
 
@@ -104,12 +88,12 @@ impl fmt::Debug for EngineHandle {
 
 /// Work on an engine's thread: a future of its output, or of an error if the engine ended.
 ///
-/// Dropping it leaves the work going on, and its output is dropped.
+/// Dropping it does not end the work; its output is dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct Running<T> {
     receiver: oneshot::Receiver<T>,
-    /// It was not taken.
+    /// The work was not queued.
     full: bool,
 }
 
@@ -141,13 +125,13 @@ impl<T> Running<T> {
 impl<T> Future for Running<T> {
     type Output = Result<T, ThreadError>;
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let why = if self.full { ThreadError::Full } else { ThreadError::Gone };
-        Pin::new(&mut self.receiver).poll(context).map_err(|_| why)
+        let error = if self.full { ThreadError::Full } else { ThreadError::Gone };
+        Pin::new(&mut self.receiver).poll(context).map_err(|_| error)
     }
 }
 
-/// An engine with a thread of its own, which spins a while and then sleeps. Dropping it ends the
-/// engine and waits for the thread.
+/// An engine with a thread of its own, which polls for a while and then sleeps, as
+/// [`EngineConfig::idle`] says. Dropping it ends the engine and waits for the thread.
 ///
 /// ```
 /// use petasos_rpc::{CallOptions, EngineConfig, EngineThread, Method, serve};
@@ -176,7 +160,7 @@ impl EngineThread {
     /// Starts the thread; `set_up` runs on it first, to register what is served.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// If the system has no thread to give, or `set_up` panics.
     pub fn start(
         endpoint: Box<dyn Endpoint>,
         config: EngineConfig,
@@ -189,9 +173,9 @@ impl EngineThread {
             let handle = engine.handle();
             let ended = handle.clone();
             if sender.send(handle).is_ok() {
-                // The end of the engine has this polled.
+                // This is polled when the engine ends.
                 engine.block_on(std::future::poll_fn(|_| {
-                    if ended.is_gone() { Poll::Ready(()) } else { Poll::Pending }
+                    if ended.is_ended() { Poll::Ready(()) } else { Poll::Pending }
                 }));
             }
         };
@@ -211,7 +195,7 @@ impl Drop for EngineThread {
     fn drop(&mut self) {
         self.handle.shut_down();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been reported by itself.
+            // A panic of the thread was reported when it happened.
             let _ = thread.join();
         }
     }

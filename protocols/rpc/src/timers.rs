@@ -1,10 +1,10 @@
 //! Deadlines of calls, both ways.
 //!
-//! Most calls end before the clock is next read, so a deadline is first a mere length of time: of a
-//! call of ours with the call ([`Calls::take_recent`](crate::calls::Calls::take_recent)), of one
-//! that we serve in a list; only what is still there when the clock is read gets a point in time
-//! and a place in the heap. What ended is recognised when it comes up, and the heap is swept when
-//! most of it is stale.
+//! Most calls end before the clock is next read. So a deadline begins as a duration: that of a call
+//! of ours is kept with the call ([`Calls::take_recent`](crate::calls::Calls::take_recent)), that
+//! of a call that we serve in a list. Only those of calls that are not over when the clock is read
+//! become points in time and enter the heap. An entry whose call has ended is recognised when it
+//! comes up, and the heap is swept when most of it is stale.
 
 use crate::sleep::Sleepers;
 use petasos_fabric::Time;
@@ -23,7 +23,7 @@ pub(crate) enum Due {
 pub(crate) struct Timers {
     fresh: Vec<(Duration, Due)>,
     heap: BinaryHeap<Reverse<(Time, Due)>>,
-    /// What else wakes at a time.
+    /// Futures that wake at a time.
     pub(crate) sleepers: Sleepers,
 }
 
@@ -34,8 +34,8 @@ impl Timers {
         self.fresh.push((left, due));
     }
 
-    /// To be called when the clock was read: `alive` says whether a deadline still matters. Gives
-    /// those that are over.
+    /// To be called when the clock was read: `alive` says whether a deadline still matters. Returns
+    /// those that have passed.
     pub(crate) fn expired(&mut self, now: Time, mut alive: impl FnMut(Due) -> bool) -> Vec<Due> {
         for (left, due) in self.fresh.drain(..) {
             if alive(due) {
@@ -55,14 +55,14 @@ impl Timers {
         over
     }
 
-    /// Lets go of stale deadlines when they are many; `live` is how many can matter at most.
+    /// Drops stale deadlines when they are many; `live` is how many can matter at most.
     pub(crate) fn sweep(&mut self, live: usize, mut alive: impl FnMut(Due) -> bool) {
         if self.heap.len() > 2 * live + 1024 {
             self.heap.retain(|Reverse((_, due))| alive(*due));
         }
     }
 
-    /// When to look again at the latest.
+    /// The next deadline, at the latest.
     pub(crate) fn next(&self, now: Time) -> Time {
         let fixed = self.heap.peek().map_or(Time::NEVER, |Reverse((at, _))| *at);
         let fixed = fixed.min(self.sleepers.next());

@@ -13,6 +13,17 @@ use tokio::io::unix::AsyncFd;
 /// The engine sleeps in the runtime's own event loop. Dropping the returned future stops driving;
 /// the engine can be driven again.
 ///
+/// ```no_run
+/// # async fn run(engine: petasos_rpc::Engine) -> Result<(), Box<dyn std::error::Error>> {
+/// use petasos_rpc::{CallOptions, Method};
+///
+/// let target = engine.lookup("tcp://node7:4040")?;
+/// let call = target.call_bytes(Method::raw("Store::list"), &CallOptions::default(), b"");
+/// let names = petasos_rpc::tokio::drive(&engine, call).await??;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// If the transport has no descriptor to wait on, or the runtime cannot wait on it.
 pub async fn drive<F: Future>(engine: &Engine, future: F) -> io::Result<F::Output> {

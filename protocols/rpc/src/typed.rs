@@ -1,4 +1,4 @@
-//! Calls with types: what `#[service]` makes stands on this.
+//! Typed calls and handlers: the code that `#[service]` generates uses these.
 
 use crate::{
     Arrival, Begun, Call, CallError, CallOptions, Context, Failure, Handler, Method, Reply, Target,
@@ -31,7 +31,7 @@ impl Target {
         TypedCall { call, encoding: options.encoding, result: PhantomData }
     }
 
-    /// Tells a method something; see [`Target::notify_raw`].
+    /// Makes a one-way call; see [`Target::notify_raw`].
     ///
     /// # Errors
     /// As [`Target::notify_raw`].
@@ -45,7 +45,7 @@ impl Target {
     }
 }
 
-/// A call under way whose result is an `R`. Dropping it cancels the call.
+/// A call under way whose result is an `R`: see [`Target::call`]. Dropping it cancels the call.
 #[derive(Debug)]
 #[must_use = "a call that is dropped is cancelled"]
 pub struct TypedCall<R> {
@@ -64,7 +64,8 @@ impl<R: Wire> Future for TypedCall<R> {
     }
 }
 
-/// Makes a handler of an async function from decoded arguments to a result.
+/// Makes a handler of an async function from decoded arguments to a result: see [`Handler`] for an
+/// example. The arguments are a tuple if there are several.
 pub fn serve<A, R, F, W>(serve: F) -> impl Handler
 where
     A: Wire + 'static,
@@ -92,7 +93,7 @@ where
 
 struct Typed<A, F, W> {
     serve: F,
-    /// Room for the future of a call: that of the last one which did not have to wait.
+    /// Room for the future of a call: that of the last call that did not have to wait.
     spare: Cell<Option<Pin<Box<Work<W>>>>>,
     arguments: PhantomData<fn(A)>,
 }
@@ -121,11 +122,12 @@ where
             Err(error) => return arrival.done(Err(error.into())),
         };
         let mut work = self.spare.take().unwrap_or_else(Work::empty);
-        // Nothing comes between its making and its place, so that it is made there.
+        // Nothing happens between its construction and its move into place, so that the compiler
+        // constructs it there.
         let future = (self.serve)(&mut arrival, arguments);
         match work.as_mut().begin(future) {
             Poll::Ready(result) => {
-                // The answer goes first.
+                // The answer is sent first.
                 let begun = match result {
                     Ok(result) => arrival.reply(&result),
                     Err(failure) => arrival.done(Err(failure)),
@@ -150,12 +152,12 @@ impl<W: Future> Work<W> {
         Box::pin(Work { future: None, encoding: Encoding::Native, engine: None })
     }
 
-    /// Takes the future in, and polls it for the first time.
+    /// Puts the future in place, and polls it for the first time.
     #[inline]
     fn begin(self: Pin<&mut Self>, future: W) -> Poll<W::Output> {
         let mut this = self.project();
         this.future.set(Some(future));
-        let future = this.future.as_pin_mut().expect("it was put there just now");
+        let future = this.future.as_pin_mut().expect("it was set just now");
         future.poll(&mut at_once())
     }
 }
@@ -167,7 +169,8 @@ impl<W: Future<Output = Result<R, Failure>>, R: Wire> Future for Work<W> {
         let this = self.project();
         let future = this.future.as_pin_mut().expect("it waits, so it is there");
         let result = ready!(future.poll(context))?;
-        let mut body = this.engine.as_ref().map(|engine| engine.buffer()).unwrap_or_default();
+        let mut body =
+            this.engine.as_ref().map(|engine| engine.frames.buffer()).unwrap_or_default();
         encode_into(*this.encoding, &result, &mut body);
         Poll::Ready(Ok(body))
     }

@@ -1,8 +1,8 @@
-//! Waking an engine: from its own thread a flag is enough, from others its sleep must end.
+//! Waking an engine: on its own thread a flag is enough; other threads must end its sleep.
 //!
-//! An engine and the futures that it drives never leave their thread, and most of what wakes them
-//! happens there: an answer came in a pass. Then there is nothing to order against other cores, and
-//! no barrier is paid for.
+//! An engine and the futures that it drives never leave their thread, and most wake-ups happen
+//! there: an answer arrived in a pass. Then there is nothing to order against other cores, and no
+//! barrier is needed.
 
 use crate::sync::{
     AtomicBool,
@@ -13,20 +13,20 @@ use futures_util::task::ArcWake;
 use petasos_fabric::Notifier;
 use std::sync::Arc;
 
-/// Raised on one thread, at home, or elsewhere; taken at home.
+/// Raised on its home thread or elsewhere; taken on its home thread.
 #[derive(Debug)]
 struct Flag {
     home: usize,
-    /// Raised on the engine's own thread: no other writes it.
-    here: AtomicBool,
+    /// Raised on the home thread: no other writes it.
+    local: AtomicBool,
     elsewhere: AtomicBool,
 }
 
 impl Flag {
     /// Its home is the thread that makes it.
     fn new() -> Flag {
-        let (here, elsewhere) = (AtomicBool::new(false), AtomicBool::new(false));
-        Flag { home: this_thread(), here, elsewhere }
+        let (local, elsewhere) = (AtomicBool::new(false), AtomicBool::new(false));
+        Flag { home: this_thread(), local, elsewhere }
     }
 
     fn is_home(&self) -> bool {
@@ -35,26 +35,26 @@ impl Flag {
 
     /// To be called elsewhere.
     fn raise_elsewhere(&self) {
-        // Swapped, not stored: of several threads that raise it, the one that takes it then follows
-        // all, not only the last.
+        // Swapped, not stored: when several threads have raised it, the thread that takes it then
+        // follows all of them, not only the last.
         self.elsewhere.swap(true, Release);
     }
 
     #[inline]
     fn is_raised(&self) -> bool {
-        self.here.load(Relaxed) || self.elsewhere.load(Acquire)
+        self.local.load(Relaxed) || self.elsewhere.load(Acquire)
     }
 
     /// Whether it was raised, until now.
     #[inline]
     fn take(&self) -> bool {
-        let here = self.here.load(Relaxed);
-        if here {
-            self.here.store(false, Relaxed);
+        let local = self.local.load(Relaxed);
+        if local {
+            self.local.store(false, Relaxed);
         }
         // What was done before each raising is seen from now on.
         let elsewhere = self.elsewhere.load(Acquire) && self.elsewhere.swap(false, AcqRel);
-        here || elsewhere
+        local || elsewhere
     }
 }
 
@@ -75,12 +75,12 @@ impl EngineWaker {
     /// Something is to be polled. A system call only while the engine sleeps.
     pub(crate) fn ring(&self) {
         if self.ready.is_home() {
-            // It is this thread that says that the engine sleeps.
-            self.ready.here.store(true, Relaxed);
+            // Only this thread announces sleep.
+            self.ready.local.store(true, Relaxed);
         } else {
             self.ready.raise_elsewhere();
-            // Together with that of `fall_asleep`: either this sees the engine asleep, or it sees
-            // this.
+            // Pairs with the fence of `fall_asleep`: either this thread sees the engine asleep, or
+            // the engine sees the flag.
             fence(SeqCst);
         }
         if self.sleeping.load(Relaxed) {
@@ -135,7 +135,7 @@ impl MainWaker {
 
     /// Has the future polled. To be called at home.
     pub(crate) fn set(&self) {
-        self.ready.here.store(true, Relaxed);
+        self.ready.local.store(true, Relaxed);
     }
 
     #[inline]
@@ -152,7 +152,7 @@ impl MainWaker {
     #[inline]
     pub(crate) fn wake_at_home(&self) {
         self.set();
-        // `block_on` looks before it rests, unless it was about to sleep.
+        // `block_on` checks the flag before it idles, unless it was about to sleep.
         if self.engine.sleeping.load(Relaxed) {
             self.engine.ring();
         }
@@ -202,7 +202,7 @@ mod tests {
             assert!(engine.is_set() && !engine.fall_asleep() && engine.take());
             assert!(!engine.is_set() && !engine.take());
         }
-        assert_eq!(counted.0.load(SeqCst), 0, "nobody slept");
+        assert_eq!(counted.0.load(SeqCst), 0, "the engine was awake");
     }
 
     #[test]
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn awake_the_future_of_block_on_needs_no_other_word() {
+    fn awake_the_future_of_block_on_needs_no_ring() {
         let (counted, engine, main) = wakers();
         MainWaker::wake_by_ref(&main);
         assert!(main.take() && !main.take() && !engine.is_set());
@@ -233,14 +233,14 @@ mod tests {
 mod interleavings {
     use super::*;
     use loom::{
-        sync::{Notify as Bell, atomic::AtomicU64},
+        sync::{Notify as Doorbell, atomic::AtomicU64},
         thread,
     };
     use petasos_fabric::Notify;
 
-    /// An engine with its future of `block_on`, and what others leave for the two.
+    /// An engine with its future of `block_on`, and what other threads leave for the two.
     struct Engine {
-        bell: Bell,
+        doorbell: Doorbell,
         /// Left before the engine is rung.
         mail: [AtomicU64; 2],
         /// Left before the future is woken.
@@ -252,7 +252,7 @@ mod interleavings {
 
     impl Notify for Rung {
         fn notify(&self) {
-            self.0.bell.notify();
+            self.0.doorbell.notify();
         }
     }
 
@@ -260,14 +260,14 @@ mod interleavings {
         fn new() -> (Arc<Engine>, Arc<EngineWaker>, Arc<MainWaker>) {
             let words = || AtomicU64::new(0);
             let mail = [words(), words()];
-            let engine = Arc::new(Engine { bell: Bell::new(), mail, result: words() });
+            let engine = Arc::new(Engine { doorbell: Doorbell::new(), mail, result: words() });
             let waker = EngineWaker::new(Notifier::new(Arc::new(Rung(engine.clone()))));
             (engine, waker.clone(), MainWaker::new(waker))
         }
 
-        /// As `block_on` goes round, with nothing but what wakes it: looks at the mail only when
-        /// the engine was rung, and at the result only when the future was woken. A model that
-        /// sleeps for ever is found by loom.
+        /// The loop of `block_on`, reduced to what wakes it: reads the mail only when the engine
+        /// was rung, and the result only when the future was woken. Loom finds a model that sleeps
+        /// for ever.
         fn until(&self, waker: &EngineWaker, main: &MainWaker, mail: u64, result: u64) {
             main.set();
             let mut seen = 0;
@@ -281,7 +281,7 @@ mod interleavings {
                         main.wake_at_home();
                     }
                 } else if !main.is_set() && waker.fall_asleep() {
-                    self.bell.wait();
+                    self.doorbell.wait();
                     waker.awake();
                 }
             }
@@ -297,7 +297,7 @@ mod interleavings {
 
     /// Two threads have something for the engine: what each left before it rang is found.
     #[test]
-    fn nobody_sleeps_through_a_ring() {
+    fn no_ring_is_slept_through() {
         explore(|| {
             let (engine, waker, main) = Engine::new();
             let senders = [0, 1].map(|at| {
@@ -316,7 +316,7 @@ mod interleavings {
 
     /// One thread has the result that the future of `block_on` waits for, another rings the engine.
     #[test]
-    fn nobody_sleeps_through_a_result() {
+    fn no_result_is_slept_through() {
         explore(|| {
             let (engine, waker, main) = Engine::new();
             let (theirs, woken) = (engine.clone(), main.clone());
@@ -335,7 +335,7 @@ mod interleavings {
         });
     }
 
-    /// What was rung for once is not heard of again.
+    /// A ring is noticed once, and not again.
     #[test]
     fn a_ring_is_taken_once() {
         loom::model(|| {

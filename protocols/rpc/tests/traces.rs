@@ -1,5 +1,6 @@
-//! Traces cross processes. Alone in its process: what is enabled is remembered for all threads.
+//! Traces cross processes. A program of its own: what is enabled is remembered for all threads.
 
+#[path = "it/common.rs"]
 mod common;
 
 use common::{engine, run};
@@ -9,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 const DOUBLE: Method = Method::typed("Double::double", u64::SHAPE, u64::SHAPE);
 
-/// A subscriber that writes down the names and fields of what it sees.
+/// A subscriber that records the names and fields of spans and events.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 

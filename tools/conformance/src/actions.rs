@@ -69,7 +69,7 @@ impl World<'_> {
     pub fn fails(&mut self, n: Node, token: Token, expected: impl Fn(&OpErrorKind) -> bool) {
         let error = self.failure(n, token);
         if !expected(&error.kind) {
-            self.fail(&format!("{token:?} of {n} failed in the wrong way: {error:?}"));
+            self.fail(&format!("{token:?} of {n} failed with the wrong error: {error:?}"));
         }
     }
 

@@ -1,4 +1,4 @@
-//! Endpoints on threads of their own, in each other's way.
+//! Endpoints on threads of their own, which contend.
 //!
 //! Like the probes of sleeping these need real time, and end where there is no descriptor.
 
@@ -59,7 +59,7 @@ fn put(remote: Remote, from: &Slice) -> Operation {
     }
 }
 
-/// An owner closes its region while somebody on another thread writes to it without pause: what
+/// An owner closes its region while a peer on another thread writes to it without pause: what
 /// the owner writes after the end of closing stays.
 pub fn closing_under_fire(w: &mut World) {
     let (a, b, _, _) = w.pair();

@@ -1,5 +1,6 @@
-//! Memory that is closed while an access to it is on its way, and whoever makes it does nothing meanwhile: both ends in this
-//! process, in the time of their fixture, by a seed. Beside [`crate::stopped`], where the peer is a process.
+//! Memory that is closed while an access to it is on its way, and the initiator makes no progress
+//! meanwhile: both ends in this process, in the time of their fixture, from a seed. In
+//! [`crate::stopped`] the peer is a process.
 
 use crate::{Fixture, Random};
 use petasos_fabric::{
@@ -14,7 +15,8 @@ use std::{
 
 /// Bytes of the memory: several packets of every transport.
 const LEN: usize = 1 << 20;
-/// What is in the memory at first, what is put there, and what its owner writes once it is his alone.
+/// The content of the memory at first, what is put there, and what the owner writes once the region
+/// is closed.
 const FIRST: u8 = 0x11;
 const PUT: u8 = 0xaa;
 const OWN: u8 = 0x55;
@@ -44,7 +46,7 @@ impl End {
     }
 }
 
-/// Who reaches the memory, who owns it, and what is random.
+/// The initiator, the owner of the memory, and the source of randomness.
 struct Pair<'f> {
     fixture: &'f dyn Fixture,
     ends: [End; 2],
@@ -52,8 +54,8 @@ struct Pair<'f> {
     tokens: u64,
 }
 
-/// Closes memory under accesses that are delayed, and says how often that met one: it ended one, or the memory was still
-/// reached when the patience was over.
+/// Closes memory under accesses that are delayed, and says how often that met one: it ended one, or
+/// the memory was still reached when the patience was over.
 ///
 /// # Panics
 /// If what was closed is not closed, or a close does not end.

@@ -80,7 +80,8 @@ pub fn notifier(w: &mut World) {
         calm(fixture, &mut *a);
         if round % 2 == 0 {
             let notifier = notifier.clone();
-            // Before the thread begins: else a notice may come, and be taken, within these four milliseconds.
+            // Before the thread begins: else a notice may come, and be taken, within these four
+            // milliseconds.
             let begin = Instant::now();
             let other = thread::spawn(move || {
                 thread::sleep(Duration::from_millis(5));
@@ -225,7 +226,7 @@ pub fn handoff(w: &mut World) {
         let (payload, level) = (Payload::Bytes(Bytes::new()), Level::Delivered);
         Operation::Send { token: Token(0), peer: ab, payload, level }
     };
-    // Nobody drains: it is full at some time, and then closed.
+    // It is never drained: it is full at some time, and then closed.
     let taken = (0..1_000_000).take_while(|_| match late.submit(send()) {
         Ok(()) => true,
         Err(NotSubmitted::Full(_)) => false,
@@ -234,13 +235,14 @@ pub fn handoff(w: &mut World) {
     assert!(taken.count() <= 65_536, "it takes without bound");
     drop(handoff);
     let refused = late.submit(send());
-    assert!(matches!(refused, Err(NotSubmitted::Gone(_))), "nobody drives any more");
+    assert!(matches!(refused, Err(NotSubmitted::Gone(_))), "its endpoint is dropped");
 }
 
 /// An idle endpoint sleeps, with a live peer, too.
 ///
-/// What is left to be said after the first contact, and on a loaded machine that takes a while, is no fault: so the
-/// endpoint has until the deadline to come to rest. One that never sleeps does not pass.
+/// What is left to be said after the first contact, and on a loaded machine that takes a while, is
+/// no fault: so the endpoint has until the deadline to come to rest. One that never sleeps does not
+/// pass.
 pub fn sleeps_soundly(w: &mut World) {
     let Some((mut a, _, mut b, _)) = ends(w) else {
         return;
@@ -306,7 +308,7 @@ pub fn loss_wakes(w: &mut World) {
     killer.expect("the thread that kills");
 }
 
-/// A peer that starts late wakes who waits for it.
+/// A peer that starts late wakes the endpoint that waits for it.
 pub fn late_peer_wakes(w: &mut World) {
     let a = w.open();
     if w[a].endpoint().fd().is_none() {

@@ -125,7 +125,7 @@ pub fn cancel_each(w: &mut World) {
                     matches!(error.kind, OpErrorKind::Cancelled | OpErrorKind::Unsupported(_));
                 assert!(fine, "{}: {error}", u.what);
             } else {
-                assert_ne!(u.what, "PostReceive", "nobody sent that");
+                assert_ne!(u.what, "PostReceive", "no message was sent for it");
             }
         }
         left_alone(w, &under_way);
@@ -198,7 +198,7 @@ pub fn loss_of_a_sender(w: &mut World) {
             }
         }
         w.until("the loss is seen", |w| w[b].lost.iter().any(|(p, _)| *p == ba));
-        // The bodies of a lost peer are gone.
+        // The bodies of a lost peer can no longer be received.
         for body in [body, left] {
             let token = w.op(b, |token| Operation::Receive { token, body, into: room(8) });
             w.fails(b, token, |kind| {
@@ -228,7 +228,7 @@ pub fn others_are_served(w: &mut World) {
         }
         let sent = w.send(steady, peer, &[i; 77]);
         w.kill(victim);
-        w.until("the steady one is heard", |w| {
+        w.until("a message of the steady one", |w| {
             w[server].messages.iter().any(|(_, m)| m[..] == [i; 77])
         });
         w.ok(steady, sent);

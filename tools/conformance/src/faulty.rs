@@ -7,10 +7,10 @@ use petasos_fabric::{
 };
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// How often what goes wrong, in percent of the occasions.
+/// How often each fault happens, in percent of the occasions.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
-    /// An event stays behind, and with it all later ones, until another `progress`.
+    /// An event is delayed, and with it all later ones, until another `progress`.
     pub delay: u32,
     /// `inject` is refused with `Full`, or `submit` stops early.
     pub refuse: u32,
@@ -36,15 +36,15 @@ pub struct Faulty {
     inner: Box<dyn Endpoint>,
     faults: Faults,
     random: Random,
-    /// What happened and has not been told.
+    /// Events that are delayed.
     held: VecDeque<Event>,
-    /// Peers that are up below, as far as told.
+    /// Peers that are up below, as far as events have said.
     up: Vec<Peer>,
     /// Peers that were lost here, and forgotten below.
     lost: HashMap<Peer, PeerInfo>,
-    /// Whom `inject` below called full; it will tell.
+    /// Peers for which `inject` below said `Full`; an event below will follow.
     full: HashSet<Peer>,
-    /// Whom `inject` here or below called full; the event is in `held`.
+    /// Peers for which `inject` here or below said `Full`; the event is in `held`.
     owed: HashSet<Peer>,
 }
 
@@ -102,7 +102,7 @@ impl Faulty {
                 self.up.retain(|up| up != peer);
                 self.full.remove(peer);
             }
-            // One event for both, if it was refused here, too, before this is told or after.
+            // One event for both, if `inject` was refused here, too, before or after.
             Event::Writable { peer } if self.full.remove(peer) && !self.owed.insert(*peer) => {
                 return;
             }
@@ -112,7 +112,7 @@ impl Faulty {
     }
 }
 
-/// With whom an operation deals.
+/// The peer of an operation.
 fn partner(operation: &Operation) -> Option<Peer> {
     match operation {
         Operation::Send { peer, .. }

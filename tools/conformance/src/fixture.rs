@@ -13,7 +13,7 @@ use std::{
 /// says by its [`Capabilities`](petasos_fabric::Capabilities), and by having no descriptor: the
 /// probes ask there, and leave out what makes no sense; nothing else can be left out.
 pub trait Fixture: Send + Sync {
-    /// An address that nobody has or had, complete enough to be handed to others before it is
+    /// An address that no endpoint has or had, complete enough to be passed to others before it is
     /// opened (not a wildcard).
     fn fresh(&self) -> Address;
 
@@ -23,35 +23,38 @@ pub trait Fixture: Send + Sync {
     /// The time now.
     fn now(&self) -> Time;
 
-    /// Why this transport cannot be tested here, as when a library that it loads is not installed: then each
-    /// probe ends at once, and its test is the fixture's to report. `None` if it can.
+    /// Why this transport cannot be tested here, as when a library that it loads is not installed:
+    /// then each probe ends at once, and its test is the fixture's to report. `None` if it can.
     fn missing(&self) -> Option<String> {
         None
     }
 
-    /// Why an endpoint's calls may not return here for as long as a peer is stopped, as in a library whose processes wait
-    /// for each other's locks. `None`, as it should be: then tests fail that see it.
+    /// Why an endpoint's calls may not return here for as long as a peer is stopped, as in a
+    /// library whose processes wait for each other's locks. `None`, as it should be: then tests
+    /// fail that see it.
     fn stands_still(&self) -> Option<&'static str> {
         None
     }
 
     /// Whether a connection to an address at which nothing listens is refused, so that
-    /// [`Endpoint::resolve_running`] need not wait. As far as this says no the probe takes what `resolve` does.
+    /// [`Endpoint::resolve_running`] need not wait. As far as this says no the probe takes what
+    /// `resolve` does.
     fn refuses(&self) -> bool {
         false
     }
 
-    /// Lets a little time pass, when nobody had anything to do. Virtual time: to what comes next,
-    /// or by 100 microseconds.
+    /// Lets a little time pass, when no endpoint had anything to do. Virtual time: to the next
+    /// event, or by 100 microseconds.
     fn pass(&self) {
         std::thread::sleep(Duration::from_micros(20));
     }
 
-    /// Has endpoints of other processes see what this one has written to their memory, and this one what came
-    /// there. For [`Apart`](crate::Apart); where all endpoints are in this process there is nothing to do.
+    /// Makes what this process has written to memory visible to endpoints of other processes, and
+    /// what arrived there visible here. For [`Apart`](crate::Apart); where all endpoints are in
+    /// this process there is nothing to do.
     fn settle(&self) {}
 
-    /// Ends an endpoint without a word, as a crash does.
+    /// Ends an endpoint without closing it, as a crash does.
     fn kill(&self, endpoint: Box<dyn Endpoint>) {
         drop(endpoint);
     }

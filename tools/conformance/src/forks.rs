@@ -1,9 +1,10 @@
 //! A process that forks while its memory is open to another.
 //!
-//! The rule: an endpoint belongs to the process that opened it. What a child does with its copy, short of driving it,
-//! must not be felt by the parent, nor by the parent's peers: the child may write to memory that it inherited, drop the
-//! endpoint, end, start another program, or live on. Writes of both give the pages to one and a copy of them to the other;
-//! whoever reaches the parent's memory from elsewhere must find the parent's, whichever those are.
+//! The rule: an endpoint belongs to the process that opened it. What a child does with its copy,
+//! short of driving it, must not be felt by the parent, nor by the parent's peers: the child may
+//! write to memory that it inherited, drop the endpoint, end, start another program, or live on.
+//! When both write, one keeps the pages and the other gets a copy of them; a peer that accesses the
+//! parent's memory must find the parent's pages, whichever those are.
 //!
 //! The test starts a process that [`obey`]s an [`Overseer`], and knows how to fork.
 
@@ -23,7 +24,7 @@ use std::{
 
 /// Bytes of each piece of memory: of a length that comes from the system, in pages of its own.
 const LEN: usize = 1 << 20;
-/// What the child writes, which nobody else may see.
+/// What the child writes, which no other process may see.
 const CHILDS: u8 = 0xee;
 /// Messages that wait to leave when the process forks.
 const WAITING: u8 = 20;
@@ -54,7 +55,8 @@ impl Child {
     }
 }
 
-/// What the overseer wants, as the first byte of a message; a second one says with which byte, or which child.
+/// The order of the overseer, as the first byte of a message; the second byte is its argument, or
+/// which child.
 mod order {
     pub(super) const KEY: u8 = 0;
     pub(super) const WRITE: u8 = 1;
@@ -151,7 +153,7 @@ impl<E: Endpoint> Driver<E> {
         }
     }
 
-    fn hear(&mut self) -> (Peer, Vec<u8>) {
+    fn receive(&mut self) -> (Peer, Vec<u8>) {
         self.find("a message", |event| match event {
             Event::Message { peer, message } => Some((*peer, message.to_vec())),
             _ => None,
@@ -159,8 +161,8 @@ impl<E: Endpoint> Driver<E> {
     }
 }
 
-/// The process that forks, until it is told to end. Says `at ADDRESS` first. `fork` gives the number of the child's process,
-/// and 0 in the child.
+/// The process that forks, until it is ordered to end. Prints `at ADDRESS` first. `fork` returns
+/// the number of the child's process, and 0 in the child.
 ///
 /// # Panics
 /// If something fails that must not.
@@ -179,11 +181,11 @@ pub fn obey<E: Endpoint>(end: E, fork: impl Fn() -> i32) {
     println!("at {}", driver.end.address());
     let (mut theirs, mut child) = (None, None);
     loop {
-        let (peer, message) = driver.hear();
+        let (peer, message) = driver.receive();
         let byte = message.get(1).copied().unwrap_or_default();
         let answer = match message[0] {
             order::KEY => {
-                // Who comes later only looks whether it is let in.
+                // A later client only checks that it is admitted.
                 let remote = driver.import(&message[2..]);
                 theirs.get_or_insert(remote);
                 of_ordinary.clone()
@@ -282,7 +284,7 @@ fn be(kind: Child, copied: &[Slice], inherited: impl Sized) -> ! {
     exit(0);
 }
 
-/// Who reaches the memory of the process that forks, and is reached by it.
+/// The peer of the process that forks: each accesses the memory of the other.
 pub struct Overseer<E> {
     driver: Driver<E>,
     peer: Peer,
@@ -294,7 +296,7 @@ pub struct Overseer<E> {
 }
 
 impl<E: Endpoint> Overseer<E> {
-    /// Meets who obeys, where it said.
+    /// Connects to the process that obeys, at the address that it printed.
     ///
     /// # Panics
     /// If it is not there.
@@ -308,7 +310,7 @@ impl<E: Endpoint> Overseer<E> {
         let local = Region::zeroed(LEN).whole();
         let (_, key) = driver.open(&memory);
         driver.say(peer, &[&[order::KEY, 0], &key]);
-        let (_, answer) = driver.hear();
+        let (_, answer) = driver.receive();
         let theirs = vec![driver.import(&answer)];
         Overseer { driver, peer, theirs, memory, local }
     }
@@ -320,7 +322,7 @@ impl<E: Endpoint> Overseer<E> {
 
     fn ask(&mut self, order: u8, byte: u8) -> Vec<u8> {
         self.driver.say(self.peer, &[&[order, byte]]);
-        self.driver.hear().1
+        self.driver.receive().1
     }
 
     fn tell(&mut self, order: u8, byte: u8, what: &str) {
@@ -349,7 +351,7 @@ impl<E: Endpoint> Overseer<E> {
         self.tell(order::CHECK, byte, "it finds what was put");
     }
 
-    /// All ways to its memory, and from it to ours.
+    /// Every access to its memory, and from it to ours.
     fn all_is_right(&mut self) {
         self.tell(order::WRITE, 1, "it writes");
         self.again();
@@ -366,7 +368,7 @@ impl<E: Endpoint> Overseer<E> {
             self.driver.say(self.peer, &[&text(i)]);
         }
         for i in 0..100 {
-            assert!(self.driver.hear().1 == text(i), "message {i}");
+            assert!(self.driver.receive().1 == text(i), "message {i}");
         }
     }
 
@@ -378,9 +380,9 @@ impl<E: Endpoint> Overseer<E> {
         self.again();
         self.driver.say(self.peer, &[&[order::FORK, kind as u8]]);
         for i in 0..WAITING {
-            assert!(self.driver.hear().1 == waiting(i), "message {i} of those that waited");
+            assert!(self.driver.receive().1 == waiting(i), "message {i} of those that waited");
         }
-        assert_eq!(self.driver.hear().1, [1], "it forks");
+        assert_eq!(self.driver.receive().1, [1], "it forks");
         // The child may be writing, or at its end.
         self.reach(7, Some(kind as u8));
         self.all_is_right();

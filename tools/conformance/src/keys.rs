@@ -1,4 +1,4 @@
-//! Keys: what they allow, whom they serve, and when they end.
+//! Keys: what they allow, to which peers, and when they end.
 
 use crate::{
     Random,
@@ -7,7 +7,7 @@ use crate::{
 use petasos_fabric::{Access, Enforcement, Key, OpErrorKind};
 use std::time::Duration;
 
-/// A key allows what it was made for, also when somebody edits it.
+/// A key allows what it was made for, even if it is edited.
 pub fn rights(w: &mut World) {
     let (a, b, _, _) = w.pair();
     if !w.has(a, |c| c.remote_access) {
@@ -62,7 +62,7 @@ pub fn garbage_keys(w: &mut World) {
             random.bytes(len)
         } else {
             let mut bytes = key.as_bytes().to_vec();
-            // Not the owner's name: reaching for strangers takes its time.
+            // Not the owner's name: connecting to an address that does not exist takes time.
             let owner = 20..20 + usize::from(bytes[3]);
             let at = random.below(bytes.len());
             if owner.contains(&at) {
@@ -150,7 +150,7 @@ pub fn closing_waits_for_access(w: &mut World) {
         );
         let region = target.region().clone();
         drop((target, from));
-        assert!(region.into_exclusive().is_ok(), "somebody still holds the memory");
+        assert!(region.into_exclusive().is_ok(), "the memory is still held");
     }
 }
 

@@ -26,8 +26,8 @@ fn length(w: &mut World, n: Node) -> Option<usize> {
     (most > Lease::LINES).then(|| most.min(Lease::LINES + 200))
 }
 
-/// More messages than `b` has leases are on the way to it, which keeps all that it gets. Gives the
-/// tokens once no more comes in.
+/// More messages than `b` has leases are on the way to it, and it keeps all that it gets. Returns
+/// the tokens once no more comes in.
 fn hoard(w: &mut World, a: Node, b: Node, ab: Peer, len: usize) -> Vec<Token> {
     let count = w.capabilities(b).limits.max_leases as u32 + 50;
     w[b].hoard.get_or_insert_default();
@@ -117,7 +117,7 @@ pub fn held_leases_stop_nothing_else(w: &mut World) {
     }
 }
 
-/// One peer's messages are held. Those of another one, and of one who comes later, arrive.
+/// One peer's messages are held. Those of another peer, and of one that connects later, arrive.
 pub fn a_slow_consumer_slows_nobody_else(w: &mut World) {
     let (a, b, ab, ba) = w.pair();
     let Some(len) = length(w, b) else { return };

@@ -74,7 +74,7 @@ impl Ledger {
         self.closed.get(&token)
     }
 
-    /// The result, taken out of the way of whoever wants its memory back. A second completion
+    /// The result, taken out so that it does not hold its memory. A second completion
     /// is then still noticed, as one that was never submitted.
     pub fn take(&mut self, token: Token) -> Option<Result<Done, OpError>> {
         self.closed.remove(&token)

@@ -1,7 +1,7 @@
 //! The conformance suite of the fabric contract.
 //!
-//! Whoever writes a transport proves it with this crate: implement [`Fixture`], and name it in a
-//! test file of the transport's crate, which makes one test of each probe.
+//! To test a transport, implement [`Fixture`] for it, and name that in a test file of the
+//! transport's crate: the macro makes one test of each probe.
 //!
 //! ```
 //! //! The contract, kept by this transport.
@@ -43,17 +43,18 @@
 //! probe all that is left is cancelled, and must end. What fails, fails with a report of the last
 //! events and of what is open.
 //!
-//! `conformance!(apart, Mine::default())` makes a module `apart` of the same probes, whose endpoints
-//! are in turn in the test's process and in processes of their own, on this host or on another: see
-//! [`apart`].
+//! `conformance!(apart, Mine::default())` makes a module `apart` of the same probes, whose
+//! endpoints are in turn in the test's process and in processes of their own, on this host or on
+//! another: see [`apart`].
 //!
-//! `conformance!(stopped, Mine::default())` makes a module `stopped` of tests in which the peer is a process that is
-//! stopped while memory is closed that it reaches: see [`stopped`].
+//! `conformance!(stopped, Mine::default())` makes a module `stopped` of tests in which the peer is
+//! a process that is stopped while memory is closed that it reaches: see [`stopped`].
 //!
 //! [`Faulty`] by itself is a tool for tests of protocols: wrap the endpoint, give a seed.
 //!
-//! What the suite cannot do with endpoints of one process stands in [`processes`] and [`strangers`], for tests that start
-//! the processes and name what a transport has beyond the contract; [`Network`] is where such tests open endpoints.
+//! What the suite cannot do with endpoints of one process is in [`processes`] and
+//! [`strangers`], for tests that start the processes and name what a transport has beyond the
+//! contract; [`Network`] is where such tests open endpoints.
 
 #![forbid(unsafe_code)]
 

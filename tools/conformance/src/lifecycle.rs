@@ -69,8 +69,8 @@ pub fn peer_that_never_comes(w: &mut World) {
     w.ok(a, sent);
 }
 
-/// A peer that is to be running, and is not, is lost at once, where its system refuses the connection: the patience is
-/// for one that is resolved without that.
+/// A peer that is to be running, and is not, is lost at once, where its system refuses the
+/// connection: the patience is for one that is resolved without that.
 pub fn peer_that_is_not_running(w: &mut World) {
     let refuses = w.fixture().refuses();
     // Longer than a probe may take: that it is over is not why the peer is lost.
@@ -98,8 +98,8 @@ pub fn peer_that_is_not_running(w: &mut World) {
     // It sees the same, in whichever process it is.
     let nowhere = w.fixture().fresh();
     let wait = Duration::from_secs(if refuses { 3600 } else { 1 });
-    let gone = w[b].endpoint().resolve_running(&nowhere, wait).expect("a handle");
-    let reason = until_lost(w, b, gone);
+    let lost = w[b].endpoint().resolve_running(&nowhere, wait).expect("a handle");
+    let reason = until_lost(w, b, lost);
     let at_once = matches!(&reason, LostReason::Unreachable(waited, _) if waited.is_zero());
     assert!(at_once || !refuses, "{reason:?}");
     // One that is being waited for goes on being waited for.
@@ -188,7 +188,7 @@ pub fn restart_at_the_same_address(w: &mut World) {
     }
     let before = w[b].endpoint().incarnation();
     w.kill(b);
-    // One who takes the old key for good, and waits for its owner.
+    // A peer that believes the old key to be valid, and waits for its owner.
     let waiting = w.open();
     let early = if access {
         let remote = w.import(waiting, &old_key);
@@ -224,7 +224,7 @@ pub fn restart_at_the_same_address(w: &mut World) {
     if let Some(put) = early {
         w.fails(waiting, put, stale);
     }
-    // And by one who never knew the old one.
+    // And by a peer that never knew the old one.
     let c = w.open();
     if let Ok(remote) = w[c].endpoint().import(&old_key) {
         let put = w.put(c, remote, 0, &memory(&[4; 8]));

@@ -28,8 +28,8 @@ pub fn whole_bodies(w: &mut World) {
     for len in [0, 1, 100, max, max + 1, 5 << 20] {
         let bytes = pattern(len, 3);
         let sent = send_long(w, a, ab, b"header", &memory(&bytes));
-        let (from, header, body, told) = w.long(b);
-        assert_eq!((from, &header[..], told, body.peer), (ba, &b"header"[..], len as u64, ba));
+        let (from, header, body, announced) = w.long(b);
+        assert_eq!((from, &header[..], announced, body.peer), (ba, &b"header"[..], len as u64, ba));
         let into = room(len);
         let token = receive(w, b, body, &into);
         assert_eq!(received(w, b, token), len as u64);

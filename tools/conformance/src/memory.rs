@@ -50,7 +50,7 @@ pub fn mapped(w: &mut World) {
     let remote = w.import(a, &key);
     let token = w.op(a, |token| Operation::Map { token, remote });
     w.fails(a, token, |kind| matches!(kind, OpErrorKind::Denied { .. }));
-    // What was mapped stays readable when its owner is gone.
+    // What was mapped stays readable when its owner has ended.
     w.kill(b);
     assert!(view.to_vec()[..5000] == pattern(10_000, 1)[..5000]);
 }
@@ -96,7 +96,7 @@ pub fn read_only(w: &mut World) {
     assert_eq!(view.to_vec(), bytes);
 }
 
-/// After all operations and registrations have ended nobody holds the memory.
+/// After all operations and registrations have ended nothing holds the memory.
 pub fn exclusive_again(w: &mut World) {
     let (a, b, ab, _) = w.pair();
     let region = Region::from_vec(pattern(200_000, 2));
@@ -128,5 +128,5 @@ pub fn exclusive_again(w: &mut World) {
     w.ok(b, token);
     w.ok(a, sent);
     drop(whole);
-    assert!(region.into_exclusive().is_ok(), "somebody still holds the memory");
+    assert!(region.into_exclusive().is_ok(), "the memory is still held");
 }

@@ -10,7 +10,7 @@ use petasos_fabric::{
 };
 use std::time::Duration;
 
-/// One message each way, and the handle that came with it answers.
+/// One message in each direction; the handle that came with the first reaches its sender.
 pub fn hello(w: &mut World) {
     let (a, b) = (w.open(), w.open());
     let ab = {
@@ -199,8 +199,8 @@ pub fn back_pressure(w: &mut World) {
     }
 }
 
-/// A receiver that keeps its leases stops receiving, at the limit; and goes on when it lets go. No sender
-/// has all of them, however many messages it has.
+/// A receiver that keeps its leases stops receiving, at the limit; and goes on when it lets go. No
+/// sender has all of them, however many messages it has.
 pub fn leases_hoarded(w: &mut World) {
     let (a, b, ab, _) = w.pair();
     let limits = w.capabilities(b).limits;

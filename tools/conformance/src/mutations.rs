@@ -2,8 +2,8 @@
 
 use crate::random::Random;
 
-/// These bytes with some damage: bits turned, bytes of other values, parts cut off, put in, taken out or repeated. Never
-/// the bytes themselves.
+/// These bytes with some damage: bits turned, bytes of other values, parts cut off, put in, taken
+/// out or repeated. Never the bytes themselves.
 ///
 /// # Panics
 /// If there are no bytes.

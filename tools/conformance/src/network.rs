@@ -27,8 +27,8 @@ impl Network {
         Network { scheme, host: "" }
     }
 
-    /// The network that an environment variable names, as `ofi+verbs://10.1.0.7`; else this scheme on the loopback
-    /// interface.
+    /// The network that an environment variable names, as `ofi+verbs://10.1.0.7`; else this scheme
+    /// on the loopback interface.
     ///
     /// # Panics
     /// If what the variable says is not `SCHEME://HOST`.
@@ -54,7 +54,7 @@ impl Network {
         Address::parse(&format!("{}://{place}", self.scheme)).expect("an address")
     }
 
-    /// A place that nobody has or had: for [`Fixture::fresh`](crate::Fixture::fresh).
+    /// An address that no endpoint has or had: for [`Fixture::fresh`](crate::Fixture::fresh).
     ///
     /// # Panics
     /// If that is no address.
@@ -67,7 +67,8 @@ impl Network {
         Address::parse(&format!("{}://{place}", self.scheme)).expect("an address")
     }
 
-    /// Whether others than processes of this machine can reach endpoints there, so that these need a secret.
+    /// Whether others than processes of this machine can reach endpoints there, so that these need
+    /// a secret.
     #[must_use]
     pub fn is_open_to_others(&self) -> bool {
         let loopback = |host: IpAddr| host.is_loopback();
@@ -81,8 +82,8 @@ const FIRST: u16 = 20_000;
 const BLOCKS: u16 = 200;
 const BLOCK: u16 = 60;
 
-/// A port that nobody listens at, and that no other process is given that asks here: not while this one runs, nor is
-/// it given twice to this one.
+/// A port at which no process listens, and that no other process gets that asks here: not while
+/// this one runs, nor is it given twice to this one.
 ///
 /// # Panics
 /// If all are given.

@@ -1,6 +1,7 @@
-//! An endpoint of another process: storms of messages, memory that is put and got, and a death in the middle.
+//! An endpoint of another process: storms of messages, puts and gets, and a death in the middle.
 //!
-//! The test starts the other process, which [`serve`]s, hands on the two words that it says, and knows how to kill it.
+//! The test starts the other process, which [`serve`]s, passes on the two lines that it prints, and
+//! knows how to kill it.
 
 use petasos_fabric::{
     Access, Address, Clock, Endpoint, Event, Key, Level, OpErrorKind, Operation, Peer, Region,
@@ -12,14 +13,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long is waited for anything.
+/// How long each wait may take.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes of memory that is opened.
 const LEN: usize = 8 << 20;
 
-/// The other process: opens memory to whoever comes, returns each message, and says of each put with event what it was
-/// told, until a peer is lost. Says first what
-/// [`Client::meet`] needs, as `at ADDRESS` and `key HEX`, a line each.
+/// The other process: opens memory to every peer, returns each message, and reports each put with
+/// event, until a peer is lost. Prints first what [`Client::meet`] needs, as `at ADDRESS` and
+/// `key HEX`, a line each.
 ///
 /// # Panics
 /// If memory cannot be opened.
@@ -54,12 +55,13 @@ pub fn serve(end: &mut dyn Endpoint) {
     }
 }
 
-/// What is said of a put that arrived: where it was, how long, what came along, and whether all its bytes were that.
+/// The report of a put that arrived: offset, length, its data, and whether all its bytes equal
+/// that.
 fn arrival(offset: u64, len: u64, data: u64, good: bool) -> Vec<u8> {
     [offset, len, data, good.into()].iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// This process: one that talks to who serves.
+/// This process: the client of the one that serves.
 pub struct Client<E> {
     /// Its endpoint.
     pub end: E,
@@ -71,10 +73,10 @@ pub struct Client<E> {
 }
 
 impl<E: Endpoint> Client<E> {
-    /// Meets who serves, by what it said.
+    /// Connects to the process that serves, by the lines that it printed.
     ///
     /// # Panics
-    /// If it is not there, or that is not what it said.
+    /// If it is not there, or the lines are damaged.
     #[must_use]
     pub fn meet(mut end: E, address: &str, key: &str) -> Client<E> {
         let address = Address::parse(address).expect("an address");
@@ -97,14 +99,15 @@ impl<E: Endpoint> Client<E> {
         }
     }
 
-    /// Puts with event, of lengths from 1 byte to 200 KiB: each is told of once, when its data is there.
+    /// Puts with event, of lengths from 1 byte to 200 KiB: each is reported once, when its data is
+    /// there.
     ///
     /// # Panics
     /// If one is not.
     pub fn puts_with_event(&mut self) {
         let count = 200u64;
         let put = |i: u64| ((i % 32) * (256 << 10), 1 + (i * 7919) % (200 << 10), u64::MAX - i);
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for i in 0..count {
             let (offset, len, data) = put(i);
             let token = Token(1000 + i);
@@ -125,14 +128,14 @@ impl<E: Endpoint> Client<E> {
         for i in count - 8..count {
             self.done(1000 + i).expect("it is put");
         }
-        self.until("all are told of", |events| {
+        self.until("all are reported", |events| {
             events.retain(|event| {
                 if let Event::Message { message, .. } = event {
-                    told.push(message.to_vec());
+                    reported.push(message.to_vec());
                 }
                 !matches!(event, Event::Message { .. })
             });
-            told.len() >= count as usize
+            reported.len() >= count as usize
         });
         let mut expected: Vec<Vec<u8>> = (0..count)
             .map(|i| {
@@ -141,8 +144,8 @@ impl<E: Endpoint> Client<E> {
             })
             .collect();
         expected.sort_unstable();
-        told.sort_unstable();
-        assert!(told == expected, "other events than puts");
+        reported.sort_unstable();
+        assert!(reported == expected, "other events than puts");
     }
 
     fn access(&mut self, token: u64, put: bool, memory: &Slice) {
@@ -209,7 +212,8 @@ impl<E: Endpoint> Client<E> {
         assert!(back.to_vec() == memory.to_vec());
     }
 
-    /// A death in the middle of puts and gets: each ends once, and the loss is seen. The memory outlives the endpoint.
+    /// A death in the middle of puts and gets: each ends once, and the loss is seen. The memory
+    /// outlives the endpoint.
     ///
     /// # Panics
     /// If one ends as it should not, or there is no loss.

@@ -1,4 +1,5 @@
-//! Memory that its peers do not leave: for what stands above the contract, which has to keep it, and to ask again.
+//! Memory that peers still reach when it is closed: for tests of protocols above the contract,
+//! which have to keep it and to ask again.
 
 use petasos_fabric::{
     Endpoint, Event, OpError, OpErrorKind, Operation, Peer, Sleep, Time, delegate,
@@ -14,7 +15,7 @@ use std::{
 /// How often memory is still reached, and how often its end was asked for.
 #[derive(Debug, Default)]
 pub struct Reaching {
-    /// So many closes more end with [`OpErrorKind::StillReached`], all regions together.
+    /// So many more closes end with [`OpErrorKind::StillReached`], all regions together.
     pub times: AtomicUsize,
     /// Closes that were asked for.
     pub asked: AtomicUsize,
@@ -28,7 +29,7 @@ pub struct Reached {
 }
 
 impl Reached {
-    /// This endpoint, and what says how often that is.
+    /// This endpoint, and the counters, which begin with so many closes.
     pub fn new(inner: impl Endpoint + 'static, times: usize) -> (Reached, Arc<Reaching>) {
         let reaching = Arc::new(Reaching { times: times.into(), asked: 0.into() });
         let held = VecDeque::new();

@@ -250,7 +250,7 @@ pub fn own_memory(w: &mut World) {
     w.deregister(a, region);
 }
 
-/// 64 MiB each way, both at the same time.
+/// 64 MiB in each direction, both at the same time.
 pub fn large(w: &mut World) {
     let (a, b, _, _) = w.pair();
     if !w.has(a, |c| c.remote_access) {
@@ -318,7 +318,7 @@ pub fn refused_puts(w: &mut World) {
                 Err(error) => assert!(matches!(error.kind, OpErrorKind::StaleKey), "{error}"),
                 Ok(_) => {
                     assert!(level == Level::Reusable, "a refused put is a success at {level:?}");
-                    w.until("the refusal is told", |w| w[a].refused.len() > before);
+                    w.until("the refusal", |w| w[a].refused.len() > before);
                     assert_eq!(w[a].refused[before], (ab, Refusal::StaleKey));
                 }
             }

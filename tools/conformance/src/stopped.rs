@@ -1,13 +1,16 @@
 //! Memory that is closed under a peer that is stopped: in a process of its own, by a signal.
 //!
-//! A peer may be stopped at any moment, also in the middle of a copy, and go on at any later one. When its owner was told
-//! that a region is closed, that region's memory is the owner's alone: nothing that the peer does afterwards changes it,
-//! or shows there. Until then the end of [`Operation::Deregister`] is an error, which comes when its patience is over.
+//! A peer may be stopped at any moment, also in the middle of a copy, and continue at any later
+//! one. Once a region is deregistered, its memory belongs to its owner alone: nothing that the peer
+//! does afterwards changes it or reads it. Until then [`Operation::Deregister`] ends with an error,
+//! when its patience is over.
 //!
-//! No call of the owner's endpoint waits for a stopped peer: a watch continues the peer where one does, and the test fails,
-//! unless the fixture says that its library is made so ([`Fixture::stands_still`]).
+//! No call of the owner's endpoint waits for a stopped peer: a watchdog continues the peer if one
+//! does, and the test fails, unless the fixture says that its library is made so
+//! ([`Fixture::stands_still`]).
 //!
-//! `conformance!(stopped, fixture)` makes a test of each kind of access and memory, and the process that they start.
+//! `conformance!(stopped, fixture)` makes a test of each kind of access and memory, and the process
+//! that they start.
 
 mod watch;
 
@@ -29,13 +32,14 @@ use std::{
 
 /// Bytes of the memory: some slices of a copy, and more than sockets hold.
 const LEN: usize = 8 << 20;
-/// What is in the memory at first, what the peer puts there, and what its owner writes once it is his alone.
+/// The content of the memory at first, what the peer puts there, and what the owner writes once the
+/// region is closed.
 const FIRST: u8 = 0x11;
 const PUT: u8 = 0xaa;
 const OWN: u8 = 0x55;
-/// What the process says before its address.
+/// What the process prints first.
 const HERE: &str = "petasos-conformance, the peer to be stopped, at ";
-/// By so much the end may come later than it should, on a busy machine.
+/// How late the end may be on a busy machine.
 const LATE: Duration = Duration::from_secs(4);
 /// Closings under a stopped peer in one test.
 const ROUNDS: usize = 12;
@@ -50,7 +54,7 @@ pub enum What {
     Get,
 }
 
-/// Where the memory is of.
+/// Where the memory comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
     /// Any memory of the process.
@@ -70,8 +74,8 @@ enum When {
     After,
 }
 
-/// What is said: by the owner what to do, with a key; by the peer how it went.
-mod word {
+/// The first byte of a message: from the owner what to do, before a key; from the peer the outcome.
+mod message {
     pub(super) const FOREVER: u8 = 0;
     pub(super) const ONCE: u8 = 1;
     pub(super) const BEGUN: u8 = 2;
@@ -145,7 +149,7 @@ impl Driver<'_> {
         }
     }
 
-    /// The next message, and of whom; `None` if its sender is lost.
+    /// The next message and its sender; `None` if the sender is lost.
     fn message(&mut self) -> Option<(Peer, Vec<u8>)> {
         self.until("a message", |events| {
             let of =
@@ -159,11 +163,11 @@ impl Driver<'_> {
     }
 }
 
-/// The peer: connects to the address that it is given on standard input, and does what it is told until it is killed.
-/// Returns if nothing was said, as when it was started by mistake.
+/// The peer: connects to the address that it reads from standard input, and carries out requests
+/// until it is killed. Returns if there is no input, as when it was started by mistake.
 ///
 /// # Panics
-/// If what it is told makes no sense.
+/// If a request makes no sense.
 pub fn serve(fixture: &dyn Fixture) {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
@@ -181,10 +185,10 @@ pub fn serve(fixture: &dyn Fixture) {
     driver.until("the owner", |events| {
         events.iter().any(|event| matches!(event, Event::PeerUp { .. })).then_some(())
     });
-    driver.say(peer, &[&[word::BEGUN]]);
+    driver.say(peer, &[&[message::BEGUN]]);
     loop {
         let end = Instant::now() + fixture.deadline();
-        // Nothing is said while this process is stopped.
+        // No request comes while this process is stopped.
         let said = loop {
             let is = |event: &Event| matches!(event, Event::Message { .. });
             if let Some(at) = driver.events.iter().position(is) {
@@ -196,7 +200,7 @@ pub fn serve(fixture: &dyn Fixture) {
             if !driver.pass() {
                 fixture.pass();
             }
-            assert!(Instant::now() < end + fixture.deadline(), "nobody says anything");
+            assert!(Instant::now() < end + fixture.deadline(), "no request comes");
         };
         let Event::Message { message, .. } = said else { continue };
         let (&[much, what], key) = message.split_first_chunk::<2>().expect("what to do");
@@ -210,19 +214,20 @@ pub fn serve(fixture: &dyn Fixture) {
             let result = driver.done(token);
             let unseen = what == What::Put || memory.to_vec().iter().all(|byte| *byte != OWN);
             if !unseen {
-                driver.say(peer, &[&[word::BAD], b"it got what its owner wrote to closed memory"]);
+                driver
+                    .say(peer, &[&[message::BAD], b"it got what its owner wrote to closed memory"]);
                 return;
             }
             match result {
                 Err(error) => break error.to_string(),
-                Ok(_) if much == word::ONCE => break String::new(),
-                Ok(_) if count == 0 => driver.say(peer, &[&[word::BEGUN]]),
+                Ok(_) if much == message::ONCE => break String::new(),
+                Ok(_) if count == 0 => driver.say(peer, &[&[message::BEGUN]]),
                 Ok(_) => {}
             }
             count += 1;
         };
         driver.end.release(remote);
-        driver.say(peer, &[&[word::OVER], error.as_bytes()]);
+        driver.say(peer, &[&[message::OVER], error.as_bytes()]);
     }
 }
 
@@ -288,7 +293,7 @@ struct Owner<'f> {
     driver: Driver<'f>,
     serve: &'f str,
     random: Random,
-    /// Whom it has now.
+    /// The current peer.
     peer: Option<(Stoppable, Peer)>,
 }
 
@@ -366,12 +371,12 @@ impl Owner<'_> {
         memory.write(0, &vec![FIRST; LEN]);
         let region = self.driver.end.register(&memory.whole(), Access::ALL).expect("registered");
         let key = self.driver.end.export(region).expect("a key");
-        let much = if when == When::After { word::ONCE } else { word::FOREVER };
+        let much = if when == When::After { message::ONCE } else { message::FOREVER };
         let task: [&[u8]; 2] = [&[much, what as u8], key.as_bytes()];
         if when != When::Before {
             self.driver.say(peer, &task);
             let (_, said) = self.driver.message().expect("it lives");
-            let wanted = if when == When::After { word::OVER } else { word::BEGUN };
+            let wanted = if when == When::After { message::OVER } else { message::BEGUN };
             assert_eq!(said[0], wanted, "{}", String::from_utf8_lossy(&said[1..]));
         }
         // Anywhere in an access, and in what this side has to do for it.
@@ -420,7 +425,7 @@ impl Owner<'_> {
         if when != When::After {
             match self.driver.message() {
                 Some((_, said)) => {
-                    assert_eq!(said[0], word::OVER, "{}", String::from_utf8_lossy(&said[1..]));
+                    assert_eq!(said[0], message::OVER, "{}", String::from_utf8_lossy(&said[1..]));
                 }
                 // It was cut off.
                 None => self.peer = None,
@@ -429,10 +434,10 @@ impl Owner<'_> {
         held.check(when);
     }
 
-    /// The memory is this side's: it writes to it as whoever owns memory may.
+    /// The memory belongs to this side alone: it writes there.
     fn take(&mut self, memory: Region, of: Where) -> Held {
         let mut held = match of {
-            Where::Heap => Held::Exclusive(memory.into_exclusive().expect("nobody holds it")),
+            Where::Heap => Held::Exclusive(memory.into_exclusive().expect("nothing else holds it")),
             Where::Alloc => Held::Shared(memory),
         };
         match &mut held {

@@ -1,7 +1,8 @@
-//! Who does not know the secret, who sends packets without having met anybody, and who sends garbage to the ports.
+//! Unauthenticated peers: endpoints without the secret, packets from outside any connection, and
+//! garbage at the ports.
 //!
-//! Each piece is told what differs between transports: how to open an endpoint, what a stranger sends with, how many of
-//! his packets were thrown away, and which ports there are.
+//! Each function takes what differs between transports: how to open an endpoint, how to send a
+//! packet from outside, how many such packets were dropped, and which ports there are.
 
 use petasos_fabric::{Clock, Endpoint, Event, LostReason, Peer};
 use std::{
@@ -22,7 +23,7 @@ pub struct Friends<E> {
 }
 
 impl<E: Endpoint> Friends<E> {
-    /// Has them meet, and waits until both are up.
+    /// Connects them, and waits until both are up.
     ///
     /// # Panics
     /// If they are not.
@@ -33,7 +34,7 @@ impl<E: Endpoint> Friends<E> {
         friends
     }
 
-    /// Has the first look for the second, whatever comes of it.
+    /// Has the first connect to the second, whatever the outcome.
     fn begin(mut ends: [E; 2]) -> Friends<E> {
         let address = ends[1].address().clone();
         let to = ends[0].resolve(&address, PATIENCE).expect("it is resolved");
@@ -55,15 +56,15 @@ impl<E: Endpoint> Friends<E> {
     }
 
     fn say(&mut self, what: &[u8]) {
-        let (to, over) = (self.to.expect("they met"), Instant::now() + PATIENCE);
+        let (to, over) = (self.to.expect("they are connected"), Instant::now() + PATIENCE);
         while self.ends[0].inject(to, &[what]).is_err() {
             self.pass();
-            assert!(Instant::now() < over, "there is never room");
+            assert!(Instant::now() < over, "there is no room for the message");
         }
     }
 
-    /// Messages that came.
-    fn heard(&self) -> usize {
+    /// Messages that arrived.
+    fn received(&self) -> usize {
         self.events[1].iter().filter(|event| matches!(event, Event::Message { .. })).count()
     }
 
@@ -77,7 +78,8 @@ fn up(events: &[Event]) -> bool {
     events.iter().any(|event| matches!(event, Event::PeerUp { .. }))
 }
 
-/// Endpoints with another secret, or with none, are refused, and the one that has it hears nothing of them.
+/// Endpoints with another secret, or with none, are refused, and the one that has it gets no event
+/// about them.
 ///
 /// # Panics
 /// If it is otherwise.
@@ -94,23 +96,24 @@ pub fn refused_without_the_secret<E: Endpoint>(mut open: impl FnMut(Option<&str>
         };
         friends.until("a loss", |friends| reason(friends).is_some());
         assert!(matches!(reason(&friends), Some(LostReason::Refused(_))), "{:?}", reason(&friends));
-        let heard = &friends.events[1];
-        assert!(heard.is_empty(), "the server has heard of somebody: {heard:?}");
+        let events = &friends.events[1];
+        assert!(events.is_empty(), "the server got events of a refused peer: {events:?}");
         [_, server] = friends.ends;
     }
     Friends::meet([open(secret), server]).assert_undisturbed();
 }
 
-/// Packets of somebody whom nobody introduced, with every kind of head, are thrown away, while friends talk.
+/// Packets from outside any connection, with every kind of header, are dropped, while two endpoints
+/// exchange messages.
 ///
-/// `stranger` sends a packet to the second of them, and says whether it left, or only looks what came; `strays` says how
-/// many packets an endpoint threw away.
+/// `outsider` sends a packet to the second endpoint and returns whether it was sent, or, without
+/// one, only receives what came; `strays` returns how many packets an endpoint dropped.
 ///
 /// # Panics
-/// If one of them does something.
+/// If one of them has an effect.
 pub fn not_heard_without_a_ticket<E: Endpoint>(
     friends: &mut Friends<E>,
-    mut stranger: impl FnMut(Option<&[u8]>) -> bool,
+    mut outsider: impl FnMut(Option<&[u8]>) -> bool,
     strays: impl Fn(&E) -> u64,
 ) {
     let (mut seed, mut sent) = (7u64, 0);
@@ -125,24 +128,24 @@ pub fn not_heard_without_a_ticket<E: Endpoint>(
         if let Some(slot) = packet.first_chunk_mut::<4>() {
             *slot = ((round % 3) as u32).to_le_bytes();
         }
-        friends.until("a stranger's packet leaves", |_| {
-            stranger(Some(&packet)) || {
-                stranger(None);
+        friends.until("a packet from outside is sent", |_| {
+            outsider(Some(&packet)) || {
+                outsider(None);
                 false
             }
         });
         sent += u64::from(!packet.is_empty());
-        friends.say(b"between friends");
+        friends.say(b"between peers");
     }
-    friends.until("200 messages, and all that is thrown away", |friends| {
-        stranger(None);
-        friends.heard() >= 200 && strays(&friends.ends[1]) >= sent
+    friends.until("200 messages, and every stray packet dropped", |friends| {
+        outsider(None);
+        friends.received() >= 200 && strays(&friends.ends[1]) >= sent
     });
-    assert_eq!(friends.heard(), 200);
+    assert_eq!(friends.received(), 200);
     friends.assert_undisturbed();
 }
 
-/// Garbage at ports of this machine ends that connection, and nothing else: friends go on.
+/// Garbage at ports of this machine ends that connection, and nothing else: other peers go on.
 ///
 /// # Panics
 /// If they do not.
@@ -155,7 +158,7 @@ pub fn garbage_at<E: Endpoint>(friends: &mut Friends<E>, ports: &[u16]) {
             }
         }
         friends.say(b"still there?");
-        friends.until("a message", |friends| friends.heard() > usize::from(round));
+        friends.until("a message", |friends| friends.received() > usize::from(round));
     }
     friends.assert_undisturbed();
 }

@@ -3,7 +3,7 @@
 use crate::world::{Node, World, memory, pattern, room};
 use petasos_fabric::{Done, Level, OpErrorKind, Operation, Payload, Peer, Token};
 
-/// Waits for a posted receive, and gives who sent, the tag and the length.
+/// Waits for a posted receive, and returns the sender, the tag and the length.
 fn matched(w: &mut World, n: Node, token: Token) -> (Peer, u64, u64) {
     match w.ok(n, token) {
         Done::Tagged { peer, tag, len } => (peer, tag, len),
@@ -182,7 +182,7 @@ pub fn cancelled_receive(w: &mut World) {
     assert_eq!((first.to_vec(), second.to_vec()), (vec![0xEE; 32], vec![7; 32]));
 }
 
-/// Tagged messages stay off the way of the others: a sender may wait for neither.
+/// Tagged messages do not block the others, nor these them.
 pub fn unexpected_while_messages_flow(w: &mut World) {
     let (a, b, ab, _) = w.pair();
     if !w.has(a, |c| c.tagged) {

@@ -29,7 +29,7 @@ pub struct World<'f> {
     log: VecDeque<String>,
 }
 
-/// One endpoint, and what it reported and nobody has taken out.
+/// One endpoint, and the events that the probe has not taken yet.
 pub struct Seat {
     pub(crate) endpoint: Option<Box<dyn Endpoint>>,
     /// Not driven: a target that never calls in.
@@ -203,7 +203,7 @@ impl<'f> World<'f> {
         let incarnation = self[of].endpoint.as_ref()?.incarnation();
         let seat = &self[at];
         let up = seat.ups.iter().rev();
-        up.filter(|(peer, who)| *who == incarnation && seat.live.contains(peer))
+        up.filter(|(peer, of)| *of == incarnation && seat.live.contains(peer))
             .map(|(peer, _)| *peer)
             .next()
     }
@@ -223,7 +223,8 @@ impl<'f> World<'f> {
         what(&self.capabilities(n)) != Support::None
     }
 
-    /// How long others wait for a peer: ten seconds, or half of what a probe has, where that is more.
+    /// How long others wait for a peer: ten seconds, or half of what a probe has, where that is
+    /// more.
     #[must_use]
     pub fn patience(&self) -> Duration {
         PATIENCE.max(self.fixture.deadline() / 2)
@@ -236,7 +237,7 @@ impl<'f> World<'f> {
         resolved.unwrap_or_else(|error| self.fail(&format!("{address} was not resolved: {error}")))
     }
 
-    /// Lets an endpoint go without a word. Its operations end without an event.
+    /// Drops an endpoint without closing it. Its operations end without an event.
     pub fn kill(&mut self, n: Node) {
         if let Some(endpoint) = self[n].endpoint.take() {
             self.fixture.kill(endpoint);
@@ -262,7 +263,7 @@ impl<'f> World<'f> {
                 endpoint.submit(&mut seat.queue);
             }
             let mut events = Vec::new();
-            // Messages come by the short way in every other step, and in between as events.
+            // Messages come by `poll_message` in every other step, and in between as events.
             seat.steps += 1;
             let mut message = Lease::default();
             while seat.steps.is_multiple_of(2)
@@ -283,8 +284,8 @@ impl<'f> World<'f> {
         worked
     }
 
-    /// See [`Fixture::settle`]. Done around whatever waits, and when something is submitted; else only
-    /// a probe needs it whose endpoint writes memory for others to see at once.
+    /// See [`Fixture::settle`]. Done around whatever waits, and when something is submitted; else
+    /// only a probe needs it whose endpoint writes memory for others to see at once.
     pub fn settle(&self) {
         self.fixture.settle();
     }

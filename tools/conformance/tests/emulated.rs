@@ -23,7 +23,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Packets from the caller, and from the called.
 #[derive(Default)]
 struct Line {
-    ways: [Mutex<VecDeque<Vec<u8>>>; 2],
+    directions: [Mutex<VecDeque<Vec<u8>>>; 2],
     closed: Mutex<bool>,
 }
 
@@ -35,7 +35,7 @@ static NET: LazyLock<Mutex<HashMap<Address, (Incarnation, Calls)>>> = LazyLock::
 struct Conn {
     peer: Peer,
     line: Arc<Line>,
-    /// Which way is ours to write.
+    /// Which of the two directions we write.
     out: usize,
 }
 
@@ -73,7 +73,7 @@ impl Emulated {
         }
     }
 
-    /// Answers the calls that came, and calls whoever is there by now.
+    /// Answers the connections that were requested, and connects to peers that exist by now.
     fn connect(&mut self, now: Time) {
         let mut net = lock(&NET);
         let own = self.engine.address().clone();
@@ -135,9 +135,9 @@ impl Emulated {
         for conn in &self.conns {
             // Looked at first: what was sent before the end is taken before the end.
             let closed = *lock(&conn.line.closed);
-            let way = &conn.line.ways[1 - conn.out];
+            let direction = &conn.line.directions[1 - conn.out];
             for _ in 0..16 {
-                let Some(packet) = lock(way).pop_front() else {
+                let Some(packet) = lock(direction).pop_front() else {
                     if closed {
                         lost.push((conn.peer, LostReason::Closed));
                     }
@@ -170,15 +170,15 @@ impl Emulated {
             let Some(conn) = conns.iter().find(|conn| conn.peer == *peer) else {
                 return false;
             };
-            let mut way = lock(&conn.line.ways[conn.out]);
-            while way.len() < DEPTH {
+            let mut direction = lock(&conn.line.directions[conn.out]);
+            while direction.len() < DEPTH {
                 let Some(packet) = engine.poll_transmit(*peer) else {
                     return false;
                 };
                 let mut bytes = Vec::with_capacity(packet.len());
                 packet.copy_to(&mut bytes);
                 engine.sent(*peer);
-                way.push_back(bytes);
+                direction.push_back(bytes);
                 worked = true;
             }
             true
@@ -269,7 +269,7 @@ impl Fixture for Queues {
 conformance!(Queues::default());
 conformance!(faulty, Queues::default());
 
-/// The same on a clock of its own, which moves when nobody has anything to do.
+/// The same on a clock of its own, which moves when no endpoint has anything to do.
 mod virtual_time {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};

@@ -6,8 +6,8 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// The values of constant expressions of C, as `offsetof(struct fi_msg, addr)`, by the system's compiler and these headers,
-/// as `ucp/api/ucp.h`.
+/// The values of constant expressions of C, as `offsetof(struct fi_msg, addr)`, by the system's
+/// compiler and these headers, as `ucp/api/ucp.h`.
 ///
 /// # Panics
 /// If there is no compiler, or it does not compile that.

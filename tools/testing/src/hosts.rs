@@ -5,8 +5,8 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// Network namespaces, `a` at 10.77.0.1, `b` at 10.77.0.2 and so on, joined by a switch in one more.
-/// All are gone when this is dropped.
+/// Network namespaces, `a` at 10.77.0.1, `b` at 10.77.0.2 and so on, joined by a switch in one
+/// more. All are removed when this is dropped.
 #[derive(Debug)]
 pub struct Hosts {
     id: String,
@@ -14,7 +14,7 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Makes two; `None`, with a word, where this process may not or has no `ip` command.
+    /// Makes two; `None`, with a message, where this process may not or has no `ip` command.
     #[must_use]
     pub fn make() -> Option<Hosts> {
         Hosts::several(2)
@@ -76,7 +76,7 @@ impl Hosts {
         format!("petasos-{}-switch", self.id)
     }
 
-    /// Cuts all off from each other: packets vanish, and nobody is told.
+    /// Cuts all off from each other: packets vanish without an error.
     ///
     /// # Panics
     /// If the system refuses.
@@ -84,7 +84,7 @@ impl Hosts {
         ip(&["-n", &self.switch(), "link", "set", "switch", "down"]).expect("a switch goes down");
     }
 
-    /// Cuts one off from all others: packets vanish, and nobody is told.
+    /// Cuts one off from all others: packets vanish without an error.
     ///
     /// # Panics
     /// If the system refuses.

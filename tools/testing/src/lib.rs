@@ -1,7 +1,8 @@
-//! What the tests of several crates share: tests that are skipped aloud, processes that end with
+//! What the tests of several crates share: tests that are skipped visibly, processes that end with
 //! the test, tests run again as another user, seeds tried in processes that may crash, processes
 //! that fork, numbers that a seed repeats, medians, emulated hosts whose link can be cut, mapped
-//! files, libraries that pretend, facts of C's headers, and which version of a library is tested.
+//! files, libraries that stand in for others, facts of C's headers, and which version of a library
+//! is tested.
 
 #![deny(unsafe_code)]
 

@@ -9,10 +9,11 @@ use std::{
     ptr::{self, NonNull},
 };
 
-/// A part of a file, mapped to be read and written, and shared with whatever else reads and writes the file. It ends when
-/// it is dropped.
+/// A part of a file, mapped to be read and written, and shared with whatever else reads and writes
+/// the file. It ends when it is dropped.
 ///
-/// The file must not become shorter meanwhile: the system ends a process that touches a page beyond its end.
+/// The file must not become shorter meanwhile: the system ends a process that touches a page beyond
+/// its end.
 #[derive(Debug)]
 pub struct Mapped {
     at: NonNull<u8>,
@@ -43,8 +44,8 @@ impl Mapped {
     pub fn read(&self, offset: usize, into: &mut [u8]) {
         assert!(offset.checked_add(into.len()).is_some_and(|end| end <= self.len));
         for (n, byte) in into.iter_mut().enumerate() {
-            // SAFETY: the byte lies within what is mapped until this is dropped. No reference to it is ever made, and
-            // volatile access stands that others change it.
+            // SAFETY: the byte lies within what is mapped until this is dropped. No reference to it
+            // is ever made, and volatile access stands that others change it.
             *byte = unsafe { self.at.as_ptr().add(offset + n).read_volatile() };
         }
     }

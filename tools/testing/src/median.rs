@@ -1,4 +1,4 @@
-//! The middle of what was measured.
+//! The median of measurements.
 
 /// The middle of some values; of an even number, the upper one of the two in the middle.
 ///

@@ -1,4 +1,4 @@
-//! Libraries that are not what they are taken for.
+//! Shared libraries that stand in for others.
 
 use std::{
     io::Write,
@@ -12,7 +12,7 @@ use std::{
 pub struct Pretended(PathBuf);
 
 impl Pretended {
-    /// Compiles it. `None`, with a word, where there is no compiler.
+    /// Compiles it. `None`, with a message, where there is no compiler.
     ///
     /// # Panics
     /// If it does not compile.
@@ -38,7 +38,7 @@ impl Pretended {
         Some(library)
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0

@@ -46,9 +46,9 @@ pub fn again(name: &str, role: &str) -> Starter {
     Starter { command, copy: None }
 }
 
-/// Copies a program, for all to run. Another process writes the copy: every process that another thread
-/// starts meanwhile would have this one's descriptor for a moment, and the system runs no program that
-/// can be written.
+/// Copies a program, for all to run. Another process writes the copy: every process that another
+/// thread starts meanwhile would have this one's descriptor for a moment, and the system runs no
+/// program that can be written.
 ///
 /// # Panics
 /// If it cannot be copied.
@@ -59,8 +59,8 @@ pub fn copy_program(from: &Path, to: &Path) {
     std::fs::set_permissions(to, mode).expect("the copy can be opened to all");
 }
 
-/// Like [`again`], as the user `nobody`; `None`, with a word, when this process is not root and
-/// therefore cannot become somebody else.
+/// Like [`again`], as the user `nobody`; `None`, with a message, when this process is not root and
+/// therefore cannot change its user.
 #[must_use]
 pub fn again_as_nobody(name: &str, role: &str) -> Option<Starter> {
     if !is_root() {
@@ -196,7 +196,7 @@ impl Process {
         self.child.stdin = None;
     }
 
-    /// `kill -9`, and waits until it is gone.
+    /// `kill -9`, and waits until it has ended.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

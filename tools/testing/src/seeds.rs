@@ -10,9 +10,9 @@ const BATCH: u64 = 250;
 /// Which seeds: in a process that tries them, and of a test that is told which.
 const SEEDS: &str = "PETASOS_SEEDS";
 
-/// Has processes try so many seeds, in each of which the test `name` (its path in the test binary) is run again, with
-/// these variables in the environment, and comes back here with `attempt`, which gets the seeds.
-/// `PETASOS_SEEDS=FIRST..END` says which others to try, in this process.
+/// Has processes try so many seeds, in each of which the test `name` (its path in the test binary)
+/// is run again, with these variables in the environment, and comes back here with `attempt`, which
+/// gets the seeds. `PETASOS_SEEDS=FIRST..END` says which others to try, in this process.
 ///
 /// # Panics
 /// If one of the processes crashes or fails.

@@ -1,4 +1,4 @@
-//! Skipping a test, so that somebody notices.
+//! Skipping a test visibly.
 
 use std::io::Write;
 

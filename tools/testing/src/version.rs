@@ -1,7 +1,8 @@
 //! Which version of a library must be tested.
 
-/// Fails the test if an environment variable, as `PETASOS_UCX_AT_LEAST=1.20`, asks for a later version than what was found,
-/// as `UCX 1.13 (libucp.so.0)`: then another library was loaded than the one that somebody wanted to test.
+/// Fails the test if an environment variable, as `PETASOS_UCX_AT_LEAST=1.20`, asks for a later
+/// version than what was found, as `UCX 1.13 (libucp.so.0)`: then another library was loaded than
+/// the one to be tested.
 ///
 /// # Panics
 /// If it is older, or one of both is no version.

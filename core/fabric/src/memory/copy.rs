@@ -76,10 +76,10 @@ unsafe fn copy_long(src: *const u8, dst: *mut u8, len: usize) {
     }
 }
 
-/// Whether a long copy would take many times as long as others. From 2 KiB to about 1 MiB glibc copies
-/// by one instruction (`rep movsb`) where the processor calls it fast. Those of AMD (Zen 3 and 4) make
-/// 3.5 GB/s of it, of 60 to 100, where the target lies up to 15 bytes after the source, each counted
-/// from the beginning of its page, and half of it up to 31.
+/// Whether a long copy would take many times as long as others. From 2 KiB to about 1 MiB glibc
+/// copies by one instruction (`rep movsb`) where the processor calls it fast. Those of AMD (Zen 3
+/// and 4) make 3.5 GB/s of it, of 60 to 100, where the target lies up to 15 bytes after the source,
+/// each counted from the beginning of its page, and half of it up to 31.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn is_slow_at_once(src: *const u8, dst: *mut u8) -> bool {
     matches!((dst as usize).wrapping_sub(src as usize) % PAGE, 1..32)
@@ -95,8 +95,8 @@ unsafe fn copy_in_pieces(src: *const u8, dst: *mut u8, len: usize) {
     let mut end = dst.align_offset(LINE).min(len);
     let mut at = 0;
     while at < len {
-        // SAFETY: `at <= end <= len`, so the piece lies within both ranges; the caller's promise for
-        // them.
+        // SAFETY: `at <= end <= len`, so the piece lies within both ranges; the caller's promise
+        // for them.
         unsafe { copy_by_library(src.add(at), dst.add(at), end - at) };
         (at, end) = (end, len.min(end + PIECE));
     }
@@ -207,8 +207,8 @@ unsafe fn stream_block(src: *const u8, dst: *mut u8) {
 mod tests {
     use super::*;
 
-    /// Bytes from `at` on copied to `to` in a target of its own, which must not change elsewhere. Both
-    /// are counted from the beginning of a page.
+    /// Bytes from `at` on copied to `to` in a target of its own, which must not change elsewhere.
+    /// Both are counted from the beginning of a page.
     fn copied(copy: unsafe fn(*const u8, *mut u8, usize), at: usize, to: usize, len: usize) {
         let page = |memory: &[u8]| memory.as_ptr().align_offset(4096);
         let source: Vec<u8> = (0..4096 + at + len).map(|i| (i % 251) as u8).collect();

@@ -379,7 +379,7 @@ mod tests {
         // One that is not sealed so is not given.
         let (fd, _mine) = create("test", 4096).unwrap();
         seal(&fd).unwrap();
-        assert!(read_only(&fd).is_err(), "whoever has it could open it to be written");
+        assert!(read_only(&fd).is_err(), "a process that has it could open it to be written");
     }
 
     /// Its pages can run out under a process that has it mapped, however its length is sealed.

@@ -17,7 +17,7 @@ use std::{
 
 /// Memory that can be lent to the network: owned, counted, and reached only by copies.
 ///
-/// Cloning is cheap and makes another holder. The memory is let go when the last holder is
+/// Cloning is cheap and makes another holder. The memory is freed when the last holder is
 /// dropped; operations and registrations hold what they work on.
 ///
 /// ```
@@ -482,7 +482,7 @@ mod tests {
         let region = Region::zeroed(10);
         let weak = region.downgrade();
         assert!(weak.is(&region) && !weak.is(&Region::zeroed(10)));
-        let again = weak.upgrade().expect("somebody holds it");
+        let again = weak.upgrade().expect("it is held");
         let region = region.into_exclusive().expect_err("two hold it");
         drop(again);
         assert!(region.is_unique());

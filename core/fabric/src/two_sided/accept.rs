@@ -1,12 +1,14 @@
 //! What comes in, first half: each header is checked, and its payload gets a place.
 
 use super::{
-    EAGER_CREDITS, Engine, MAX_BODIES, MAX_EAGER, MAX_REQUESTS, Placement, Violation,
+    Engine, MAX_EAGER, Placement, Violation,
+    connection::Connection,
     header::{Header, Status, message_len},
+    incoming::Landing,
     ledger::Ledger,
-    link::{Bulk, Landing, Link, Places, Serve, Served},
     matching::{Matching, Unexpected, Waiting},
     operations::{Kind, Op, Sort, gather},
+    queues::{Bulk, Serve, Served},
 };
 use crate::{Access, AtomicOp, Buffer, Done, Event, Peer};
 use bytes::Bytes;
@@ -23,48 +25,17 @@ pub(super) fn at_most(what: &'static str, value: usize, limit: usize) -> Result<
     }
 }
 
-impl Link {
-    /// Another request of the peer's waits for an answer.
-    fn serve(&mut self) -> Result<(), Violation> {
-        if self.serving >= MAX_REQUESTS {
-            return broken("more requests than allowed", self.serving.into());
-        }
-        self.serving += 1;
-        Ok(())
-    }
-
+impl Connection {
     /// Another body of the peer's is announced.
     fn announce(&mut self, sort: Sort) -> Result<(), Violation> {
-        let most = match sort {
-            Sort::Long => MAX_BODIES,
-            Sort::Tagged => self.room_here.into(),
-        };
-        let theirs = &mut self.theirs[sort as usize];
-        if *theirs >= most {
-            return broken("more bodies than allowed", (*theirs).into());
-        }
-        *theirs += 1;
-        Ok(())
-    }
-
-    /// Gives the peer places for eager messages, as far as there are some, unless it has them.
-    fn promise_places(&mut self, matching: &mut Matching) {
-        if self.window == 0 {
-            self.window = matching.promise_eager(EAGER_CREDITS);
-            self.eager_granted = self.window;
-        }
+        let room = self.expected.room_here();
+        self.incoming.announce(sort, room)
     }
 
     /// The peer uses expected messages: gives it room for more, as far as there is some.
     fn promise_room(&mut self, matching: &mut Matching, ledger: &mut Ledger) {
-        self.promise_places(matching);
-        if self.theirs[Sort::Tagged as usize] == u32::from(self.room_here) {
-            let more = self.room_here.min(MAX_BODIES as u16 - self.room_here);
-            let more = matching.promise_headers(more);
-            self.room_here += more;
-            self.room_granted += more;
-        }
-        if self.eager_granted > 0 || self.room_granted > 0 {
+        let announced = self.incoming.bodies(Sort::Tagged);
+        if self.entry.expected.promise_room(announced, &mut self.expected_report, matching) {
             self.wake(ledger);
         }
     }
@@ -113,8 +84,10 @@ impl Engine {
         payload: &[u8],
     ) -> Option<Result<(), Violation>> {
         let len = message_len(header.try_into().ok()?)? as usize;
-        let (_, link) = self.peers.look(peer).filter(|(face, _)| face.is_up())?;
-        if link.is_some_and(|link| link.landing.is_some()) || len > self.config.limits.max_message {
+        let (_, conn) = self.peers.look(peer).filter(|(entry, _)| entry.is_up())?;
+        if conn.is_some_and(|conn| conn.incoming.landing.is_some())
+            || len > self.config.limits.max_message
+        {
             return None;
         }
         let message = match self.lend(peer, len, |room| room.copy_from_slice(payload)) {
@@ -135,48 +108,46 @@ impl Engine {
     ) -> Result<Placement, Violation> {
         let (header, len) = Header::decode(header)?;
         let Engine { config, peers, regions, matching, ledger, .. } = self;
-        let Some(link) = peers.get_mut(peer).filter(|link| link.is_up()) else {
+        let Some(conn) = peers.get_mut(peer).filter(|conn| conn.is_up()) else {
             return broken("a packet of a peer that is not up", 0);
         };
-        if link.landing.is_some() {
+        if conn.incoming.landing.is_some() {
             return broken("a packet within a packet", 0);
         }
         let limits = &config.limits;
         let (landing, placement) = match header {
             Header::Message | Header::MessageAsking { .. } => {
                 at_most("a message too long", len, limits.max_message)?;
-                let buffer = link.buffer(len)?;
+                let buffer = conn.credit.buffer(len)?;
                 let mut wanted = None;
                 if let Header::MessageAsking { id } = header {
-                    link.serve()?;
+                    conn.incoming.begin_serving()?;
                     wanted = Some(id);
                 }
                 (Landing::Message { id: wanted }, Placement::Buffer(buffer))
             }
             Header::Long { body, len: long } => {
                 at_most("a header too long", len, limits.max_header)?;
-                if link.announced.contains_key(&body) {
+                if conn.incoming.is_announced(body) {
                     return broken("a body announced twice", body);
                 }
-                let buffer = link.buffer(len)?;
-                link.announce(Sort::Long)?;
+                let buffer = conn.credit.buffer(len)?;
+                conn.announce(Sort::Long)?;
                 let landing = Landing::Long { body, len: long };
                 (landing, Placement::Buffer(buffer))
             }
             Header::Tagged { tag } | Header::TaggedAsking { tag, .. } => {
                 at_most("an eager message too long", len, MAX_EAGER)?;
-                if link.held >= link.window {
-                    return broken("more eager messages than allowed", link.held.into());
-                }
+                conn.expected.check_eager()?;
                 let wanted = match header {
                     Header::TaggedAsking { id, .. } => Some(id),
                     _ => None,
                 };
                 if wanted.is_some() {
-                    link.serve()?;
+                    conn.incoming.begin_serving()?;
                 }
                 let posted = matching.take_posted(peer, tag);
-                link.held += 1;
+                conn.expected.hold();
                 // A message that is too long for its receive is cut from a buffer.
                 let fits = posted.as_ref().and_then(|p| p.into.part(0, len));
                 let placement = match fits {
@@ -191,7 +162,7 @@ impl Engine {
                     Header::PutEvent { .. } | Header::Put { last: true, asking: true, .. }
                 );
                 if asks {
-                    link.serve()?;
+                    conn.incoming.begin_serving()?;
                 }
                 let checked = regions.check(target, Access::WRITE, offset, len as u64);
                 let checked = checked.and_then(|(region, memory)| {
@@ -216,14 +187,14 @@ impl Engine {
             Header::Atomic { op, .. } => {
                 let most = limits.max_atomic * (1 + usize::from(op == AtomicOp::CompareSwap));
                 at_most("an atomic operand too long", len, most)?;
-                link.serve()?;
+                conn.incoming.begin_serving()?;
                 let buffer = Buffer::zeroed(len);
                 (Landing::Atomic { header }, Placement::Buffer(buffer))
             }
-            Header::Data { id, offset } => link.accept_data(id, offset, len as u64, ledger)?,
+            Header::Data { id, offset } => conn.accept_data(id, offset, len as u64, ledger)?,
             Header::Reply { id, status } => {
                 at_most("an answer too long", len, limits.max_atomic)?;
-                if link.request(id).is_none() {
+                if conn.request(id).is_none() {
                     return broken("an answer to nothing", id);
                 }
                 let buffer = Buffer::zeroed(len);
@@ -238,8 +209,8 @@ impl Engine {
         self.ledger.counters.packets_in += 1;
         self.ledger.counters.bytes_in += len as u64;
         let message = matches!(landing, Landing::Message { .. } | Landing::Long { .. });
-        if let Some(link) = self.peers.get_mut(peer) {
-            link.landing = Some(landing);
+        if let Some(conn) = self.peers.get_mut(peer) {
+            conn.incoming.landing = Some(landing);
         }
         if message {
             self.refill(peer, len);
@@ -250,27 +221,24 @@ impl Engine {
     /// Packets without a payload.
     fn accept_control(&mut self, peer: Peer, header: Header) -> Result<(), Violation> {
         let Engine { config, pool, peers, regions, matching, ledger, .. } = self;
-        let Some(link) = peers.get_mut(peer) else {
+        let Some(conn) = peers.get_mut(peer) else {
             return Ok(());
         };
         match header {
             Header::Grant { .. } | Header::Ask | Header::Recall | Header::Return { .. } => {
-                link.accept_credit(header, (pool, config.limits.max_message), ledger)?;
+                conn.accept_credit(header, (pool, config.limits.max_message), ledger)?;
             }
             Header::Room { count } => {
-                if count == 0 || count > u64::from(MAX_BODIES - u32::from(link.room)) {
-                    return broken("more room than there is", count);
-                }
-                link.room += count as u16;
-                link.wake(ledger);
+                conn.expected.accept_room(count)?;
+                conn.wake(ledger);
             }
             Header::TaggedBody { tag, body, len } => {
-                link.announce(Sort::Tagged)?;
-                link.promise_room(matching, ledger);
+                conn.announce(Sort::Tagged)?;
+                conn.promise_room(matching, ledger);
                 let data = Waiting::Body { body, len };
                 let message = Unexpected::new(peer, tag, data);
                 match matching.take_posted(peer, tag) {
-                    Some(posted) => link.matched(posted, message, ledger),
+                    Some(posted) => conn.matched(posted, message, ledger),
                     None => {
                         ledger.counters.unexpected += 1;
                         matching.keep(message);
@@ -278,18 +246,13 @@ impl Engine {
                 }
             }
             Header::RoomAsk => {
-                link.promise_places(matching);
-                link.eager_asked = true;
-                link.wake(ledger);
+                conn.entry.expected.promise_places(&mut conn.expected_report, matching);
+                conn.expected_report.answer_places();
+                conn.wake(ledger);
             }
             Header::Credit { count } => {
-                let none = count == 0 && link.places == Places::Unknown;
-                if none || count > u64::from(EAGER_CREDITS - link.eager) {
-                    return broken("more credit than there is", count);
-                }
-                link.places = Places::Known;
-                link.eager += count as u16;
-                link.wake(ledger);
+                conn.expected.accept_places(count)?;
+                conn.wake(ledger);
             }
             Header::Refused { count, status } => {
                 if count == 0 || status == Status::Good {
@@ -298,10 +261,10 @@ impl Engine {
                 ledger.events.push_back(Event::PutRefused { peer, why: status.into() });
             }
             Header::PutAbort { id } => {
-                link.failed.remove(&id);
+                conn.incoming.end_put(id);
             }
             Header::Get { id, target, offset, len } => {
-                link.serve()?;
+                conn.incoming.begin_serving()?;
                 if len == 0 || len > config.limits.max_transfer {
                     return broken("a get of a bad length", len);
                 }
@@ -309,16 +272,16 @@ impl Engine {
                     Ok((region, _)) => {
                         let what = Served::Region { region, offset };
                         let serve = Serve { id, what, len, done: 0 };
-                        link.bulk.push_back(Bulk::Serve(serve));
-                        link.wake(ledger);
+                        conn.queues.bulk.push_back(Bulk::Serve(serve));
+                        conn.wake(ledger);
                     }
-                    Err(status) => link.reply(id, status, Bytes::new(), ledger),
+                    Err(status) => conn.reply(id, status, Bytes::new(), ledger),
                 }
             }
             Header::Pull { id, body, offset, len } => {
-                link.serve()?;
+                conn.incoming.begin_serving()?;
                 let Some(Op { kind: Kind::Body { data, open: true, .. }, done, .. }) =
-                    link.op(body)
+                    conn.op(body)
                 else {
                     return broken("a pull of no body", body);
                 };
@@ -328,11 +291,11 @@ impl Engine {
                 }
                 let what = Served::Body { op: body, offset };
                 let serve = Serve { id, what, len, done: 0 };
-                link.bulk.push_back(Bulk::Serve(serve));
-                link.wake(ledger);
+                conn.queues.bulk.push_back(Bulk::Serve(serve));
+                conn.wake(ledger);
             }
             Header::BodyDone { body } => {
-                let Some(op) = link.op(body) else {
+                let Some(op) = conn.op(body) else {
                     return broken("done with no body", body);
                 };
                 let sort = match &mut op.kind {
@@ -343,9 +306,9 @@ impl Engine {
                     _ => return broken("done with no body", body),
                 };
                 op.conclude(Ok(Done::Sent));
-                link.bodies[sort as usize] -= 1;
-                link.settle(body, ledger);
-                link.wake(ledger);
+                conn.outstanding.body_done(sort);
+                conn.settle(body, ledger);
+                conn.wake(ledger);
             }
             _ => unreachable!("the others have payloads"),
         }

@@ -2,23 +2,23 @@
 
 use super::{
     Engine, Outgoing, Placement,
+    connection::{Connection, InFlight},
     header::Status,
-    link::{Flight, Landing, Link},
+    incoming::Landing,
 };
 use crate::{OpError, OpErrorKind, Peer, RegionId, Time};
 use bytes::Bytes;
 
-impl Link {
+impl Connection {
     /// Whether a packet that comes in, or one that the transport has, is with the memory of a
     /// region.
     fn reaches(&self, region: RegionId) -> bool {
-        let lands =
-            matches!(&self.landing, Some(Landing::Put { region: Some(at), .. }) if *at == region);
+        let lands = matches!(&self.incoming.landing, Some(Landing::Put { region: Some(at), .. }) if *at == region);
         lands
             || self
-                .flights
+                .in_flight
                 .iter()
-                .any(|flight| matches!(flight, Flight::Region(at) if *at == region))
+                .any(|flight| matches!(flight, InFlight::Region(at) if *at == region))
     }
 }
 
@@ -47,9 +47,9 @@ impl Engine {
     /// with `StillReached`, and the peer that is still within. The region is kept.
     pub fn keep_time(&mut self, now: Time) {
         while let Some((region, token)) = self.regions.overdue(now) {
-            let within = self.peers.busy().find(|link| link.reaches(region));
+            let within = self.peers.busy().find(|conn| conn.reaches(region));
             let error = match within {
-                Some(link) => OpError::with_peer(OpErrorKind::StillReached, &link.address),
+                Some(conn) => OpError::with_peer(OpErrorKind::StillReached, &conn.address),
                 None => OpError::local(OpErrorKind::StillReached),
             };
             tracing::debug!(%error, "memory that was to be closed is still reached");
@@ -63,8 +63,8 @@ impl Engine {
     /// yet does not land. The placement belongs to `landed` as before.
     pub fn divert(&mut self, peer: Peer, placement: &mut Placement) {
         let Engine { peers, regions, ledger, .. } = self;
-        let Some(link) = peers.get_mut(peer) else { return };
-        if let Some(Landing::Put { region, status, .. }) = &mut link.landing
+        let Some(conn) = peers.get_mut(peer) else { return };
+        if let Some(Landing::Put { region, status, .. }) = &mut conn.incoming.landing
             && let Some(closed) = region.take_if(|region| regions.is_shut(*region))
         {
             *status = Status::Stale;
@@ -77,13 +77,13 @@ impl Engine {
     /// not called yet. If its payload is memory of a region that was closed, it becomes a copy.
     pub fn detach(&mut self, peer: Peer, nth: usize, payload: &mut Outgoing) {
         let Engine { peers, regions, ledger, .. } = self;
-        let Some(flight) = peers.get_mut(peer).and_then(|link| link.flights.get_mut(nth)) else {
+        let Some(flight) = peers.get_mut(peer).and_then(|conn| conn.in_flight.get_mut(nth)) else {
             return;
         };
-        if let Flight::Region(region) = *flight
+        if let InFlight::Region(region) = *flight
             && regions.is_shut(region)
         {
-            *flight = Flight::Nothing;
+            *flight = InFlight::Nothing;
             if let Outgoing::Memory(pieces) = &*payload {
                 let mut copy = Vec::with_capacity(payload.len());
                 pieces.iter().for_each(|piece| copy.extend_from_slice(&piece.to_vec()));

@@ -2,31 +2,27 @@
 //!
 //! A message of more than [`Lease::LINES`] bytes, and such a header of a long message, costs a
 //! credit that its receiver granted, and that is a promise of its pool: lent and promised together
-//! are never more than the pool has. So what comes always finds its lease, and nothing behind it
-//! waits: not an answer to a get, not a request, not what comes from another peer. Messages for
-//! which there is no credit stay where they are, with their sender, and behind them all messages
-//! for the same receiver. Shorter ones cost nothing.
+//! are never more than the pool has. So a message that arrives always finds its lease, and nothing
+//! waits behind it: no answer to a get, no request, no packet of another peer. Messages for which
+//! there is no credit stay with their sender, and behind them all messages for the same receiver.
+//! Shorter ones cost nothing.
 //!
 //! No peer has credit in the beginning. One that wants to send and has none *asks*, once; the
 //! receiver *grants*, few at first, and twice as many each time when half of them is used, up to a
 //! window. How much one peer may hold at a time, in leases that the program has not dropped and in
 //! credit, is its [`Share`]: a slow consumer of one peer's messages leaves room for those of
-//! others. A peer that waits with nothing is served first: for it, credit of those that were
+//! others. A peer that waits and has none is served first: for it, credit of the peers that were
 //! granted some longest ago is *recalled*, and they *return* what they do not need. A peer that
-//! does not return it (it is stopped, or means harm) keeps its share, and no more than a window of
+//! does not return it (it is stopped, or malicious) keeps its share, and no more than a window of
 //! it unused.
 //!
 //! What holds with more peers than leases: each peer that is alive gets a lease in its turn, after
-//! a round trip to a peer that has one to spare. Not so if so many are stopped, or mean harm, that
+//! a round trip to a peer that has one to spare. Not so if so many are stopped, or malicious, that
 //! they hold all leases between them, which takes more than a hundred of them with 4,096 leases
 //! (see [`Share`]). Then longer messages wait, with their senders; all else goes on.
 
 use super::{
-    Engine, Violation,
-    accept::broken,
-    header::Header,
-    ledger::Ledger,
-    link::{Face, Link},
+    Engine, Violation, accept::broken, connection::Connection, header::Header, ledger::Ledger,
 };
 use crate::{Buffer, Lease, Peer, PeerState, Pool, Share};
 
@@ -37,7 +33,7 @@ const MOST: u32 = 1 << 20;
 const WINDOW: std::ops::RangeInclusive<usize> = 4..=128;
 /// What a peer gets first, if there is plenty.
 const FIRST: usize = 8;
-/// Peers that are looked at in one pass of those who wait, and whose credit is recalled in one.
+/// Peers that are served in one pass of those that wait, and whose credit is recalled in one.
 const TURN: usize = 64;
 
 /// What was granted to a peer.
@@ -128,8 +124,53 @@ impl Drop for Grants {
     }
 }
 
-impl Face {
-    /// A buffer for a message of so many bytes that has come. It breaks the protocol without
+/// Credit for messages that need a lease, in both directions. Kept of each peer, also while nothing
+/// is under way.
+#[derive(Debug, Default)]
+pub(super) struct Credit {
+    /// Messages that we may send.
+    ours: u32,
+    /// We asked for more, and got none since.
+    asked: bool,
+    /// What the peer may send, once it has asked.
+    grants: Option<Box<Grants>>,
+}
+
+/// What the peer is to be told about credit.
+#[derive(Debug, Default)]
+pub(super) struct CreditReport {
+    /// So much is granted.
+    granted: u32,
+    /// What it has is recalled.
+    recall: bool,
+    /// It has recalled what we have.
+    give: bool,
+}
+
+impl Credit {
+    /// Whether no message that costs credit may be sent.
+    pub(super) fn is_empty(&self) -> bool {
+        self.ours == 0
+    }
+
+    /// Whether there is credit for a message of so many bytes, if it costs any.
+    #[inline]
+    pub(super) fn allows(&self, len: usize) -> bool {
+        !costs(len) || self.ours > 0
+    }
+
+    /// A message of so many bytes is sent.
+    #[inline]
+    pub(super) fn spend(&mut self, len: usize) {
+        self.ours -= u32::from(costs(len));
+    }
+
+    /// Asks for credit, unless that was done. Messages wait for it.
+    pub(super) fn ask(&mut self) -> Option<Header> {
+        (!std::mem::replace(&mut self.asked, true)).then_some(Header::Ask)
+    }
+
+    /// A buffer for a message of so many bytes that has arrived. It breaks the protocol without
     /// credit.
     #[inline]
     pub(super) fn buffer(&mut self, len: usize) -> Result<Buffer, Violation> {
@@ -141,7 +182,7 @@ impl Face {
                 grants.unused -= 1;
                 grants.excess += grants.share.excess(len);
                 if grants.recalled || grants.unused == 0 {
-                    // Others wait for that, or this one may not come again.
+                    // Others wait for these bytes, or no message of this peer may follow.
                     grants.settle();
                     grants.recalled &= grants.unused > 0;
                 }
@@ -155,41 +196,49 @@ impl Face {
     pub(super) fn promised(&self) -> usize {
         self.grants.as_ref().map_or(0, |grants| grants.unused as usize)
     }
+
+    /// Half of what the peer was granted is used, and another grant is due.
+    #[inline]
+    fn is_low(&self) -> bool {
+        self.grants.as_deref().is_some_and(Grants::is_low)
+    }
 }
 
-impl Link {
+impl CreditReport {
+    pub(super) fn is_empty(&self) -> bool {
+        self.granted == 0 && !self.recall && !self.give
+    }
+}
+
+impl Connection {
     /// What there is to say about credit, if anything.
     pub(super) fn poll_credit(&mut self) -> Option<Header> {
-        if self.granted > 0 {
-            let count = std::mem::take(&mut self.granted).into();
+        let (report, credit) = (&mut self.credit_report, &mut self.entry.credit);
+        if report.granted > 0 {
+            let count = std::mem::take(&mut report.granted).into();
             return Some(Header::Grant { count });
         }
-        if std::mem::take(&mut self.recall) {
+        if std::mem::take(&mut report.recall) {
             return Some(Header::Recall);
         }
-        if self.give {
-            // What waits here is on its way as soon as it may; what of it is cancelled is given
-            // back later.
-            let needed = u32::try_from(self.messages.len()).unwrap_or(u32::MAX);
-            let count = self.credit.saturating_sub(needed);
-            self.give = self.credit > count;
+        if report.give {
+            // Messages that wait here go as soon as they may; what was meant for those of them that
+            // are cancelled is given back later.
+            let needed = u32::try_from(self.queues.messages_len()).unwrap_or(u32::MAX);
+            let count = credit.ours.saturating_sub(needed);
+            report.give = credit.ours > count;
             if count > 0 {
-                self.credit -= count;
+                credit.ours -= count;
                 return Some(Header::Return { count: count.into() });
             }
         }
         None
     }
 
-    /// Asks for credit, unless that was done. Messages wait for it.
-    pub(super) fn ask_for_credit(&mut self) -> Option<Header> {
-        (!std::mem::replace(&mut self.asked, true)).then_some(Header::Ask)
-    }
-
     /// Grants more, if there is more for this peer.
     fn grant(&mut self, window: usize, ledger: &mut Ledger) -> bool {
         let peer = self.handle;
-        let Some(grants) = self.face.grants.as_deref_mut() else { return false };
+        let Some(grants) = self.entry.credit.grants.as_deref_mut() else { return false };
         let count = grants.more(window);
         if count == 0 {
             return false;
@@ -197,7 +246,7 @@ impl Link {
         if !std::mem::replace(&mut grants.listed, true) {
             ledger.credited.push_back(peer);
         }
-        self.granted += count;
+        self.credit_report.granted += count;
         self.wake(ledger);
         true
     }
@@ -206,7 +255,8 @@ impl Link {
     #[inline]
     fn refill(&mut self, window: usize, ledger: &mut Ledger) {
         let peer = self.handle;
-        let Some(grants) = self.face.grants.as_deref_mut().filter(|grants| grants.is_low()) else {
+        let Some(grants) = self.entry.credit.grants.as_deref_mut().filter(|grants| grants.is_low())
+        else {
             return;
         };
         if ledger.waiting.is_empty() {
@@ -218,7 +268,7 @@ impl Link {
         }
     }
 
-    /// The peer's word about credit.
+    /// A packet of the peer about credit.
     pub(super) fn accept_credit(
         &mut self,
         header: Header,
@@ -227,36 +277,37 @@ impl Link {
     ) -> Result<(), Violation> {
         match header {
             Header::Grant { count } => {
-                if count == 0 || count > u64::from(MOST - self.credit) {
+                if count == 0 || count > u64::from(MOST - self.credit.ours) {
                     return broken("more credit than there is", count);
                 }
-                self.credit += count as u32;
+                self.credit.ours += count as u32;
                 // A grant of more takes none of it back.
-                (self.asked, self.give) = (false, false);
+                (self.credit.asked, self.credit_report.give) = (false, false);
                 self.wake(ledger);
             }
             Header::Ask => {
                 let peer = self.handle;
                 let grants = self
-                    .face
+                    .entry
+                    .credit
                     .grants
                     .get_or_insert_with(|| Box::new(Grants::new(pool.share(longest))));
-                // What its last promises had too many is for those that wait before it.
+                // The excess of its last promises is for those that wait before it.
                 grants.settle();
-                // Asked again, it waits already.
+                // A peer that asks again waits already.
                 if !std::mem::replace(&mut grants.waits, true) {
                     ledger.waiting.push_back(peer);
                 }
             }
             Header::Recall => {
-                self.give = true;
+                self.credit_report.give = true;
                 self.wake(ledger);
             }
-            Header::Return { count } => match self.face.grants.as_deref_mut() {
+            Header::Return { count } => match self.entry.credit.grants.as_deref_mut() {
                 Some(grants) if count > 0 && count <= grants.unused.into() => {
                     grants.give_back(count as u32);
                     if grants.unused > 0 && !std::mem::replace(&mut grants.listed, true) {
-                        ledger.credited.push_back(self.face.handle);
+                        ledger.credited.push_back(self.entry.handle);
                     }
                 }
                 _ => return broken("credit that was not granted", count),
@@ -298,23 +349,24 @@ impl Engine {
         let Engine { peers, ledger, .. } = self;
         for _ in 0..ledger.waiting.len().min(TURN) {
             let Some(peer) = ledger.waiting.pop_front() else { break };
-            let Some(link) = peers.get_mut(peer) else { continue };
-            let Some(grants) = link.face.grants.as_deref_mut() else { continue };
+            let Some(conn) = peers.get_mut(peer) else { continue };
+            let Some(grants) = conn.entry.credit.grants.as_deref_mut() else { continue };
             grants.waits = false;
-            if link.state != PeerState::Up {
+            if conn.state != PeerState::Up {
                 continue;
             }
-            if link.grant(window, ledger) {
+            if conn.grant(window, ledger) {
                 granted = true;
                 continue;
             }
             ledger.counters.busy += 1;
             // A peer that still has credit asks when it is used up, and is topped up before, if
             // there is more then.
-            if let Some(grants) = link.face.grants.as_deref_mut().filter(|g| g.unused == 0) {
+            if let Some(grants) = conn.entry.credit.grants.as_deref_mut().filter(|g| g.unused == 0)
+            {
                 grants.waits = true;
                 if grants.share.held() == 0 {
-                    // Where there is none for this one there is none for any: it stays the first.
+                    // If there is none for this peer there is none for any: it stays the first.
                     starving = true;
                     ledger.waiting.push_front(peer);
                     break;
@@ -335,7 +387,8 @@ impl Engine {
         while asked < TURN
             && let Some(peer) = ledger.credited.pop_front()
         {
-            let Some(grants) = peers.get_mut(peer).and_then(|l| l.face.grants.as_deref_mut())
+            let Some(grants) =
+                peers.get_mut(peer).and_then(|l| l.entry.credit.grants.as_deref_mut())
             else {
                 continue;
             };
@@ -344,10 +397,10 @@ impl Engine {
             grants.listed = false;
             grants.recalled = grants.unused > 0;
             if grants.recalled
-                && let Some(link) = peers.get_mut(peer)
+                && let Some(conn) = peers.get_mut(peer)
             {
-                link.recall = true;
-                link.wake(ledger);
+                conn.credit_report.recall = true;
+                conn.wake(ledger);
                 asked += 1;
             }
         }
@@ -360,9 +413,9 @@ impl Engine {
     #[inline]
     #[must_use]
     pub fn may_send(&self, peer: Peer, len: usize) -> bool {
-        self.peers.look(peer).is_some_and(|(face, link)| {
-            let first = link.is_none_or(|link| link.messages.is_empty());
-            face.is_up() && !face.own && first && (!costs(len) || face.credit > 0)
+        self.peers.look(peer).is_some_and(|(entry, conn)| {
+            let first = conn.is_none_or(|conn| conn.queues.messages_len() == 0);
+            entry.is_up() && !entry.own && first && entry.credit.allows(len)
         })
     }
 
@@ -370,9 +423,9 @@ impl Engine {
     #[inline]
     pub fn sent_around(&mut self, peer: Peer, len: usize) {
         if costs(len)
-            && let Some(face) = self.peers.face_mut(peer)
+            && let Some(entry) = self.peers.face_mut(peer)
         {
-            face.credit -= 1;
+            entry.credit.spend(len);
         }
     }
 
@@ -382,10 +435,10 @@ impl Engine {
     /// # Errors
     /// [`Violation`] if the peer had no credit for it.
     pub fn buffer(&mut self, peer: Peer, len: usize) -> Result<Buffer, Violation> {
-        let Some(face) = self.peers.face_mut(peer) else {
+        let Some(entry) = self.peers.face_mut(peer) else {
             return broken("a message of an unknown peer", len as u64);
         };
-        let buffer = face.buffer(len);
+        let buffer = entry.credit.buffer(len);
         self.ledger.counters.violations += u64::from(buffer.is_err());
         self.refill(peer, len);
         buffer
@@ -414,12 +467,11 @@ impl Engine {
     /// A message of so many bytes was taken of a peer, which may need more credit.
     #[inline]
     pub(super) fn refill(&mut self, peer: Peer, len: usize) {
-        let low = |face: &Face| face.grants.as_deref().is_some_and(Grants::is_low);
-        if costs(len) && self.peers.get(peer).is_some_and(low) {
+        if costs(len) && self.peers.get(peer).is_some_and(|entry| entry.credit.is_low()) {
             let window = self.window();
             let Engine { peers, ledger, .. } = self;
-            if let Some(link) = peers.get_mut(peer) {
-                link.refill(window, ledger);
+            if let Some(conn) = peers.get_mut(peer) {
+                conn.refill(window, ledger);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The engine as transports see it.
 
 use super::{
-    Config, Counters, Imported, Packet, Placement, TAGGED_ROOM, Violation, header,
+    Config, Counters, Imported, Packet, Placement, Violation, header,
     ledger::Ledger,
     matching::Matching,
     peers::Peers,
@@ -115,7 +115,7 @@ impl Engine {
     /// The current handle of the peer in a slot of the table.
     #[must_use]
     pub fn peer_at(&self, index: u32) -> Option<Peer> {
-        self.peers.at(index).map(|link| link.handle)
+        self.peers.at(index).map(|conn| conn.handle)
     }
 
     /// Whether this is the endpoint itself: no channel is needed, `next_output` never names it.
@@ -127,28 +127,28 @@ impl Engine {
     /// What is known of a peer; `None` for a stale handle.
     #[must_use]
     pub fn peer_info(&self, peer: Peer) -> Option<PeerInfo> {
-        let link = self.peers.get(peer)?;
-        let (address, state) = (link.address.clone(), link.state.clone());
-        Some(PeerInfo::new(address, link.incarnation, state))
+        let conn = self.peers.get(peer)?;
+        let (address, state) = (conn.address.clone(), conn.state.clone());
+        Some(PeerInfo::new(address, conn.incarnation, state))
     }
 
     /// Whether packets flow with this peer.
     #[must_use]
     pub fn is_up(&self, peer: Peer) -> bool {
-        self.peers.get(peer).is_some_and(|link| link.is_up())
+        self.peers.get(peer).is_some_and(|conn| conn.is_up())
     }
 
     /// Packets may flow. Raises `Event::PeerUp`. Only for a peer that is connecting.
     pub fn peer_up(&mut self, peer: Peer, incarnation: Incarnation) {
         let Engine { peers, ledger, .. } = self;
-        if let Some(link) = peers.get_mut(peer)
-            && link.state == PeerState::Connecting
+        if let Some(conn) = peers.get_mut(peer)
+            && conn.state == PeerState::Connecting
         {
-            link.state = PeerState::Up;
-            link.incarnation = Some(incarnation);
-            tracing::debug!(peer = %link.address, ?incarnation, "a peer is connected");
+            conn.state = PeerState::Up;
+            conn.incarnation = Some(incarnation);
+            tracing::debug!(peer = %conn.address, ?incarnation, "a peer is connected");
             ledger.events.push_back(Event::PeerUp { peer, incarnation });
-            link.wake(ledger);
+            conn.wake(ledger);
         }
     }
 
@@ -157,8 +157,8 @@ impl Engine {
     /// memory of the peer's packets and placements any more.
     pub fn peer_lost(&mut self, peer: Peer, reason: LostReason) {
         if self.end(peer, &reason) {
-            if let Some(link) = self.peers.get(peer) {
-                tracing::debug!(peer = %link.address, %reason, "the connection to a peer is lost");
+            if let Some(conn) = self.peers.get(peer) {
+                tracing::debug!(peer = %conn.address, %reason, "the connection to a peer is lost");
             }
             let event = Event::PeerLost { peer, reason };
             self.ledger.events.push_back(event);
@@ -168,8 +168,8 @@ impl Engine {
     /// Whether nothing is under way with a peer, in either direction, as far as this side knows.
     #[must_use]
     pub fn is_idle(&self, peer: Peer) -> bool {
-        let link = self.peers.look(peer).map(|(_, link)| link);
-        link.is_some_and(|link| link.is_none_or(|link| link.is_plain()))
+        let conn = self.peers.look(peer).map(|(_, conn)| conn);
+        conn.is_some_and(|conn| conn.is_none_or(|conn| conn.is_plain()))
     }
 
     /// Gives back memory that the table keeps for a peer's traffic, as far as nothing is under way:
@@ -193,15 +193,15 @@ impl Engine {
     /// Ends all that is under way with a peer; false if it is lost already.
     fn end(&mut self, peer: Peer, reason: &LostReason) -> bool {
         let Engine { peers, regions, matching, ledger, .. } = self;
-        let Some(link) = peers.get_mut(peer) else {
+        let Some(conn) = peers.get_mut(peer) else {
             return false;
         };
-        if matches!(link.state, PeerState::Lost(_)) {
+        if matches!(conn.state, PeerState::Lost(_)) {
             return false;
         }
-        matching.withdraw(link.window, link.room_here - TAGGED_ROOM);
-        link.lose(reason, regions, ledger);
-        let address = link.address.clone();
+        conn.expected.withdraw(matching);
+        conn.lose(reason, regions, ledger);
+        let address = conn.address.clone();
         peers.unname(&address, peer);
         matching.drop_messages(peer, false);
         while let Some(posted) = matching.take_waiting_for(peer) {
@@ -262,8 +262,8 @@ impl Engine {
     /// [`ImportError::Stale`] if the peer is not the owner, or is known as another incarnation;
     /// [`ImportError::TooMany`] beyond the limit of imported keys.
     pub fn import(&mut self, parts: KeyParts, peer: Peer) -> Result<Remote, ImportError> {
-        let link = self.peers.get(peer).filter(|l| l.address == parts.owner);
-        match link.map(|link| link.incarnation) {
+        let conn = self.peers.get(peer).filter(|l| l.address == parts.owner);
+        match conn.map(|conn| conn.incarnation) {
             Some(known) if known.is_none_or(|known| known == parts.incarnation) => {}
             _ => return Err(ImportError::Stale(parts.owner)),
         }
@@ -324,8 +324,8 @@ impl Engine {
     /// # Errors
     /// As [`Endpoint::inject`](crate::Endpoint::inject).
     pub fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
-        let link = self.peers.get(peer).ok_or(InjectError::UnknownPeer)?;
-        if matches!(link.state, PeerState::Lost(_)) {
+        let conn = self.peers.get(peer).ok_or(InjectError::UnknownPeer)?;
+        if matches!(conn.state, PeerState::Lost(_)) {
             return Err(InjectError::PeerLost);
         }
         let max = self.config.limits.max_inject;
@@ -344,8 +344,8 @@ impl Engine {
     /// for credit, say.
     #[must_use]
     pub fn messages_queued(&self, peer: Peer) -> bool {
-        !self.peers.look(peer).is_some_and(|(face, link)| {
-            face.is_up() && !face.own && link.is_none_or(|link| link.messages.is_empty())
+        !self.peers.look(peer).is_some_and(|(entry, conn)| {
+            entry.is_up() && !entry.own && conn.is_none_or(|conn| conn.queues.messages_len() == 0)
         })
     }
 
@@ -403,13 +403,13 @@ impl Engine {
     pub fn next_output(&mut self) -> Option<Peer> {
         let Engine { peers, ledger, .. } = self;
         while let Some(index) = ledger.ready.pop_front() {
-            if let Some(link) = peers.at_mut(index)
-                && link.listed
+            if let Some(conn) = peers.at_mut(index)
+                && conn.listed
             {
-                if link.is_up() {
-                    return Some(link.handle);
+                if conn.is_up() {
+                    return Some(conn.handle);
                 }
-                link.listed = false;
+                conn.listed = false;
             }
         }
         None
@@ -435,9 +435,9 @@ impl Engine {
     /// `next_output` when there is.
     pub fn poll_transmit(&mut self, peer: Peer) -> Option<Packet> {
         let Engine { config, peers, regions, ledger, .. } = self;
-        let link = peers.get_mut(peer)?;
-        let packet = link.poll(config, regions, ledger);
-        link.listed &= packet.is_some();
+        let conn = peers.get_mut(peer)?;
+        let packet = conn.poll(config, regions, ledger);
+        conn.listed &= packet.is_some();
         packet
     }
 
@@ -445,8 +445,8 @@ impl Engine {
     /// taken: its memory may be used again.
     pub fn sent(&mut self, peer: Peer) {
         let Engine { peers, regions, ledger, .. } = self;
-        if let Some(link) = peers.get_mut(peer) {
-            link.sent(regions, ledger);
+        if let Some(conn) = peers.get_mut(peer) {
+            conn.sent(regions, ledger);
         }
     }
 
@@ -468,7 +468,7 @@ impl Engine {
     /// itself, and peers that wait for credit. True if anything was done.
     pub fn take_events(&mut self, budget: usize, events: &mut Vec<Event>) -> bool {
         let granted = self.has_waiting() && self.serve_waiting();
-        let moved = self.pump(budget) || granted;
+        let moved = self.deliver_to_self(budget) || granted;
         let count = self.ledger.events.len().min(budget);
         events.extend(self.ledger.events.drain(..count));
         moved || count > 0

@@ -1,13 +1,14 @@
 //! What comes in, second half: the payload is there, and takes effect.
 
 use super::{
-    Engine, MAX_REQUESTS, Placement, Violation,
-    accept::{at_most, broken},
+    Engine, Placement, Violation,
+    accept::broken,
+    connection::Connection,
     header::{Header, Status},
+    incoming::Landing,
     ledger::Ledger,
-    link::{Landing, Link},
     matching::{Posted, Unexpected, Waiting},
-    operations::{Kind, Op, Pull, Source, Then},
+    operations::{Kind, Op, Pull, Purpose, Source},
 };
 use crate::{
     Access, AtomicOp, Body, Done, Event, OpError, OpErrorKind, Peer, RegionId, RemoteSpan, Slice,
@@ -16,18 +17,12 @@ use crate::{
 use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 
-impl Link {
+impl Connection {
     /// A place for an eager message is free again.
-    fn owe(&mut self, ledger: &mut Ledger) {
-        self.owed += 1;
-        if self.owes_room() {
+    fn free_place(&mut self, ledger: &mut Ledger) {
+        if self.expected.free_place() {
             self.wake(ledger);
         }
-    }
-
-    /// Whether so many of them are that the peer should know.
-    pub(super) fn owes_room(&self) -> bool {
-        self.owed > 0 && self.owed >= self.window / 2
     }
 
     /// Begins to pull the body of a message of the peer's.
@@ -37,7 +32,7 @@ impl Link {
         body: u64,
         into: Slices,
         total: u64,
-        then: Then,
+        purpose: Purpose,
         ledger: &mut Ledger,
     ) {
         let pull = Pull {
@@ -48,7 +43,7 @@ impl Link {
             asked: 0,
             at: SpanCursor::default(),
             received: 0,
-            then,
+            purpose,
         };
         let id = self.insert(Op::new(token, Kind::Pull(pull)), ledger);
         if total > 0 {
@@ -64,13 +59,13 @@ impl Link {
         let Some(op) = self.op(id) else { return };
         if let Kind::Pull(pull) = &op.kind {
             let len = pull.total;
-            let outcome = match pull.then {
-                Then::Got => Ok(Done::Got),
-                Then::Received => Ok(Done::Received { len }),
-                Then::Tagged { sent, .. } if sent > len => {
+            let outcome = match pull.purpose {
+                Purpose::Got => Ok(Done::Got),
+                Purpose::Received => Ok(Done::Received { len }),
+                Purpose::Tagged { sent, .. } if sent > len => {
                     Err(OpErrorKind::Truncated { sent, posted: len })
                 }
-                Then::Tagged { tag, .. } => Ok(Done::Tagged { peer, tag, len }),
+                Purpose::Tagged { tag, .. } => Ok(Done::Tagged { peer, tag, len }),
             };
             op.conclude(outcome);
         }
@@ -84,12 +79,12 @@ impl Link {
             Waiting::Body { body, len } => {
                 let total = len.min(posted.into.len() as u64);
                 let into = posted.into.part(0, total as usize).into_iter().collect();
-                let then = Then::Tagged { tag, sent: len };
-                self.pull_body(posted.token, body, into, total, then, ledger);
+                let purpose = Purpose::Tagged { tag, sent: len };
+                self.pull_body(posted.token, body, into, total, purpose, ledger);
             }
-            Waiting::Here(buffer) => {
+            Waiting::Buffered(buffer) => {
                 if self.is_up() {
-                    self.owe(ledger);
+                    self.free_place(ledger);
                 }
                 let (sent, room) = (buffer.len(), posted.into.len());
                 posted.into.write(0, &buffer[..sent.min(room)]);
@@ -113,10 +108,10 @@ impl Engine {
     /// The payload of the packet is where it should be.
     pub(super) fn land(&mut self, peer: Peer, placement: Placement) -> Result<(), Violation> {
         let Engine { peers, regions, matching, ledger, .. } = self;
-        let Some(link) = peers.get_mut(peer) else {
+        let Some(conn) = peers.get_mut(peer) else {
             return Ok(());
         };
-        let Some(landing) = link.landing.take() else {
+        let Some(landing) = conn.incoming.landing.take() else {
             return Ok(());
         };
         match (landing, placement) {
@@ -124,11 +119,11 @@ impl Engine {
                 let message = buffer.into_lease();
                 ledger.events.push_back(Event::Message { peer, message });
                 if let Some(id) = id {
-                    link.reply(id, Status::Good, Bytes::new(), ledger);
+                    conn.reply(id, Status::Good, Bytes::new(), ledger);
                 }
             }
             (Landing::Long { body, len }, Placement::Buffer(buffer)) => {
-                link.announced.insert(body, len);
+                conn.incoming.keep_body(body, len);
                 ledger.events.push_back(Event::LongMessage {
                     peer,
                     header: buffer.into_lease(),
@@ -138,24 +133,24 @@ impl Engine {
             }
             (Landing::Tagged { tag, id, len, posted }, placement) => {
                 if let Some(id) = id {
-                    link.reply(id, Status::Good, Bytes::new(), ledger);
+                    conn.reply(id, Status::Good, Bytes::new(), ledger);
                 }
                 match (posted, placement) {
                     (Some(posted), Placement::Buffer(buffer)) => {
-                        let data = Waiting::Here(buffer);
-                        link.matched(posted, Unexpected::new(peer, tag, data), ledger);
+                        let data = Waiting::Buffered(buffer);
+                        conn.matched(posted, Unexpected::new(peer, tag, data), ledger);
                     }
                     (Some(posted), _) => {
-                        link.owe(ledger);
+                        conn.free_place(ledger);
                         let done = Done::Tagged { peer, tag, len: len as u64 };
                         posted.finish(Ok(done), ledger);
                     }
                     (None, Placement::Buffer(buffer)) => {
-                        let data = Waiting::Here(buffer);
+                        let data = Waiting::Buffered(buffer);
                         let message = Unexpected::new(peer, tag, data);
                         // A receive may have been posted while the payload came.
                         match matching.take_posted(peer, tag) {
-                            Some(posted) => link.matched(posted, message, ledger),
+                            Some(posted) => conn.matched(posted, message, ledger),
                             None => {
                                 ledger.counters.unexpected += 1;
                                 matching.keep(message);
@@ -169,7 +164,7 @@ impl Engine {
                 if let Some(region) = region {
                     ledger.unhold(regions, region);
                 }
-                link.land_put(header, region, status, ledger)?;
+                conn.land_put(header, region, status, ledger)?;
             }
             (
                 Landing::Atomic { header: Header::Atomic { id, target, offset, op, kind, fetch } },
@@ -187,11 +182,11 @@ impl Engine {
                     true => Bytes::copy_from_slice(&old),
                     false => Bytes::new(),
                 };
-                link.reply(id, status, old, ledger);
+                conn.reply(id, status, old, ledger);
             }
-            (Landing::Data { id, len, placed }, _) => link.land_data(id, len, placed, ledger),
+            (Landing::Data { id, len, placed }, _) => conn.land_data(id, len, placed, ledger),
             (Landing::Reply { id, status }, Placement::Buffer(buffer)) => {
-                link.land_reply(id, status, &buffer, ledger)?;
+                conn.land_reply(id, status, &buffer, ledger)?;
             }
             _ => {}
         }
@@ -214,7 +209,7 @@ fn apply(
     }
 }
 
-impl Link {
+impl Connection {
     fn land_data(&mut self, id: u64, len: u64, placed: bool, ledger: &mut Ledger) {
         let Some(request) = self.request(id) else {
             return;
@@ -245,10 +240,7 @@ impl Link {
     /// time.
     fn refuse(&mut self, status: Status, ledger: &mut Ledger) {
         ledger.counters.refused += 1;
-        if self.refusals == 0 {
-            self.refusal = status;
-        }
-        self.refusals += 1;
+        self.incoming.refuse(status);
         self.wake(ledger);
     }
 
@@ -273,16 +265,11 @@ impl Link {
         let mut status = status;
         if !last {
             if status != Status::Good {
-                self.failed.entry(id).or_insert(status);
-                at_most(
-                    "more failing puts than allowed",
-                    self.failed.len(),
-                    MAX_REQUESTS as usize,
-                )?;
+                self.incoming.put_failed(id, status)?;
             }
             return Ok(());
         }
-        if let Some(earlier) = self.failed.remove(&id) {
+        if let Some(earlier) = self.incoming.end_put(id) {
             status = earlier;
         }
         if let Header::PutEvent { data, begin, total, .. } = header

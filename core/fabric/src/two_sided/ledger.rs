@@ -12,7 +12,7 @@ use std::{
 pub(super) struct Ledger {
     pub(super) events: VecDeque<Event>,
     /// Where each operation that can be cancelled is.
-    pub(super) tokens: HashMap<Token, Place, BuildHasherDefault<TokenHasher>>,
+    pub(super) tokens: HashMap<Token, Location, BuildHasherDefault<TokenHasher>>,
     /// Operations, those included that completed and wait for a late answer.
     pub(super) live: usize,
     pub(super) counters: Counters,
@@ -26,7 +26,7 @@ pub(super) struct Ledger {
 
 /// Where an operation is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Location {
     /// With the peer in this slot, under this id.
     Op { peer: u32, id: u64 },
     /// Among the posted receives, under this number.
@@ -38,7 +38,7 @@ impl Ledger {
     pub(super) fn finish(
         &mut self,
         token: Token,
-        place: Option<Place>,
+        place: Option<Location>,
         result: Result<Done, OpError>,
     ) {
         if let Some(place) = place

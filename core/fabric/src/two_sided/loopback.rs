@@ -8,12 +8,12 @@ impl Engine {
     #[inline]
     pub(super) fn own_output(&self) -> bool {
         let listed =
-            |peer| self.peers.look(peer).and_then(|(_, link)| link).is_some_and(|link| link.listed);
+            |peer| self.peers.look(peer).and_then(|(_, conn)| conn).is_some_and(|conn| conn.listed);
         self.own.is_some_and(listed)
     }
 
     /// Moves up to `budget` packets from this endpoint to itself; true if any.
-    pub(super) fn pump(&mut self, budget: usize) -> bool {
+    pub(super) fn deliver_to_self(&mut self, budget: usize) -> bool {
         let Some(own) = self.own else { return false };
         for moved in 0..budget {
             let Some(packet) = self.poll_transmit(own) else {

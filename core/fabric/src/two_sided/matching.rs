@@ -1,6 +1,6 @@
 //! Expected messages: receives that wait for messages, and messages that wait for receives.
 
-use super::ledger::{Ledger, Place};
+use super::ledger::{Ledger, Location};
 use crate::{Buffer, Done, OpError, Peer, Slice, Token};
 use std::collections::VecDeque;
 
@@ -42,7 +42,7 @@ pub(super) struct Unexpected {
 #[derive(Debug)]
 pub(super) enum Waiting {
     /// It came with its data.
-    Here(Buffer),
+    Buffered(Buffer),
     /// Its body is to be pulled.
     Body { body: u64, len: u64 },
 }
@@ -60,7 +60,7 @@ impl Unexpected {
 
     fn cost(&self) -> usize {
         match &self.data {
-            Waiting::Here(buffer) => ENVELOPE + buffer.len(),
+            Waiting::Buffered(buffer) => ENVELOPE + buffer.len(),
             Waiting::Body { .. } => ENVELOPE,
         }
     }
@@ -74,7 +74,7 @@ impl Posted {
     /// Raises its completion.
     pub(super) fn finish(self, result: Result<Done, OpError>, ledger: &mut Ledger) {
         ledger.live -= 1;
-        ledger.finish(self.token, Some(Place::Posted(self.number)), result);
+        ledger.finish(self.token, Some(Location::Posted(self.number)), result);
     }
 }
 
@@ -129,7 +129,7 @@ impl Matching {
 
     /// Puts a receive that found no message at the end of the list.
     pub(super) fn post(&mut self, posted: Posted, ledger: &mut Ledger) {
-        let place = Place::Posted(posted.number);
+        let place = Location::Posted(posted.number);
         ledger.tokens.insert(posted.token, place);
         self.posted.push_back(posted);
     }
@@ -158,7 +158,7 @@ impl Matching {
             if message.peer != peer {
                 return true;
             }
-            let stays = !all && matches!(message.data, Waiting::Here(_));
+            let stays = !all && matches!(message.data, Waiting::Buffered(_));
             let was = std::mem::replace(&mut message.orphan, stays);
             *orphans -= if was { message.cost() } else { 0 };
             *orphans += if stays { message.cost() } else { 0 };

@@ -44,34 +44,38 @@
 //!
 //! Every request that wants an answer costs one of [`MAX_REQUESTS`] credits per peer, which the
 //! answer returns; a peer that overdraws breaks the protocol. So the answers that wait for a slow
-//! peer are bounded, and no one needs to stop reading in order to be safe: two sides that both have
-//! much to send cannot block each other. Messages that need a lease of the receiver's pool cost
-//! credit, which it grants each peer as far as it has leases (the page of `credit.rs` says how), so
-//! that no answer is ever behind a message that waits for one. Remote memory is named by slot,
-//! generation and a random secret, and each fragment is checked by the owner by itself. Long bodies
-//! and gets are pulled in a pipeline of bounded depth; puts are pushed, and each fragment says
-//! where it goes. Short expected messages travel eagerly as long as the target has promised a place
-//! for them ([`EAGER_CREDITS`], asked for with the first one), and then as bodies that are pulled
-//! once they are matched; of these, too, only so many are announced as the target has room for
-//! ([`TAGGED_ROOM`] at first). What was cancelled keeps its id until the peer has answered, so that
-//! no answer is ever unknown.
+//! peer are bounded, and no side needs to stop reading in order to be safe: two sides that both
+//! have much to send cannot block each other. Messages that need a lease of the receiver's pool
+//! cost credit, which it grants each peer as far as it has leases (the page of `credit.rs` says
+//! how), so that no answer is ever behind a message that waits for one. Remote memory is named by
+//! slot, generation and a random secret, and each fragment is checked by the owner by itself. Long
+//! bodies and gets are pulled in a pipeline of bounded depth; puts are pushed, and each fragment
+//! says where it goes. Short expected messages travel eagerly as long as the target has promised a
+//! place for them ([`EAGER_CREDITS`], asked for with the first one), and then as bodies that are
+//! pulled once they are matched; of these, too, only so many are announced as the target has room
+//! for ([`TAGGED_ROOM`] at first). What was cancelled keeps its id until the peer has answered, so
+//! that no answer is ever unknown.
 //!
 //! [`Peer::index`]: crate::Peer::index
 
 mod accept;
 mod closing;
 mod config;
+mod connection;
 mod credit;
 mod engine;
+mod expected;
 pub mod header;
+mod incoming;
 mod land;
 mod ledger;
-mod link;
 mod loopback;
 mod matching;
 mod operations;
+mod outstanding;
 mod packet;
 mod peers;
+mod queues;
 mod registry;
 mod serve;
 mod submit;

@@ -82,7 +82,7 @@ pub(super) struct Pull {
     pub(super) at: SpanCursor,
     /// Bytes in place.
     pub(super) received: u64,
-    pub(super) then: Then,
+    pub(super) purpose: Purpose,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +102,7 @@ pub(super) struct Route {
 
 /// What the end of a pull means.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Then {
+pub(super) enum Purpose {
     Got,
     Received,
     Tagged { tag: u64, sent: u64 },

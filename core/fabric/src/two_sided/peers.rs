@@ -1,6 +1,6 @@
 //! The table of peers.
 
-use super::link::{Face, Link};
+use super::connection::{Connection, PeerEntry};
 use crate::{Address, Peer};
 use std::collections::HashMap;
 
@@ -15,28 +15,28 @@ pub(super) struct Peers {
 #[derive(Debug)]
 enum Slot {
     Free,
-    Idle(Box<Face>),
-    Busy(Box<Link>),
+    Idle(Box<PeerEntry>),
+    Busy(Box<Connection>),
 }
 
 impl Slot {
-    fn face(&self) -> Option<&Face> {
+    fn entry(&self) -> Option<&PeerEntry> {
         match self {
             Slot::Free => None,
-            Slot::Idle(face) => Some(face),
-            Slot::Busy(link) => Some(&link.face),
+            Slot::Idle(entry) => Some(entry),
+            Slot::Busy(conn) => Some(&conn.entry),
         }
     }
 
     /// All of it, made if it was not kept.
-    fn link(&mut self) -> Option<&mut Link> {
+    fn connection(&mut self) -> Option<&mut Connection> {
         if let Slot::Idle(_) = self
-            && let Slot::Idle(face) = std::mem::replace(self, Slot::Free)
+            && let Slot::Idle(entry) = std::mem::replace(self, Slot::Free)
         {
-            *self = Slot::Busy(Box::new(Link::new(*face)));
+            *self = Slot::Busy(Box::new(Connection::new(*entry)));
         }
         match self {
-            Slot::Busy(link) => Some(link),
+            Slot::Busy(conn) => Some(conn),
             _ => None,
         }
     }
@@ -59,7 +59,7 @@ impl Peers {
         let (generation, slot) = &mut self.slots[index as usize];
         let handle = Peer { index, generation: *generation };
         self.by_address.insert(address.clone(), handle);
-        *slot = Slot::Idle(Box::new(Face::new(handle, address.clone(), own)));
+        *slot = Slot::Idle(Box::new(PeerEntry::new(handle, address.clone(), own)));
         handle
     }
 
@@ -79,56 +79,56 @@ impl Peers {
         (*generation == peer.generation).then_some(slot)
     }
 
-    pub(super) fn get(&self, peer: Peer) -> Option<&Face> {
-        self.slot(peer)?.face()
+    pub(super) fn get(&self, peer: Peer) -> Option<&PeerEntry> {
+        self.slot(peer)?.entry()
     }
 
     /// The same, and what is going on with the peer, if anything is.
-    pub(super) fn look(&self, peer: Peer) -> Option<(&Face, Option<&Link>)> {
+    pub(super) fn look(&self, peer: Peer) -> Option<(&PeerEntry, Option<&Connection>)> {
         match self.slot(peer)? {
             Slot::Free => None,
-            Slot::Idle(face) => Some((face, None)),
-            Slot::Busy(link) => Some((&link.face, Some(link))),
+            Slot::Idle(entry) => Some((entry, None)),
+            Slot::Busy(conn) => Some((&conn.entry, Some(conn))),
         }
     }
 
-    pub(super) fn get_mut(&mut self, peer: Peer) -> Option<&mut Link> {
+    pub(super) fn get_mut(&mut self, peer: Peer) -> Option<&mut Connection> {
         let (generation, slot) = self.slots.get_mut(peer.index as usize)?;
-        if *generation == peer.generation { slot.link() } else { None }
+        if *generation == peer.generation { slot.connection() } else { None }
     }
 
     /// Those with which something is going on.
-    pub(super) fn busy(&self) -> impl Iterator<Item = &Link> {
+    pub(super) fn busy(&self) -> impl Iterator<Item = &Connection> {
         self.slots.iter().filter_map(|(_, slot)| match slot {
-            Slot::Busy(link) => Some(&**link),
+            Slot::Busy(conn) => Some(&**conn),
             _ => None,
         })
     }
 
     /// What is known of a peer in any case, to be changed.
     #[inline]
-    pub(super) fn face_mut(&mut self, peer: Peer) -> Option<&mut Face> {
+    pub(super) fn face_mut(&mut self, peer: Peer) -> Option<&mut PeerEntry> {
         let (generation, slot) = self.slots.get_mut(peer.index as usize)?;
         match slot {
             _ if *generation != peer.generation => None,
             Slot::Free => None,
-            Slot::Idle(face) => Some(face),
-            Slot::Busy(link) => Some(&mut link.face),
+            Slot::Idle(entry) => Some(entry),
+            Slot::Busy(conn) => Some(&mut conn.entry),
         }
     }
 
     /// Credit of all that they have not used.
     pub(super) fn promised(&self) -> usize {
-        let faces = self.slots.iter().filter_map(|(_, slot)| slot.face());
-        faces.map(Face::promised).sum()
+        let entries = self.slots.iter().filter_map(|(_, slot)| slot.entry());
+        entries.map(|entry| entry.credit.promised()).sum()
     }
 
-    pub(super) fn at(&self, index: u32) -> Option<&Face> {
-        self.slots.get(index as usize)?.1.face()
+    pub(super) fn at(&self, index: u32) -> Option<&PeerEntry> {
+        self.slots.get(index as usize)?.1.entry()
     }
 
-    pub(super) fn at_mut(&mut self, index: u32) -> Option<&mut Link> {
-        self.slots.get_mut(index as usize)?.1.link()
+    pub(super) fn at_mut(&mut self, index: u32) -> Option<&mut Connection> {
+        self.slots.get_mut(index as usize)?.1.connection()
     }
 
     /// Keeps no more of a peer than is needed.
@@ -138,10 +138,10 @@ impl Peers {
             return;
         }
         match std::mem::replace(slot, Slot::Free) {
-            Slot::Busy(link) if link.is_plain() => *slot = Slot::Idle(Box::new(link.face)),
-            Slot::Busy(mut link) => {
-                link.trim();
-                *slot = Slot::Busy(link);
+            Slot::Busy(conn) if conn.is_plain() => *slot = Slot::Idle(Box::new(conn.entry)),
+            Slot::Busy(mut conn) => {
+                conn.trim();
+                *slot = Slot::Busy(conn);
             }
             other => *slot = other,
         }

@@ -1,4 +1,4 @@
-//! Registered regions of this endpoint, and imported keys of others'.
+//! The registered regions of this endpoint, and the keys that it imported.
 
 use super::header::{Status, Target};
 use crate::{
@@ -87,16 +87,16 @@ enum State {
     Open,
     /// No access begins any more. What has begun goes on, and the memory is held.
     Shut,
-    /// The same, and this operation is to be told when the last access has ended.
+    /// The same, and this operation completes when the last access has ended.
     Closing(Token),
 }
 
-/// A region whose end somebody waits for.
+/// A region whose end an operation waits for.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     region: RegionId,
     patience: Duration,
-    /// Known from the first look at the time on.
+    /// Known once the time was first given.
     until: Option<Time>,
 }
 
@@ -220,7 +220,7 @@ impl Regions {
         first.unwrap_or(Time::NEVER)
     }
 
-    /// A region for whose end somebody has waited long enough, and who. It stays shut.
+    /// A region whose deregistration has run out of patience, and the token of that. It stays shut.
     pub(super) fn overdue(&mut self, now: Time) -> Option<(RegionId, Token)> {
         for waiting in &mut self.waiting {
             waiting.until.get_or_insert(now.after(waiting.patience));
@@ -235,7 +235,7 @@ impl Regions {
     }
 }
 
-/// The keys of others'.
+/// Imported keys.
 #[derive(Debug)]
 pub(super) struct Imports(Table<Imported>);
 

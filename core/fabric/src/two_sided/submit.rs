@@ -2,14 +2,13 @@
 
 use super::{
     Engine, MAX_EAGER,
-    ledger::Place,
-    operations::{Announce, Atomic, Kind, Op, Pull, Put, Route, Sort, Source, Then, first},
+    ledger::Location,
+    operations::{Announce, Atomic, Kind, Op, Pull, Purpose, Put, Route, Sort, Source, first},
 };
 use crate::{
     Access, AtomicOp, AtomicType, Body, Done, Level, OpError, OpErrorKind, Operation, Payload,
     Peer, PeerState, Remote, RemoteSpan, Slice, Slices, SpanCursor, Token,
 };
-use bytes::Bytes;
 use smallvec::SmallVec;
 
 fn at_most(what: &'static str, value: usize, limit: usize) -> Result<(), OpErrorKind> {
@@ -92,17 +91,17 @@ impl Engine {
                 writable([&into].into_iter())?;
                 let len = self.take_body(body)?;
                 let Engine { peers, ledger, .. } = self;
-                if let Some(link) = peers.get_mut(body.peer) {
+                if let Some(conn) = peers.get_mut(body.peer) {
                     let total = len.min(into.len() as u64);
                     let into = into.part(0, total as usize).into_iter().collect();
-                    link.pull_body(token, body.id, into, total, Then::Received, ledger);
+                    conn.pull_body(token, body.id, into, total, Purpose::Received, ledger);
                 }
             }
             Operation::Discard { token, body } => {
                 self.take_body(body)?;
                 let Engine { peers, ledger, .. } = self;
-                if let Some(link) = peers.get_mut(body.peer) {
-                    link.body_done(body.id, Sort::Long, ledger);
+                if let Some(conn) = peers.get_mut(body.peer) {
+                    conn.body_done(body.id, Sort::Long, ledger);
                 }
                 ledger.live -= 1;
                 ledger.finish(token, None, Ok(Done::Discarded));
@@ -142,7 +141,7 @@ impl Engine {
                     asked: 0,
                     at: SpanCursor::default(),
                     received: 0,
-                    then: Then::Got,
+                    purpose: Purpose::Got,
                 };
                 self.queue(remote.peer, token, Kind::Pull(pull));
             }
@@ -237,8 +236,8 @@ impl Engine {
 
     /// Whether operations to this peer make sense.
     fn reachable(&self, peer: Peer) -> Result<(), OpErrorKind> {
-        let link = self.peers.get(peer).ok_or(OpErrorKind::UnknownPeer)?;
-        match &link.state {
+        let conn = self.peers.get(peer).ok_or(OpErrorKind::UnknownPeer)?;
+        match &conn.state {
             PeerState::Lost(reason) => Err(OpErrorKind::PeerLost(reason.clone())),
             _ => Ok(()),
         }
@@ -246,14 +245,14 @@ impl Engine {
 
     fn queue(&mut self, peer: Peer, token: Token, kind: Kind) {
         let Engine { peers, ledger, .. } = self;
-        let Some(link) = peers.get_mut(peer) else {
+        let Some(conn) = peers.get_mut(peer) else {
             return;
         };
         let message = matches!(kind, Kind::Message { .. } | Kind::Body { .. });
-        let id = link.insert(Op::new(token, kind), ledger);
+        let id = conn.insert(Op::new(token, kind), ledger);
         match message {
-            true => link.queue_message(id, ledger),
-            false => link.queue_asking(id, ledger),
+            true => conn.queue_message(id, ledger),
+            false => conn.queue_asking(id, ledger),
         }
     }
 
@@ -305,8 +304,8 @@ impl Engine {
     /// A long message's body, to be received or discarded: its length.
     fn take_body(&mut self, body: Body) -> Result<u64, OpErrorKind> {
         self.reachable(body.peer)?;
-        let link = self.peers.get_mut(body.peer).ok_or(OpErrorKind::UnknownPeer)?;
-        link.announced.remove(&body.id).ok_or(OpErrorKind::UnknownBody)
+        let conn = self.peers.get_mut(body.peer).ok_or(OpErrorKind::UnknownPeer)?;
+        conn.incoming.take_body(body.id).ok_or(OpErrorKind::UnknownBody)
     }
 
     fn post_receive(
@@ -321,8 +320,8 @@ impl Engine {
         let Engine { peers, matching, ledger, .. } = self;
         let posted = matching.receive(token, source, tag, ignore, into);
         if let Some(message) = matching.take_message(&posted) {
-            if let Some(link) = peers.get_mut(message.peer) {
-                link.matched(posted, message, ledger);
+            if let Some(conn) = peers.get_mut(message.peer) {
+                conn.matched(posted, message, ledger);
             }
             return Ok(());
         }
@@ -337,18 +336,18 @@ impl Engine {
         let Engine { peers, matching, ledger, .. } = self;
         match ledger.tokens.get(&token).copied() {
             None => {}
-            Some(Place::Posted(number)) => {
+            Some(Location::Posted(number)) => {
                 // One that is being filled right now ends by itself.
                 if let Some(posted) = matching.take_number(number) {
                     posted.finish(Err(OpError::local(OpErrorKind::Cancelled)), ledger);
                 }
             }
-            Some(Place::Op { peer, id }) => {
-                let Some(link) = peers.at_mut(peer) else { return };
-                if let Some(op) = link.op(id) {
+            Some(Location::Op { peer, id }) => {
+                let Some(conn) = peers.at_mut(peer) else { return };
+                if let Some(op) = conn.op(id) {
                     op.conclude(Err(OpErrorKind::Cancelled));
                 }
-                link.settle(id, ledger);
+                conn.settle(id, ledger);
             }
         }
     }
@@ -367,19 +366,13 @@ fn within(route: &Route, offset: u64, len: u64) -> Result<(), OpErrorKind> {
 impl Engine {
     pub(super) fn inject_message(&mut self, peer: Peer, parts: &[&[u8]], len: usize) -> bool {
         let Engine { config, peers, ledger, .. } = self;
-        let Some(link) = peers.get_mut(peer) else {
+        let Some(conn) = peers.get_mut(peer) else {
             return true;
         };
-        let cost = len + super::header::PREFIX;
-        if link.injected > 0 && link.injected + cost > config.inject_queue {
-            link.full = true;
+        if !conn.queues.inject(parts, len, config.inject_queue) {
             return false;
         }
-        link.injected += cost;
-        let mut bytes = Vec::with_capacity(len);
-        parts.iter().for_each(|part| bytes.extend_from_slice(part));
-        link.messages.push_back(super::link::Message::Injected(Bytes::from(bytes)));
-        link.wake(ledger);
+        conn.wake(ledger);
         true
     }
 }

@@ -1,15 +1,16 @@
 //! Which packet goes next.
 
 use super::{
-    Config, MAX_BODIES, Outgoing, Packet,
+    Config, Outgoing, Packet,
+    connection::{Connection, InFlight},
     credit::costs,
     header::{Header, Status},
     ledger::Ledger,
-    link::{Bulk, Control, Flight, Link, Message, Places, Serve, Served},
     operations::{Announce, Kind, Op, Sort, Source, gather, payload_part},
+    queues::{Bulk, Control, Message, Serve, Served},
     registry::Regions,
 };
-use crate::{Done, OpErrorKind, Payload};
+use crate::{Done, Event, OpErrorKind, Payload};
 use bytes::Bytes;
 
 /// So many small packets go before a fragment of bulk data has its turn.
@@ -17,18 +18,27 @@ const BURST: u32 = 16;
 /// Pieces of memory in one packet, so that a vectored write takes it in one go.
 const MAX_PIECES: usize = 64;
 
-/// What came of looking at the first message of a queue.
+/// The turns of the queues.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// Which of the first four queues is next, and how many small packets went since bulk data had
+    /// its turn.
+    next: usize,
+    burst: u32,
+}
+
+/// The outcome for the first message of a queue.
 enum Next {
     /// It must wait.
     Blocked,
     /// It must wait for credit, or, an expected one, until it is known whether there are places.
     Starved,
     /// It was cancelled.
-    Gone,
+    Cancelled,
     Packet(Packet),
 }
 
-impl Link {
+impl Connection {
     /// The next packet. Answers, messages and requests take turns; bulk data gets its turn after
     /// so many of them, and whenever there are none.
     pub(super) fn poll(
@@ -41,10 +51,10 @@ impl Link {
             return None;
         }
         let packet = loop {
-            self.stirred = false;
+            self.changed = false;
             let packet = self.pick(config, regions, ledger);
-            // What was looked at and dropped may have made room for what was passed over.
-            if packet.is_some() || !self.stirred {
+            // An operation that was dropped may have made room for one that was passed over.
+            if packet.is_some() || !self.changed {
                 break packet;
             }
         };
@@ -61,22 +71,22 @@ impl Link {
         regions: &mut Regions,
         ledger: &mut Ledger,
     ) -> Option<Packet> {
-        if self.burst >= BURST
+        if self.turns.burst >= BURST
             && let Some(packet) = self.poll_bulk(config, regions, ledger)
         {
-            self.burst = 0;
+            self.turns.burst = 0;
             return Some(packet);
         }
-        self.burst = self.burst.saturating_add(1);
+        self.turns.burst = self.turns.burst.saturating_add(1);
         if let Some(packet) = self.poll_small(config, ledger) {
             return Some(packet);
         }
-        self.burst = 0;
+        self.turns.burst = 0;
         self.poll_bulk(config, regions, ledger)
     }
 
     fn poll_small(&mut self, config: &Config, ledger: &mut Ledger) -> Option<Packet> {
-        for class in self.turn..self.turn + 4 {
+        for class in self.turns.next..self.turns.next + 4 {
             let packet = match class % 4 {
                 0 => self.poll_control(),
                 1 => self.poll_message(config, ledger),
@@ -84,89 +94,79 @@ impl Link {
                 _ => self.poll_asking(config, ledger),
             };
             if packet.is_some() {
-                self.turn = (class + 1) % 4;
+                self.turns.next = (class + 1) % 4;
                 return packet;
             }
         }
         None
     }
 
-    fn packet(&mut self, header: Header, payload: Outgoing, flight: Flight) -> Packet {
-        if let Flight::Op(id) = flight
+    fn packet(&mut self, header: Header, payload: Outgoing, flight: InFlight) -> Packet {
+        if let InFlight::Op(id) = flight
             && let Some(op) = self.op(id)
         {
             op.flying += 1;
         }
-        self.flights.push_back(flight);
+        self.in_flight.push_back(flight);
         Packet { header: header.encode(payload.len()), payload }
     }
 
     fn poll_control(&mut self) -> Option<Packet> {
-        if let Some(header) = self.poll_credit().or_else(|| self.poll_room()) {
-            return Some(self.packet(header, Outgoing::Nothing, Flight::Nothing));
+        if let Some(header) = self.poll_credit().or_else(|| self.poll_expected()) {
+            return Some(self.packet(header, Outgoing::Nothing, InFlight::Nothing));
         }
-        if self.refusals > 0 {
-            let count = std::mem::take(&mut self.refusals);
-            let header = Header::Refused { count, status: self.refusal };
-            return Some(self.packet(header, Outgoing::Nothing, Flight::Nothing));
+        if let Some(header) = self.incoming.poll_refusals() {
+            return Some(self.packet(header, Outgoing::Nothing, InFlight::Nothing));
         }
-        Some(match self.control.pop_front()? {
+        Some(match self.queues.control.pop_front()? {
             Control::Reply { id, status, old } => {
-                self.serving -= 1;
+                self.incoming.end_serving();
                 let header = Header::Reply { id, status };
-                self.packet(header, Outgoing::Bytes(old), Flight::Nothing)
+                self.packet(header, Outgoing::Bytes(old), InFlight::Nothing)
             }
             Control::BodyDone { body, sort } => {
-                self.theirs[sort as usize] -= 1;
+                self.incoming.body_done(sort);
                 let header = Header::BodyDone { body };
-                self.packet(header, Outgoing::Nothing, Flight::Nothing)
+                self.packet(header, Outgoing::Nothing, InFlight::Nothing)
             }
         })
     }
 
     /// What there is to say about room for expected messages, if anything.
-    fn poll_room(&mut self) -> Option<Header> {
-        if self.eager_granted > 0 || self.owes_room() || self.eager_asked {
-            self.eager_asked = false;
-            let count = u64::from(self.owed + std::mem::take(&mut self.eager_granted));
-            self.held -= std::mem::take(&mut self.face.owed);
-            return Some(Header::Credit { count });
-        }
-        let count = u64::from(std::mem::take(&mut self.room_granted));
-        (count > 0).then_some(Header::Room { count })
+    fn poll_expected(&mut self) -> Option<Header> {
+        self.expected_report.poll(&mut self.entry.expected)
     }
 
     /// The next unexpected message.
     fn poll_message(&mut self, config: &Config, ledger: &mut Ledger) -> Option<Packet> {
         loop {
-            let next = match self.messages.front()? {
+            let next = match self.queues.first_message()? {
                 Message::Op(id) => {
                     let id = *id;
                     self.message_packet(id, ledger)
                 }
-                Message::Injected(bytes) if costs(bytes.len()) && self.face.credit == 0 => {
-                    Next::Starved
-                }
+                Message::Injected(bytes) if !self.entry.credit.allows(bytes.len()) => Next::Starved,
                 Message::Injected(bytes) => {
-                    self.face.credit -= u32::from(costs(bytes.len()));
-                    let bytes = bytes.clone();
-                    self.uninject(bytes.len(), config.inject_queue, ledger);
-                    let payload = Outgoing::Bytes(bytes);
-                    Next::Packet(self.packet(Header::Message, payload, Flight::Nothing))
+                    self.entry.credit.spend(bytes.len());
+                    let payload = Outgoing::Bytes(bytes.clone());
+                    Next::Packet(self.packet(Header::Message, payload, InFlight::Nothing))
                 }
             };
-            match next {
+            let packet = match next {
                 Next::Blocked => return None,
                 Next::Starved => {
-                    let header = self.ask_for_credit()?;
-                    return Some(self.packet(header, Outgoing::Nothing, Flight::Nothing));
+                    let header = self.entry.credit.ask()?;
+                    return Some(self.packet(header, Outgoing::Nothing, InFlight::Nothing));
                 }
-                Next::Gone => self.messages.pop_front(),
-                Next::Packet(packet) => {
-                    self.messages.pop_front();
-                    return Some(packet);
-                }
+                Next::Cancelled => None,
+                Next::Packet(packet) => Some(packet),
             };
+            if self.queues.pop_message(config.inject_queue) {
+                ledger.events.push_back(Event::Writable { peer: self.handle });
+            }
+            if packet.is_some() {
+                return packet;
+            }
         }
     }
 
@@ -174,18 +174,21 @@ impl Link {
     /// a receive holds up no other kind.
     fn poll_tagged(&mut self, ledger: &mut Ledger) -> Option<Packet> {
         loop {
-            let id = *self.tagged.front()?;
+            let id = *self.queues.tagged.front()?;
             match self.message_packet(id, ledger) {
                 Next::Blocked => return None,
                 // It asks for places first, once.
-                Next::Starved if self.places == Places::Unknown => {
-                    self.places = Places::Asked;
-                    return Some(self.packet(Header::RoomAsk, Outgoing::Nothing, Flight::Nothing));
+                Next::Starved if self.expected.ask() => {
+                    return Some(self.packet(
+                        Header::RoomAsk,
+                        Outgoing::Nothing,
+                        InFlight::Nothing,
+                    ));
                 }
                 Next::Starved => return None,
-                Next::Gone => self.tagged.pop_front(),
+                Next::Cancelled => self.queues.tagged.pop_front(),
                 Next::Packet(packet) => {
-                    self.tagged.pop_front();
+                    self.queues.tagged.pop_front();
                     return Some(packet);
                 }
             };
@@ -193,17 +196,15 @@ impl Link {
     }
 
     fn message_packet(&mut self, id: u64, ledger: &mut Ledger) -> Next {
-        let (may_ask, eager) = (self.may_ask(), self.eager > 0);
-        let known = self.places == Places::Known;
-        let may_announce = [
-            self.bodies[Sort::Long as usize] < MAX_BODIES,
-            self.bodies[Sort::Tagged as usize] < self.room.into(),
-        ];
-        let starved = |len: usize, credit: u32| costs(len) && credit == 0;
-        let credit = self.credit;
+        let (may_ask, eager) = (self.outstanding.may_ask(), self.expected.eager() > 0);
+        let (known, room) = (self.expected.is_known(), self.expected.room());
+        let may_announce =
+            [Sort::Long, Sort::Tagged].map(|sort| self.outstanding.may_announce(sort, room));
+        let credit = !self.credit.is_empty();
+        let starved = |len: usize| costs(len) && !credit;
         let Some(op) = self.op(id).filter(|op| !op.stopped()) else {
             self.unqueue(id, ledger);
-            return Next::Gone;
+            return Next::Cancelled;
         };
         if let Kind::Message { payload, tag: Some(tag), .. } = &mut op.kind
             && !eager
@@ -223,7 +224,7 @@ impl Link {
                     return Next::Blocked;
                 }
                 let len = if tag.is_none() { payload.len() } else { 0 };
-                if starved(len, credit) {
+                if starved(len) {
                     return Next::Starved;
                 }
                 let (tag, asking) = (*tag, *asking);
@@ -236,9 +237,11 @@ impl Link {
                     (Some(tag), false) => Header::Tagged { tag },
                     (Some(tag), true) => Header::TaggedAsking { tag, id: request },
                 };
-                self.eager -= u16::from(tag.is_some());
-                self.credit -= u32::from(costs(len));
-                self.packet(header, payload, Flight::Op(id))
+                if tag.is_some() {
+                    self.expected.use_place();
+                }
+                self.credit.spend(len);
+                self.packet(header, payload, InFlight::Op(id))
             }
             Kind::Body { data, announce, open } => {
                 let sort = announce.sort();
@@ -249,7 +252,7 @@ impl Link {
                     Announce::Long(bytes) => bytes.len(),
                     Announce::Tagged(_) => 0,
                 };
-                if starved(header_len, credit) {
+                if starved(header_len) {
                     return Next::Starved;
                 }
                 *open = true;
@@ -264,9 +267,9 @@ impl Link {
                         (Header::TaggedBody { tag, body, len }, Outgoing::Nothing)
                     }
                 };
-                self.bodies[sort as usize] += 1;
-                self.credit -= u32::from(costs(header_len));
-                self.packet(header, payload, Flight::Nothing)
+                self.outstanding.announced(sort);
+                self.credit.spend(header_len);
+                self.packet(header, payload, InFlight::Nothing)
             }
             _ => unreachable!("only messages are in their queues"),
         };
@@ -283,8 +286,8 @@ impl Link {
     }
 
     fn poll_asking(&mut self, config: &Config, ledger: &mut Ledger) -> Option<Packet> {
-        while self.may_ask() {
-            let id = self.asking.pop_front()?;
+        while self.outstanding.may_ask() {
+            let id = self.queues.asking.pop_front()?;
             let incarnation = self.incarnation;
             if let Some(op) = self.op(id)
                 && let Some(route) = op.route()
@@ -303,9 +306,9 @@ impl Link {
                     if let Some(Op { kind: Kind::Put(put), .. }) = self.op(id) {
                         put.request = Some(request);
                     }
-                    self.bulk.push_back(Bulk::Put(id));
+                    self.queues.bulk.push_back(Bulk::Put(id));
                 }
-                Kind::Put(_) => self.bulk.push_back(Bulk::Put(id)),
+                Kind::Put(_) => self.queues.bulk.push_back(Bulk::Put(id)),
                 Kind::Atomic(atomic) => {
                     let payload = Outgoing::Bytes(Bytes::copy_from_slice(&atomic.payload));
                     let mut header = Header::Atomic {
@@ -321,7 +324,7 @@ impl Link {
                     if let Header::Atomic { id, .. } = &mut header {
                         *id = request;
                     }
-                    return Some(self.packet(header, payload, Flight::Nothing));
+                    return Some(self.packet(header, payload, InFlight::Nothing));
                 }
                 Kind::Pull(pull) => {
                     let rest =
@@ -334,7 +337,7 @@ impl Link {
                     op.awaiting += 1;
                     op.queued = pull.asked < pull.total && op.awaiting < config.get_depth;
                     if op.queued {
-                        self.asking.push_back(id);
+                        self.queues.asking.push_back(id);
                     }
                     let id = self.ask(id, base, len);
                     let header = match source {
@@ -344,7 +347,7 @@ impl Link {
                         }
                         Source::Body(body) => Header::Pull { id, body, offset, len },
                     };
-                    return Some(self.packet(header, Outgoing::Nothing, Flight::Nothing));
+                    return Some(self.packet(header, Outgoing::Nothing, InFlight::Nothing));
                 }
                 _ => unreachable!("only remote access is in this queue"),
             }
@@ -359,7 +362,7 @@ impl Link {
         ledger: &mut Ledger,
     ) -> Option<Packet> {
         loop {
-            let packet = match self.bulk.pop_front()? {
+            let packet = match self.queues.bulk.pop_front()? {
                 Bulk::Put(id) => self.put_fragment(id, config, ledger),
                 Bulk::Serve(serve) => Some(self.serve_fragment(serve, config, regions, ledger)),
             };
@@ -383,7 +386,7 @@ impl Link {
             }
             self.unqueue(id, ledger);
             let abort = Header::PutAbort { id: request };
-            return begun.then(|| self.packet(abort, Outgoing::Nothing, Flight::Nothing));
+            return begun.then(|| self.packet(abort, Outgoing::Nothing, InFlight::Nothing));
         }
         let target = put.route.target;
         let rest = put.at.rest(&put.spans);
@@ -407,13 +410,13 @@ impl Link {
         };
         op.queued = !last;
         if !last {
-            self.bulk.push_back(Bulk::Put(id));
+            self.queues.bulk.push_back(Bulk::Put(id));
         }
         let payload = match pieces.is_empty() {
             true => Outgoing::Nothing,
             false => Outgoing::Memory(pieces),
         };
-        Some(self.packet(header, payload, Flight::Op(id)))
+        Some(self.packet(header, payload, InFlight::Op(id)))
     }
 
     fn serve_fragment(
@@ -432,13 +435,13 @@ impl Link {
                     let part = entry.memory.part((at + offset) as usize, len);
                     let payload = Outgoing::Memory(part.into_iter().collect());
                     regions.hold(*region);
-                    Ok((payload, Flight::Region(*region)))
+                    Ok((payload, InFlight::Region(*region)))
                 }
                 None => Err(Status::Stale),
             },
             Served::Body { op: id, offset: at } => match self.op(*id) {
                 Some(Op { kind: Kind::Body { data, .. }, done: false, outcome: None, .. }) => {
-                    Ok((payload_part(data, at + offset, len), Flight::Op(*id)))
+                    Ok((payload_part(data, at + offset, len), InFlight::Op(*id)))
                 }
                 _ => Err(Status::Withdrawn),
             },
@@ -446,26 +449,26 @@ impl Link {
         let (payload, flight) = match fragment {
             Ok(fragment) => fragment,
             Err(status) => {
-                self.serving -= 1;
+                self.incoming.end_serving();
                 ledger.counters.refused += 1;
                 let header = Header::Reply { id, status };
-                return self.packet(header, Outgoing::Nothing, Flight::Nothing);
+                return self.packet(header, Outgoing::Nothing, InFlight::Nothing);
             }
         };
         serve.done += len as u64;
         match serve.done == serve.len {
-            true => self.serving -= 1,
-            false => self.bulk.push_back(Bulk::Serve(serve)),
+            true => self.incoming.end_serving(),
+            false => self.queues.bulk.push_back(Bulk::Serve(serve)),
         }
         self.packet(Header::Data { id, offset }, payload, flight)
     }
 
     /// The oldest packet has left.
     pub(super) fn sent(&mut self, regions: &mut Regions, ledger: &mut Ledger) {
-        match self.flights.pop_front() {
-            None | Some(Flight::Nothing) => {}
-            Some(Flight::Region(region)) => ledger.unhold(regions, region),
-            Some(Flight::Op(id)) => {
+        match self.in_flight.pop_front() {
+            None | Some(InFlight::Nothing) => {}
+            Some(InFlight::Region(region)) => ledger.unhold(regions, region),
+            Some(InFlight::Op(id)) => {
                 let Some(op) = self.op(id) else { return };
                 op.flying -= 1;
                 match &op.kind {

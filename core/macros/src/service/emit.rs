@@ -94,7 +94,7 @@ fn emit_registration(service: &Service, method: &Method) -> TokenStream {
             },
         }
     });
-    // All are under way before one is waited for.
+    // All are under way before the first is awaited.
     let pulled = method.parameters.iter().filter(|p| p.role == Role::Pull).map(|parameter| {
         let name = &parameter.name;
         quote!(let #name = #name.await?;)
@@ -252,8 +252,8 @@ fn emit_call(service: &Service, method: &Method) -> TokenStream {
     quote! {
         #(#documents)*
         ///
-        /// The memory lent to the call is one's own again when the future is ready. When it is
-        /// dropped before, the engine keeps the memory until the network has let go.
+        /// When the future is ready, no peer accesses the lent memory any more. If it is dropped
+        /// before, the engine keeps the memory until the network no longer uses it.
         #visibility fn #name #lifetime (
             &self, #(#parameters),*
         ) -> #krate::BulkCall<#borrowed, #output> {

@@ -35,12 +35,12 @@ struct Parameter {
     role: Role,
 }
 
-/// What becomes of a parameter.
+/// How a parameter is passed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// It travels.
+    /// It is encoded as an argument.
     Argument,
-    /// The target is given it: a `Context`.
+    /// The target supplies it: a `Context`.
     Context,
     /// The target gets the data of memory that the caller lends.
     Pull,

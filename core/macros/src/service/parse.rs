@@ -1,4 +1,4 @@
-//! What the trait says.
+//! Parsing the trait.
 
 use super::{Method, Parameter, Role, Service};
 use crate::paths;
@@ -106,11 +106,11 @@ fn parameter(input: &FnArg) -> Result<Parameter> {
 }
 
 fn bulk_role(attribute: &Attribute) -> Result<Role> {
-    let word = match &attribute.meta {
+    let direction = match &attribute.meta {
         Meta::List(list) => list.parse_args::<syn::Ident>()?.to_string(),
         _ => String::new(),
     };
-    match word.as_str() {
+    match direction.as_str() {
         "pull" => Ok(Role::Pull),
         "push" => Ok(Role::Push),
         _ => {

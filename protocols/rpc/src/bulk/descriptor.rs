@@ -1,4 +1,4 @@
-//! The origin's side: memory, and the descriptor of it.
+//! The origin's side of bulk transfer: memory, and its descriptor.
 
 use crate::{BulkError, inner::Inner, memory::Exported, operation::Pending};
 use bytes::Bytes;
@@ -13,10 +13,10 @@ use std::{
 /// Pieces that one bulk descriptor may have.
 pub(crate) const MAX_PIECES: usize = 64;
 
-/// Local memory, in one piece or several, that others may read or write until this is dropped or
-/// closed. The pieces look contiguous to them.
+/// Local memory, in one piece or several, that peers may read or write until this is dropped or
+/// closed. To them the pieces are contiguous.
 ///
-/// It must live as long as others are to reach the memory: at least until the call is answered.
+/// Keep it for as long as peers need the memory: at least until the call is answered.
 /// When it is dropped, the engine keeps the memory until no access can land any more.
 ///
 /// ```
@@ -47,9 +47,9 @@ pub struct Bulk {
 /// A descriptor of bulk memory: an argument or result like others.
 ///
 /// It may be passed on: any process that has it can reach the memory, for as long as its [`Bulk`]
-/// lives. A descriptor of up to `EngineConfig::bulk_inline` bytes that are only to be read carries
-/// the data itself. What a peer says in it is checked when it is opened
-/// ([`Engine::open`](crate::Engine::open)).
+/// lives. A descriptor of read-only memory of up to
+/// [`EngineConfig::bulk_inline`](crate::EngineConfig::bulk_inline) bytes carries the data itself.
+/// [`Engine::open`](crate::Engine::open) checks the descriptor that a peer sent.
 #[derive(Clone, Debug, PartialEq, Eq, Wire)]
 #[wire(crate = "petasos_wire")]
 pub struct BulkHandle {
@@ -95,7 +95,7 @@ impl Bulk {
         Ok(Bulk { exported, handle })
     }
 
-    /// What to send to the process that is to move the data.
+    /// The descriptor to send to the process that moves the data.
     #[must_use]
     pub fn handle(&self) -> BulkHandle {
         self.handle.clone()
@@ -113,14 +113,14 @@ impl Bulk {
         self.len() == 0
     }
 
-    /// The memory, piece by piece: what others write to it is seen here. None of a descriptor that
-    /// carries its data, which is only read.
+    /// The memory, piece by piece: what peers write to it is seen here. Empty if the descriptor
+    /// carries the data itself, which peers only read.
     pub fn pieces(&self) -> impl Iterator<Item = &Slice> {
         self.exported.iter().map(Exported::memory)
     }
 
-    /// Closes it; when the future is ready, no access can land any more, and the memory is one's
-    /// own again. Dropping the future leaves that to the engine.
+    /// Closes it; when the future is ready, no access can land any more. If the future is dropped,
+    /// the engine closes it nevertheless.
     ///
     /// # Errors
     /// As [`Exported::close`].

@@ -1,4 +1,4 @@
-//! Calls that lend memory: what `#[bulk]` parameters become.
+//! Calls that lend memory: `#[bulk]` parameters become these.
 
 use super::{
     Bulk, BulkHandle,
@@ -15,10 +15,11 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-/// Memory to which the target of a call pushes: borrowed from the caller, which sees there what
-/// came.
+/// Memory into which the target of a call pushes: borrowed from the caller, which reads the data
+/// there afterwards.
 ///
-/// Of `&Region` and `&Slice`. Memory that is given away with the call would be lost with what came:
+/// Implemented for `&Region` and `&Slice`. Memory passed by value would be lost, and the data with
+/// it:
 ///
 /// ```compile_fail,E0277
 /// use petasos_rpc::{Lent, fabric::Region};
@@ -33,10 +34,10 @@ use std::{
 /// Lent::push(&into);
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no memory that the caller sees again after the call",
-    label = "what the target pushes would be lost with it",
-    note = "lend memory that you keep: `let into = Region::zeroed(LEN);`, then pass `&into`, and read it \
-            when the call has ended"
+    message = "`{Self}` is no memory that the caller can read after the call",
+    label = "the data that the target pushes would be lost with it",
+    note = "lend memory that you keep: `let into = Region::zeroed(LEN);`, then pass `&into`, and \
+            read it when the call has ended"
 )]
 pub trait Destination<'m>: sealed::Sealed {
     /// The memory.
@@ -63,7 +64,7 @@ mod sealed {
     impl Sealed for &Slice {}
 }
 
-/// Memory that a call lends to its target.
+/// Memory that a call lends to its target: see [`Target::call_lending`].
 #[derive(Debug)]
 pub struct Lent<'m> {
     memory: Slice,
@@ -72,7 +73,7 @@ pub struct Lent<'m> {
 }
 
 impl<'m> Lent<'m> {
-    /// For the target to read. It is the call's until that has ended.
+    /// For the target to read. The call owns it until it has ended.
     pub fn pull(memory: impl Into<Slice>) -> Lent<'static> {
         Lent { memory: memory.into(), access: Access::READ, borrowed: PhantomData }
     }
@@ -84,12 +85,35 @@ impl<'m> Lent<'m> {
 }
 
 impl Target {
-    /// Calls a method to which memory is lent; `arguments` makes the arguments of the descriptors
-    /// of the memory. `#[service]` writes such calls for methods with `#[bulk]` parameters.
+    /// Calls a method and lends it memory; `arguments` builds the arguments from the descriptors of
+    /// the memory. `#[service]` generates such calls for methods with `#[bulk]` parameters.
     ///
-    /// The call is under way when this returns, as [`Target::call`] is; what is wrong with the
-    /// memory is told by the future. Dropping that cancels the call, here and at the target, and
-    /// leaves the memory to the engine until the network has let go of it.
+    /// The call is under way when this returns, as with [`Target::call`]; the future reports errors
+    /// of the memory, too. Dropping it cancels the call, here and at the target; the engine keeps
+    /// the memory until the network no longer uses it.
+    ///
+    /// ```
+    /// use petasos_rpc::{
+    ///     BulkHandle, CallOptions, Context, Engine, EngineConfig, Lent, Method, serve,
+    /// };
+    ///
+    /// # let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+    /// let engine = Engine::new(endpoint, EngineConfig::default());
+    /// let sum = Method::named("Sum::of").of::<BulkHandle, u64>();
+    /// engine.register(sum, 0, serve(|context: Context, handle: BulkHandle| async move {
+    ///     // The interface of an application would have these errors in its result.
+    ///     let remote = context.engine().open(&handle).expect("a descriptor of the caller");
+    ///     let data = remote.pull(0, remote.len()).await.expect("memory of the caller");
+    ///     data.to_vec().iter().map(|byte| u64::from(*byte)).sum::<u64>()
+    /// }));
+    ///
+    /// let target = engine.target(engine.address());
+    /// let memory = [Lent::pull(vec![1; 100_000])];
+    /// let call = target.call_lending(sum, &CallOptions::default(), memory, |[handle]| handle);
+    /// let total: u64 = engine.block_on(call)?;
+    /// assert_eq!(total, 100_000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn call_lending<'m, const N: usize, A: Wire, R: Wire>(
         &self,
         method: Method,
@@ -97,7 +121,7 @@ impl Target {
         memory: [Lent<'m>; N],
         arguments: impl FnOnce([BulkHandle; N]) -> A,
     ) -> BulkCall<'m, R> {
-        const { assert!(N <= MAX_PIECES, "a call lends a few pieces of memory") };
+        const { assert!(N <= MAX_PIECES, "a call lends at most 64 pieces of memory") };
         let lend = |lent: Lent<'m>| self.lend(method, lent.memory, lent.access);
         let lent: Result<SmallVec<[Bulk; 2]>, CallError> = memory.into_iter().map(lend).collect();
         let state = match lent {
@@ -112,24 +136,24 @@ impl Target {
     }
 }
 
-/// A call under way to which memory is lent, and whose result is an `R`. The memory is one's own
-/// again when the future is ready, unless a peer that is stopped still reaches it: then the engine
-/// keeps it until that has left.
+/// A call under way that lends memory, and whose result is an `R`: see [`Target::call_lending`].
+/// When the future is ready, no peer accesses the memory any more, unless one that is stopped still
+/// reaches it: then the engine keeps the memory until that peer has left.
 ///
-/// Dropping it cancels the call; the engine keeps the memory until the network has let go.
+/// Dropping it cancels the call; the engine keeps the memory until the network no longer uses it.
 #[must_use = "a call that is dropped is cancelled"]
 pub struct BulkCall<'m, R> {
     state: State<R>,
-    /// What the target pushes is looked at after the call, so the memory outlives this.
+    /// The caller reads after the call what the target pushed, so the memory outlives this.
     borrowed: PhantomData<&'m Slice>,
 }
 
 enum State<R> {
-    /// Dropped in this order: what is lent is closed when the target has been told.
+    /// Dropped in this order: the memory is closed when the target has been told.
     Calling(TypedCall<R>, SmallVec<[Bulk; 2]>),
-    /// The outcome is known; no access may land any more when it is given.
+    /// The outcome is known; it is returned when no access can land any more.
     Closing(Result<R, CallError>, SmallVec<[Closing; 2]>),
-    /// It never began.
+    /// It could not be sent.
     Failed(Box<CallError>),
     Over,
 }
@@ -148,7 +172,7 @@ impl<R: Wire> Future for BulkCall<'_, R> {
         }
         if let State::Closing(_, closing) = &mut self.state {
             while let Some(last) = closing.last_mut() {
-                // A peer that still reaches the memory is the engine's to wait for.
+                // If a peer still reaches the memory, the engine waits for it.
                 let _ = ready!(Pin::new(last).poll(context));
                 closing.pop();
             }

@@ -1,9 +1,9 @@
-//! Bulk memory: described here, moved by the other side.
+//! Bulk memory: the origin describes it, the target moves the data.
 //!
 //! The *origin* of a call makes a [`Bulk`] of its memory and sends the [`BulkHandle`] as an
-//! argument; the *target* opens it as a [`RemoteBulk`] and pulls or pushes what it likes, in pieces
-//! of its choice, many at a time. So the target controls the flow, and how much memory it spends. A
-//! handle may be passed on: a process that has it can open it, if it reaches the origin.
+//! argument; the *target* opens it as a [`RemoteBulk`] and pulls or pushes what it needs, in pieces
+//! of its choice, several at a time. So the target controls the flow and how much memory it spends.
+//! A handle may be passed on: any process that has it and reaches the origin can open it.
 
 mod descriptor;
 mod lending;

@@ -1,4 +1,4 @@
-//! The target's side: moving the data.
+//! The target's side of bulk transfer: moving the data.
 
 use super::{BlockStream, BulkHandle, Sink, descriptor::MAX_PIECES};
 use crate::{BulkError, inner::Inner, memory::Imported, operation::Pending};
@@ -9,9 +9,9 @@ use std::rc::Rc;
 
 /// The bulk memory of a peer, open for transfers. Cheap to clone.
 ///
-/// A transfer is under way when the method has returned; its future waits for the end. Each owns
-/// the local memory that it works on, and gives it back when it is done. Dropping its future asks
-/// for its end; the engine keeps the memory until the network let go.
+/// A transfer is under way when the method has returned; its future waits for the end, and gives
+/// back the local memory. Dropping the future cancels the transfer; the engine keeps the memory
+/// until the network no longer uses it.
 ///
 /// ```
 /// use petasos_rpc::{Access, Engine, EngineConfig, Region};
@@ -43,9 +43,9 @@ struct Shared {
     access: Access,
 }
 
-/// Which way the data goes.
+/// In which direction the data moves.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Direction {
     Pull,
     Push,
 }
@@ -63,7 +63,7 @@ impl RemoteBulk {
         let mut pieces = SmallVec::new();
         let mut len = 0u64;
         for piece in &handle.pieces {
-            let imported = inner.import(&Key::from_bytes(piece.key.clone())?, from)?;
+            let imported = Imported::new(inner, &Key::from_bytes(piece.key.clone())?, from)?;
             let bound = imported.remote.len;
             let sum = len.checked_add(piece.len).filter(|_| piece.len <= bound);
             len = sum.ok_or(BulkError::OutOfBounds { offset: 0, len: piece.len, bound })?;
@@ -96,11 +96,12 @@ impl RemoteBulk {
         self.shared.access
     }
 
-    /// Pulls `len` bytes from `offset` on into new memory. At most `EngineConfig::max_body`
-    /// bytes: larger data wants [`RemoteBulk::blocks`].
+    /// Pulls `len` bytes from `offset` on into new memory. At most
+    /// [`EngineConfig::max_body`](crate::EngineConfig::max_body) bytes: use [`RemoteBulk::blocks`]
+    /// for more.
     ///
-    /// Dropping the future asks for its end; the memory stays with the engine until the network has
-    /// let go of it.
+    /// Dropping the future cancels the transfer; the engine keeps the memory until the network no
+    /// longer uses it.
     ///
     /// # Errors
     /// [`BulkError::TooLarge`] beyond that limit, [`BulkError::OutOfBounds`] beyond the end of the
@@ -115,7 +116,7 @@ impl RemoteBulk {
             true => Err(BulkError::TooLarge { len, limit }),
             false => self.check(offset, len).and_then(|()| {
                 let region = Region::from_vec(vec![0; len as usize]);
-                Ok((self.transfer(Way::Pull, offset, region.whole())?, region))
+                Ok((self.transfer(Direction::Pull, offset, region.whole())?, region))
             }),
         };
         async {
@@ -125,10 +126,10 @@ impl RemoteBulk {
         }
     }
 
-    /// Pulls from `offset` on, as much as `into` holds.
+    /// Pulls from `offset` on, in bytes, as much as `into` holds.
     ///
-    /// Dropping the future asks for its end; the memory stays with the engine until the network has
-    /// let go of it.
+    /// Dropping the future cancels the transfer; the engine keeps the memory until the network no
+    /// longer uses it.
     ///
     /// # Errors
     /// [`BulkError::OutOfBounds`] beyond the end of the bulk memory, [`BulkError::Transfer`] if the
@@ -138,13 +139,13 @@ impl RemoteBulk {
         offset: u64,
         into: Slice,
     ) -> impl Future<Output = Result<Slice, BulkError>> + use<> {
-        let begun = self.transfer(Way::Pull, offset, into);
+        let begun = self.transfer(Direction::Pull, offset, into);
         async { begun?.await }
     }
 
-    /// Pushes all of `from` to `offset`; complete when the origin's program would see it.
+    /// Pushes all of `from` to `offset`, in bytes; complete when the origin's program would see it.
     ///
-    /// Dropping the future asks for its end; parts of the data may have arrived then.
+    /// Dropping the future cancels the transfer; parts of the data may have arrived then.
     ///
     /// # Errors
     /// As [`RemoteBulk::pull_into`], and [`BulkError::ReadOnly`] if the data travelled within the
@@ -154,7 +155,7 @@ impl RemoteBulk {
         offset: u64,
         from: Slice,
     ) -> impl Future<Output = Result<Slice, BulkError>> + use<> {
-        let begun = self.transfer(Way::Push, offset, from);
+        let begun = self.transfer(Direction::Push, offset, from);
         async { begun?.await }
     }
 
@@ -171,8 +172,8 @@ impl RemoteBulk {
         Ok(Region::from_vec(vec![0; len as usize]))
     }
 
-    /// All data in blocks of `block` bytes, `depth` of which are on the way at a time while one is
-    /// worked on. At most `depth + 1` blocks of memory are in use.
+    /// Pulls all data in blocks of `block` bytes: `depth` of them are on the way while the program
+    /// works on another. At most `depth + 1` blocks of memory are in use.
     ///
     /// # Panics
     /// If `block` or `depth` is zero.
@@ -181,7 +182,7 @@ impl RemoteBulk {
         BlockStream::new(self.clone(), block, depth)
     }
 
-    /// The other way: blocks that are pushed one after the other, `depth` at a time.
+    /// The other direction: blocks that are pushed one after the other, `depth` at a time.
     ///
     /// # Panics
     /// If `depth` is zero.
@@ -192,12 +193,12 @@ impl RemoteBulk {
 
     /// Starts a pull; the transfer is under way before the future is polled.
     pub(super) fn start_pull(&self, offset: u64, into: Slice) -> Result<Transfer, BulkError> {
-        self.transfer(Way::Pull, offset, into)
+        self.transfer(Direction::Pull, offset, into)
     }
 
     /// Starts a push.
     pub(super) fn start_push(&self, offset: u64, from: Slice) -> Result<Transfer, BulkError> {
-        self.transfer(Way::Push, offset, from)
+        self.transfer(Direction::Push, offset, from)
     }
 
     fn check(&self, offset: u64, len: u64) -> Result<(), BulkError> {
@@ -206,12 +207,17 @@ impl RemoteBulk {
         if within { Ok(()) } else { Err(BulkError::OutOfBounds { offset, len, bound }) }
     }
 
-    fn transfer(&self, way: Way, offset: u64, memory: Slice) -> Result<Transfer, BulkError> {
+    fn transfer(
+        &self,
+        direction: Direction,
+        offset: u64,
+        memory: Slice,
+    ) -> Result<Transfer, BulkError> {
         self.check(offset, memory.len() as u64)?;
         let shared = &self.shared;
         let mut parts = SmallVec::new();
         if !shared.inline.is_empty() {
-            if way == Way::Push {
+            if direction == Direction::Push {
                 return Err(BulkError::ReadOnly);
             }
             // Checked above: the offset is within data that is in memory.
@@ -232,9 +238,9 @@ impl RemoteBulk {
             let local = smallvec![memory.part(done, part).expect("a part of the memory")];
             let spans = smallvec![RemoteSpan { offset: at, len: part as u64 }];
             let remote = imported.remote;
-            parts.push(shared.inner.operate(|token| match way {
-                Way::Pull => Operation::Get { token, remote, local, spans },
-                Way::Push => {
+            parts.push(Pending::submit(&shared.inner, |token| match direction {
+                Direction::Pull => Operation::Get { token, remote, local, spans },
+                Direction::Push => {
                     let level = Level::Visible;
                     Operation::Put { token, remote, local, spans, level, event: None }
                 }
@@ -246,7 +252,7 @@ impl RemoteBulk {
     }
 }
 
-/// A transfer under way: one operation a piece. Gives the memory back.
+/// A transfer under direction: one operation a piece. Gives the memory back.
 #[derive(Debug)]
 pub(super) struct Transfer {
     parts: SmallVec<[Pending; 1]>,

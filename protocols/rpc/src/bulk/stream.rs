@@ -1,4 +1,4 @@
-//! Pipelines: blocks that come while others are worked on.
+//! Pipelines: blocks are moved while the program works on others.
 
 use super::{RemoteBulk, remote::Transfer};
 use crate::BulkError;
@@ -8,7 +8,7 @@ use std::{cell::RefCell, collections::VecDeque, ops::Deref, rc::Rc};
 /// Blocks of bulk memory, in order, pulled ahead of their use: the first pulls begin with the first
 /// [`BlockStream::next`].
 ///
-/// Dropping it asks for the end of the pulls under way.
+/// Dropping it cancels the pulls under way.
 ///
 /// ```
 /// use petasos_rpc::{Access, Engine, EngineConfig, Region};
@@ -46,9 +46,12 @@ impl BlockStream {
         BlockStream { bulk, block, depth, next: 0, coming, spare }
     }
 
-    /// The next block; `None` after the last. After an error, nothing more comes.
+    /// The next block; `None` after the last one, and after an error.
     ///
-    /// Dropping the future loses nothing: the block comes with the next call.
+    /// # Errors
+    /// As [`RemoteBulk::pull_into`].
+    ///
+    /// Dropping the future loses nothing: the next call returns the block.
     pub async fn next(&mut self) -> Option<Result<Block, BulkError>> {
         while self.coming.len() < self.depth && self.next < self.bulk.len() {
             let len = (self.bulk.len() - self.next).min(self.block as u64) as usize;
@@ -78,10 +81,10 @@ impl BlockStream {
     }
 }
 
-/// A block that has come. Its memory serves again when it is dropped.
+/// A block that was pulled. Its memory is reused when it is dropped.
 #[derive(Debug)]
 pub struct Block {
-    /// Where in the bulk memory it begins.
+    /// Where it begins in the bulk memory, in bytes.
     pub offset: u64,
     memory: Slice,
     spare: Rc<RefCell<Vec<Region>>>,
@@ -102,7 +105,7 @@ impl Drop for Block {
 
 /// Blocks pushed into bulk memory, several at a time.
 ///
-/// Dropping it asks for the end of the pushes under way: `finish` waits for them.
+/// Dropping it cancels the pushes under way; [`Sink::finish`] waits for them instead.
 ///
 /// ```
 /// use petasos_rpc::{Access, Engine, EngineConfig, Region};
@@ -134,14 +137,13 @@ impl Sink {
         Sink { bulk, depth, going: VecDeque::new() }
     }
 
-    /// Pushes a block to `offset`. Waits only if `depth` are on the way already, and then gives
-    /// the memory of the oldest back.
+    /// Pushes a block to `offset`, in bytes. Waits only if `depth` blocks are on the way already,
+    /// and then returns the memory of the oldest.
+    ///
+    /// If the future is dropped before it is ready, this block is not pushed; those before it are.
     ///
     /// # Errors
-    /// Of the oldest push, which has failed, or of this one, as [`RemoteBulk::push`].
-    ///
-    /// Dropping the future before it is ready loses the block, not those before it: it was not
-    /// pushed.
+    /// That of the oldest push, if it failed, or of this one, as [`RemoteBulk::push`].
     pub async fn push(&mut self, offset: u64, block: Slice) -> Result<Option<Slice>, BulkError> {
         let mut back = None;
         if self.going.len() >= self.depth
@@ -155,13 +157,12 @@ impl Sink {
         Ok(back)
     }
 
-    /// Waits until all is in place.
+    /// Waits until all blocks are in place.
+    ///
+    /// Dropping the future cancels the pushes under way, as dropping the sink does.
     ///
     /// # Errors
-    /// Of the first push that failed.
-    ///
-    /// Dropping the future asks for the end of the pushes that are under way, as dropping the sink
-    /// does.
+    /// That of the first push that failed.
     pub async fn finish(mut self) -> Result<(), BulkError> {
         while let Some(oldest) = self.going.front_mut() {
             let result = oldest.await;

@@ -2,10 +2,10 @@
 
 use super::{
     errors::{address, handle, peer},
-    link::Link,
     memory::{apply, changes},
-    words::{
-        Ask, Ended, Happened, Import, Known, Load, Op, Opened, Part, Progressed, Refused, Seen,
+    pipe::Pipe,
+    protocol::{
+        Ended, Happened, Import, Known, Load, Op, Opened, Part, Progressed, Refused, Request, Seen,
         Unimported, Unregistered, Unresolved, Why,
     },
 };
@@ -32,7 +32,7 @@ const BATCH: usize = 64;
 pub(super) struct Shared(Mutex<Core>);
 
 struct Core {
-    link: Link,
+    pipe: Pipe,
     memories: Vec<Memory>,
     next: u64,
     looked: Instant,
@@ -63,18 +63,18 @@ impl Shared {
 impl Core {
     fn settle(&mut self) {
         self.looked = Instant::now();
-        let mut gone = Vec::new();
+        let mut dropped = Vec::new();
         self.memories.retain(|memory| {
             let there = memory.held.is_some() || memory.region.upgrade().is_some();
             if !there {
-                gone.push(memory.number);
+                dropped.push(memory.number);
             }
             there
         });
-        if self.memories.is_empty() && gone.is_empty() {
+        if self.memories.is_empty() && dropped.is_empty() {
             return;
         }
-        let seen: Vec<Seen> = self.link.ask(&Ask::Look { gone });
+        let seen: Vec<Seen> = self.pipe.ask(&Request::Sync { dropped });
         for Seen { memory, held, changes } in seen {
             let Some(memory) = self.memories.iter_mut().find(|known| known.number == memory) else {
                 continue;
@@ -99,7 +99,7 @@ impl Core {
             })
             .collect();
         if !changed.is_empty() {
-            let () = self.link.ask(&Ask::Write(changed));
+            let () = self.pipe.ask(&Request::Write(changed));
         }
     }
 
@@ -114,7 +114,7 @@ impl Core {
             let mut agreed = vec![0; region.len()];
             let content = changes(region, &mut agreed);
             let (memory, len) = (self.next, region.len() as u64);
-            let () = self.link.ask(&Ask::Memory {
+            let () = self.pipe.ask(&Request::Memory {
                 memory,
                 len,
                 writable: region.is_writable(),
@@ -213,8 +213,8 @@ pub(super) struct End {
     address: Address,
     incarnation: Incarnation,
     capabilities: Capabilities,
-    /// Messages that the probe has, and that are kept there: their numbers, and a pool of each that tells
-    /// whether it was dropped.
+    /// Messages that the probe has, and that are kept there: their numbers, and a pool of each that
+    /// tells whether it was dropped.
     lent: Vec<(u64, Pool)>,
     /// How many there were.
     leases: u64,
@@ -222,9 +222,9 @@ pub(super) struct End {
 
 impl End {
     /// Has one opened there.
-    pub(super) fn open(mut link: Link, at: &Address) -> (End, Arc<Shared>) {
-        let opened: Opened = link.ask(&Ask::Open(at.to_string()));
-        let core = Core { link, memories: Vec::new(), next: 1, looked: Instant::now() };
+    pub(super) fn open(mut pipe: Pipe, at: &Address) -> (End, Arc<Shared>) {
+        let opened: Opened = pipe.ask(&Request::Open(at.to_string()));
+        let core = Core { pipe, memories: Vec::new(), next: 1, looked: Instant::now() };
         let shared = Arc::new(Shared(Mutex::new(core)));
         let end = End {
             shared: shared.clone(),
@@ -309,8 +309,8 @@ impl End {
         patience: Duration,
         running: bool,
     ) -> Result<Peer, ResolveError> {
-        let ask = Ask::Resolve(address.to_string(), patience, running);
-        let resolved: Result<_, Unresolved> = self.shared.lock().link.ask(&ask);
+        let ask = Request::Resolve(address.to_string(), patience, running);
+        let resolved: Result<_, Unresolved> = self.shared.lock().pipe.ask(&ask);
         resolved.map(peer).map_err(|error| error.of(address))
     }
 }
@@ -341,17 +341,17 @@ impl Endpoint for End {
     }
 
     fn peer(&self, of: Peer) -> Option<PeerInfo> {
-        let known: Option<Known> = self.shared.lock().link.ask(&Ask::Peer(handle(of)));
+        let known: Option<Known> = self.shared.lock().pipe.ask(&Request::Peer(handle(of)));
         known.map(Into::into)
     }
 
     fn forget(&mut self, of: Peer) {
-        self.shared.lock().link.ask(&Ask::Forget(handle(of)))
+        self.shared.lock().pipe.ask(&Request::Forget(handle(of)))
     }
 
     fn inject(&mut self, to: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
-        let ask = Ask::Inject(handle(to), parts.iter().map(|part| part.to_vec()).collect());
-        let injected: Result<(), Refused> = self.shared.lock().link.ask(&ask);
+        let ask = Request::Inject(handle(to), parts.iter().map(|part| part.to_vec()).collect());
+        let injected: Result<(), Refused> = self.shared.lock().pipe.ask(&ask);
         injected.map_err(Into::into)
     }
 
@@ -362,7 +362,7 @@ impl Endpoint for End {
             let count = ops.len();
             // What the probe has written since it was last looked at belongs to the operation.
             core.write(|_| true);
-            let accepted: u32 = core.link.ask(&Ask::Submit(ops));
+            let accepted: u32 = core.pipe.ask(&Request::Submit(ops));
             operations.drain(..accepted as usize);
             if (accepted as usize) < count {
                 return;
@@ -371,14 +371,14 @@ impl Endpoint for End {
     }
 
     fn cancel(&mut self, token: Token) {
-        self.shared.lock().link.ask(&Ask::Cancel(token.0))
+        self.shared.lock().pipe.ask(&Request::Cancel(token.0))
     }
 
     fn progress(&mut self, _: Time, budget: usize, events: &mut Vec<Event>) -> bool {
-        let let_go = self.lent.extract_if(.., |(_, pool)| pool.lent() == 0);
-        let let_go = let_go.map(|(number, _)| number).collect();
-        let ask = Ask::Progress { budget: budget as u32, let_go };
-        let passed: Progressed = self.shared.lock().link.ask(&ask);
+        let released = self.lent.extract_if(.., |(_, pool)| pool.lent() == 0);
+        let released = released.map(|(number, _)| number).collect();
+        let ask = Request::Progress { budget: budget as u32, released };
+        let passed: Progressed = self.shared.lock().pipe.ask(&ask);
         let some = !passed.events.is_empty();
         events.extend(passed.events.into_iter().map(|happened| self.event(happened)));
         let mut core = self.shared.lock();
@@ -409,7 +409,7 @@ impl Endpoint for End {
     fn alloc(&mut self, len: usize) -> Result<Region, AllocError> {
         let mut core = self.shared.lock();
         let (memory, wanted) = (core.next, len as u64);
-        let made: Result<(), String> = core.link.ask(&Ask::Alloc { memory, len: wanted });
+        let made: Result<(), String> = core.pipe.ask(&Request::Alloc { memory, len: wanted });
         made.map_err(|reason| match len {
             0 => AllocError::BadLength(0),
             _ => AllocError::System { len, reason },
@@ -424,26 +424,26 @@ impl Endpoint for End {
         let part = core.part(memory);
         core.write(|number| number == part.memory);
         let registered: Result<_, Unregistered> =
-            core.link.ask(&Ask::Register(part, access.bits()));
+            core.pipe.ask(&Request::Register(part, access.bits()));
         let (index, generation) = registered?;
         Ok(RegionId { index, generation })
     }
 
     fn export(&self, region: RegionId) -> Result<Key, ExportError> {
-        let ask = Ask::Export((region.index, region.generation));
-        let key: Option<Vec<u8>> = self.shared.lock().link.ask(&ask);
+        let ask = Request::Export((region.index, region.generation));
+        let key: Option<Vec<u8>> = self.shared.lock().pipe.ask(&ask);
         let key = key.ok_or(ExportError::UnknownRegion)?;
         Ok(Key::from_bytes(key).expect("a key of the other side"))
     }
 
     fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
-        let ask = Ask::Import(key.as_bytes().to_vec());
-        let imported: Result<Import, Unimported> = self.shared.lock().link.ask(&ask);
+        let ask = Request::Import(key.as_bytes().to_vec());
+        let imported: Result<Import, Unimported> = self.shared.lock().pipe.ask(&ask);
         let ((index, generation), of, len) = imported.map_err(|error| error.at(&self.address))?;
         Ok(Remote { index, generation, peer: peer(of), len })
     }
 
     fn release(&mut self, remote: Remote) {
-        self.shared.lock().link.ask(&Ask::Release(import(remote)))
+        self.shared.lock().pipe.ask(&Request::Release(import(remote)))
     }
 }

@@ -1,6 +1,6 @@
-//! Errors, peers and capabilities, to words and back.
+//! Errors, peers and capabilities, encoded and decoded.
 
-use super::words::{
+use super::protocol::{
     Can, Failed, Handle, Kind, Known, Lost, Refused, State, Unimported, Unregistered, Unresolved,
 };
 use petasos_fabric::{
@@ -21,7 +21,7 @@ pub(super) fn peer((index, generation): Handle) -> Peer {
 /// A text that the fabric wants to be a constant: kept for good, once.
 fn constant(text: &str) -> &'static str {
     static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let mut kept = KEPT.lock().expect("nobody panics with it");
+    let mut kept = KEPT.lock().expect("no holder of the lock panics");
     if let Some(known) = kept.get(text) {
         return known;
     }

@@ -1,10 +1,11 @@
 //! Memory that both sides have: what changes on one is changed on the other.
 //!
-//! Each side keeps what they last agreed on, and finds exactly the bytes that have changed since,
-//! so that two who change different bytes of one memory do not undo each other's. Where both have
-//! changed the same byte the endpoint's side counts: a put that lands where it must not is seen.
+//! Each side keeps the content on which they last agreed, and finds exactly the bytes that have
+//! changed since, so that two sides that change different bytes of one memory do not undo each
+//! other's changes. If both have changed the same byte, the endpoint's side counts: a put that
+//! lands where it must not is seen.
 
-use super::words::Patch;
+use super::protocol::Patch;
 use petasos_fabric::Region;
 
 /// Bytes that are compared at once.

@@ -2,14 +2,14 @@
 //! process of its own, on another host if wanted.
 //!
 //! The first endpoint of a probe is here, the second on the other side, the third here, and so on.
-//! So of a pair one is there: what is sent crosses the network, put and get reach into the memory of
-//! another host, and who is killed dies as processes do, by a signal. What there is to an endpoint
-//! of the other side goes over the standard input and output of its process: each call there and
-//! back, and what changes in memory that both sides know.
+//! So one of a pair is there: messages cross the network, put and get access the memory of another
+//! host, and an endpoint that is killed dies as processes do, by a signal. An endpoint of the other
+//! side is driven over the standard input and output of its process: each call there and back, and
+//! the changes of memory that both sides know.
 //!
 //! Without anything else the other side is this test binary, started again on this host. On another
-//! one it is what the variable [`PEER`] says, a command for `sh`; `$PETASOS_CONFORMANCE_SERVE` in it
-//! stands for the arguments by which this module's `serve` is found there:
+//! one it is what the variable [`PEER`] says, a command for `sh`; `$PETASOS_CONFORMANCE_SERVE` in
+//! it stands for the arguments by which this module's `serve` is found there:
 //!
 //! ```text
 //! export PETASOS_CONFORMANCE_PEER='ssh node7 env PETASOS_OFI_NETWORK=ofi+verbs://10.1.0.7 \
@@ -20,29 +20,30 @@
 //! It is run once for each endpoint there, so it should start quickly (with `ssh`: a shared
 //! connection, `ControlMaster`). The endpoint dies when its standard input ends; the command must
 //! end after it. Both sides must be the same binary. [`PATIENCE`] is for slow machines: a number by
-//! which the time is multiplied that a probe waits for what must happen. What a transport itself gives a peer, to shake
-//! hands for instance, stays as it is.
+//! which the time is multiplied that a probe waits for what must happen. What a transport itself
+//! gives a peer, to shake hands for instance, stays as it is.
 //!
-//! What this covers: all probes, with both roles on both sides wherever three endpoints or more
-//! are there; in a pair the second is the one that is away. An endpoint that is away does not sleep: the probes
-//! of sleeping and waking look at the one that is here, which is woken by a process of another
-//! host. Its memory is compared before and after each wait, so a byte that is written where it must
-//! not be is seen if it is there at one of these times. Nothing is measured by it, as each call
-//! takes a round trip.
+//! What this covers: all probes, with both roles on both sides wherever three endpoints or more are
+//! there; in a pair the second is the one that is away. An endpoint that is away does not sleep:
+//! the probes of sleeping and waking look at the one that is here, which is woken by a process of
+//! another host. Its memory is compared before and after each wait, so a byte that is written where
+//! it must not be is seen if it is there at one of these times. Nothing is measured by it, as each
+//! call takes a round trip.
 
 mod end;
 mod errors;
-mod link;
 mod memory;
+mod pipe;
+mod protocol;
 mod serve;
-mod words;
 
 pub use serve::serve;
 
 use crate::Fixture;
 use end::{End, Shared};
-use link::Link;
 use petasos_fabric::{Address, Endpoint, Time};
+use pipe::Pipe;
+use protocol::Request;
 use std::{
     collections::HashMap,
     env,
@@ -50,7 +51,6 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
-use words::Ask;
 
 /// Names the variable with the command that starts a process on the other side.
 pub const PEER: &str = "PETASOS_CONFORMANCE_PEER";
@@ -73,9 +73,9 @@ pub struct Apart<F> {
 struct State {
     addresses: u64,
     /// Addresses of the other side, with the processes that gave them and have no endpoint yet.
-    there: HashMap<Address, Option<Link>>,
+    there: HashMap<Address, Option<Pipe>>,
     /// A process that was asked for nothing but whether it can be used.
-    spare: Option<Link>,
+    spare: Option<Pipe>,
     ends: Vec<Weak<Shared>>,
 }
 
@@ -99,7 +99,7 @@ impl<F: Fixture> Apart<F> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn start(&self) -> Link {
+    fn start(&self) -> Pipe {
         if let Some(spare) = self.state().spare.take() {
             return spare;
         }
@@ -117,7 +117,7 @@ impl<F: Fixture> Apart<F> {
         };
         let mut command = command;
         command.env(SERVE, &self.serve);
-        Link::start(command)
+        Pipe::start(command)
     }
 }
 
@@ -131,18 +131,18 @@ impl<F: Fixture> Fixture for Apart<F> {
         if number % 2 == 1 {
             return self.inner.fresh();
         }
-        let mut link = self.start();
-        let address: String = link.ask(&Ask::Fresh);
+        let mut pipe = self.start();
+        let address: String = pipe.ask(&Request::Fresh);
         let address = errors::address(&address);
-        self.state().there.insert(address.clone(), Some(link));
+        self.state().there.insert(address.clone(), Some(pipe));
         address
     }
 
     fn open(&self, at: &Address) -> Box<dyn Endpoint> {
-        let Some(link) = self.state().there.get_mut(at).map(Option::take) else {
+        let Some(pipe) = self.state().there.get_mut(at).map(Option::take) else {
             return self.inner.open(at);
         };
-        let (end, shared) = End::open(link.unwrap_or_else(|| self.start()), at);
+        let (end, shared) = End::open(pipe.unwrap_or_else(|| self.start()), at);
         let mut state = self.state();
         state.ends.retain(|end| end.strong_count() > 0);
         state.ends.push(std::sync::Arc::downgrade(&shared));
@@ -158,9 +158,9 @@ impl<F: Fixture> Fixture for Apart<F> {
         if here.is_some() {
             return here;
         }
-        let mut link = self.start();
-        let there: Option<String> = link.ask(&Ask::Missing);
-        self.state().spare = Some(link);
+        let mut pipe = self.start();
+        let there: Option<String> = pipe.ask(&Request::Missing);
+        self.state().spare = Some(pipe);
         there
     }
 

@@ -1,12 +1,12 @@
-//! The process on the other side: an endpoint, driven as it is told.
+//! The process on the other side: an endpoint, driven by requests.
 
 use super::{
     errors::{address, handle, peer},
-    link::{HELLO, read_frame, write_frame},
     memory::{apply, changes},
-    words::{
-        Ask, Ended, Failed, Happened, Import, Known, Load, Op, Opened, Part, Progressed, Refused,
-        Seen, Unimported, Unregistered, Unresolved, Why,
+    pipe::{HELLO, read_frame, write_frame},
+    protocol::{
+        Ended, Failed, Happened, Import, Known, Load, Op, Opened, Part, Progressed, Refused,
+        Request, Seen, Unimported, Unregistered, Unresolved, Why,
     },
 };
 use crate::Fixture;
@@ -22,14 +22,14 @@ use std::{
     io::{BufReader, IsTerminal, Write},
 };
 
-/// Passes for one that is asked for, as long as they find nothing.
+/// Passes for each requested one, as long as they find nothing.
 const PASSES: u32 = 3;
 
-/// Answers what is asked on standard input, and dies with it as a crash would: without a word to
-/// anybody. Returns if nothing was asked at all, as when it was started by mistake.
+/// Answers the requests on standard input; when that ends, dies as in a crash, without closing
+/// anything. Returns if there was no request at all, as when it was started by mistake.
 ///
 /// # Panics
-/// If what is asked makes no sense.
+/// If a request makes no sense.
 pub fn serve(fixture: &dyn Fixture) {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
@@ -40,7 +40,7 @@ pub fn serve(fixture: &dyn Fixture) {
     let answers = rustix::io::dup(rustix::stdio::stdout()).expect("a standard output");
     rustix::stdio::dup2_stdout(rustix::stdio::stderr()).expect("a standard error");
     let (mut answers, mut asks) = (File::from(answers), BufReader::new(stdin.lock()));
-    // Whoever is not there to hear it is not there to ask, either.
+    // If this fails there is no reader, and then no request comes, either.
     let _ = writeln!(answers, "{HELLO}");
     let mut here = Here {
         fixture,
@@ -87,11 +87,11 @@ fn said<T: Wire>(answer: &T) -> Vec<u8> {
 }
 
 impl Here<'_> {
-    fn answer(&mut self, ask: Ask) -> Vec<u8> {
+    fn answer(&mut self, ask: Request) -> Vec<u8> {
         match ask {
-            Ask::Missing => said(&self.fixture.missing()),
-            Ask::Fresh => said(&self.fixture.fresh().to_string()),
-            Ask::Open(at) => {
+            Request::Missing => said(&self.fixture.missing()),
+            Request::Fresh => said(&self.fixture.fresh().to_string()),
+            Request::Open(at) => {
                 let end = self.fixture.open(&address(&at));
                 let opened = Opened {
                     address: end.address().to_string(),
@@ -101,7 +101,7 @@ impl Here<'_> {
                 self.end = Some(end);
                 said(&opened)
             }
-            Ask::Memory { memory, len, writable, content } => {
+            Request::Memory { memory, len, writable, content } => {
                 let under = Region::zeroed(len as usize);
                 let mut agreed = vec![0; len as usize];
                 apply(&under, &mut agreed, &content).expect("contents fit their memory");
@@ -110,7 +110,7 @@ impl Here<'_> {
                 self.memories.insert(memory, Memory { region, under, agreed });
                 said(&())
             }
-            Ask::Write(all) => {
+            Request::Write(all) => {
                 for (number, patches) in all {
                     let memory = self.memories.get_mut(&number).expect("memory of both sides");
                     let region = memory.under.as_ref().unwrap_or(&memory.region);
@@ -118,8 +118,8 @@ impl Here<'_> {
                 }
                 said(&())
             }
-            Ask::Look { gone } => {
-                gone.iter().for_each(|number| drop(self.memories.remove(number)));
+            Request::Sync { dropped } => {
+                dropped.iter().for_each(|number| drop(self.memories.remove(number)));
                 said(
                     &self
                         .memories
@@ -128,11 +128,11 @@ impl Here<'_> {
                         .collect::<Vec<_>>(),
                 )
             }
-            Ask::Progress { budget, let_go } => {
-                let_go.iter().for_each(|number| drop(self.leases.remove(number)));
+            Request::Progress { budget, released } => {
+                released.iter().for_each(|number| drop(self.leases.remove(number)));
                 said(&self.progress(budget as usize))
             }
-            Ask::Submit(ops) => {
+            Request::Submit(ops) => {
                 let mut queue: VecDeque<_> = ops.into_iter().map(|op| self.operation(op)).collect();
                 let count = queue.len();
                 self.end().submit(&mut queue);
@@ -143,9 +143,9 @@ impl Here<'_> {
     }
 
     /// What is a call of the endpoint, and no more.
-    fn call(&mut self, ask: Ask) -> Vec<u8> {
+    fn call(&mut self, ask: Request) -> Vec<u8> {
         match ask {
-            Ask::Resolve(text, patience, running) => {
+            Request::Resolve(text, patience, running) => {
                 let (end, address) = (self.end(), address(&text));
                 let resolved = match running {
                     false => end.resolve(&address, patience),
@@ -153,36 +153,36 @@ impl Here<'_> {
                 };
                 said(&resolved.map(handle).map_err(Unresolved::from))
             }
-            Ask::Peer(of) => said(&self.end().peer(peer(of)).map(Known::from)),
-            Ask::Forget(of) => said(&self.end().forget(peer(of))),
-            Ask::Inject(to, parts) => {
+            Request::Peer(of) => said(&self.end().peer(peer(of)).map(Known::from)),
+            Request::Forget(of) => said(&self.end().forget(peer(of))),
+            Request::Inject(to, parts) => {
                 let parts: Vec<_> = parts.iter().map(Vec::as_slice).collect();
                 said(&self.end().inject(peer(to), &parts).map_err(Refused::from))
             }
-            Ask::Cancel(token) => said(&self.end().cancel(Token(token))),
-            Ask::Alloc { memory, len } => {
+            Request::Cancel(token) => said(&self.end().cancel(Token(token))),
+            Request::Alloc { memory, len } => {
                 let made = self.end().alloc(len as usize).map(|region| {
                     let agreed = region.to_vec();
                     self.memories.insert(memory, Memory { region, under: None, agreed });
                 });
                 said(&made.map_err(|error| error.to_string()))
             }
-            Ask::Register(part, access) => {
+            Request::Register(part, access) => {
                 let (slice, access) = (self.slice(part), Access::from_bits(access));
                 let registered = self.end().register(&slice, access.expect("rights"));
                 said(&registered.map(|id| (id.index, id.generation)).map_err(Unregistered::from))
             }
-            Ask::Export((index, generation)) => {
+            Request::Export((index, generation)) => {
                 let key = self.end().export(RegionId { index, generation });
                 said(&key.ok().map(|key| key.as_bytes().to_vec()))
             }
-            Ask::Import(key) => {
+            Request::Import(key) => {
                 let key = Key::from_bytes(key).expect("a key that was one there");
                 let imported = self.end().import(&key).map_err(Unimported::from);
                 let remote = |r: Remote| ((r.index, r.generation), handle(r.peer), r.len);
                 said(&imported.map(remote))
             }
-            Ask::Release(of) => said(&self.end().release(remote(of))),
+            Request::Release(of) => said(&self.end().release(remote(of))),
             other => unreachable!("answered elsewhere: {other:?}"),
         }
     }
@@ -197,7 +197,7 @@ impl Here<'_> {
         for _ in 0..PASSES {
             let now = self.fixture.now();
             self.passes += 1;
-            // Messages come by the short way in every other pass, as they do on the near side.
+            // Messages come by `poll_message` in every other pass, as they do on the near side.
             let short = self.passes.is_multiple_of(2);
             let end = self.end();
             let mut message = Lease::default();
@@ -216,7 +216,7 @@ impl Here<'_> {
     /// The bytes of a message, which is kept as long as the probe keeps its own.
     fn keep(&mut self, lease: Lease) -> Vec<u8> {
         let bytes = lease.to_vec();
-        // Shorter ones are nobody's.
+        // Shorter messages hold no lease.
         if bytes.len() > Lease::LINES {
             self.leases.insert(self.lent, lease);
             self.lent += 1;

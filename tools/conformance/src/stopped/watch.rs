@@ -6,10 +6,11 @@ use std::{
     time::Duration,
 };
 
-/// A call that takes so long waits for the peer: on a busy machine, too, where nothing else takes seconds.
+/// A call that takes so long waits for the peer: on a busy machine, too, where nothing else takes
+/// seconds.
 const STANDS_STILL: Duration = Duration::from_secs(5);
 
-/// Told of each call, and of the peer when it is stopped. Its thread ends with it.
+/// Learns of each call, and of the peer when it is stopped. Its thread ends with it.
 pub(super) struct Watch(Arc<Shared>);
 
 #[derive(Default)]

@@ -277,7 +277,7 @@ fn a_region_that_stays_reached_is_kept_and_may_be_closed_again() {
                     && error.peer.as_ref() == Some(&named))
         });
         assert!(told, "{events:?}");
-        assert!(net.engines[1].export(region).is_err(), "nobody begins");
+        assert!(net.engines[1].export(region).is_err(), "no access begins");
     }
     let memory = memory.into_exclusive().expect_err("it is held");
     net.step(0, 1, Step::Land, 0);
@@ -343,7 +343,7 @@ fn memory_is_taken_out_of_packets_that_are_under_way() {
     net.detach(1, 0);
     net.collect(1);
     assert!(matches!(net.done(1, Token(8)), Some(Ok(Done::Deregistered))));
-    let mut memory = memory.into_exclusive().expect("nobody holds it");
+    let mut memory = memory.into_exclusive().expect("nothing holds it");
     memory.fill(0);
     net.settle();
     assert_eq!(net.done(0, Token(1)).unwrap().unwrap_err(), OpErrorKind::StaleKey);

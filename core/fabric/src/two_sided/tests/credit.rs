@@ -108,7 +108,7 @@ fn short_messages_cost_nothing_and_keep_their_place() {
     let held = take(&mut net, 1, 0);
     assert_eq!((numbers(&held), net.engines[1].lent()), ((0..50).collect(), 0));
     assert!(net.engines[0].may_send(peer, Lease::LINES));
-    assert!(!net.engines[0].may_send(peer, LEN), "nobody has credit in the beginning");
+    assert!(!net.engines[0].may_send(peer, LEN), "no peer has credit in the beginning");
     send(&mut net, 0, 1, 50);
     send(&mut net, 0, 1, 51);
     net.engines[0].inject(peer, &[&52u32.to_le_bytes()]).unwrap();

@@ -45,7 +45,7 @@ impl Victim {
 
     /// No more is promised and lent than there is.
     fn is_within_bounds(&self) -> bool {
-        let promised = self.engine.peers.get(self.peer).map_or(0, |face| face.promised());
+        let promised = self.engine.peers.get(self.peer).map_or(0, |entry| entry.credit.promised());
         let pool = self.engine.pool();
         promised <= pool.lent() && pool.lent() <= 16
     }
@@ -326,11 +326,10 @@ proptest! {
                 victim.engine.forget(victim.peer);
                 victim.connect();
             }
-            let Some(link) = victim.engine.peers.get_mut(victim.peer) else { unreachable!() };
-            prop_assert!(link.serving <= MAX_REQUESTS && link.held <= EAGER_CREDITS);
-            prop_assert!(link.theirs[1] <= link.room_here.into());
-            prop_assert!(link.theirs.iter().all(|theirs| *theirs <= MAX_BODIES));
-            prop_assert!(link.bulk.len() <= MAX_REQUESTS as usize);
+            let Some(conn) = victim.engine.peers.get_mut(victim.peer) else { unreachable!() };
+            prop_assert!(conn.expected.window_and_held().1 <= EAGER_CREDITS);
+            prop_assert!(conn.incoming.is_within_bounds(conn.expected.room_here()));
+            prop_assert!(conn.queues.bulk.len() <= MAX_REQUESTS as usize);
             prop_assert!(victim.is_within_bounds());
             victim.engine.take_events(1000, &mut events);
             events.clear();

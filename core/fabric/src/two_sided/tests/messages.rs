@@ -207,9 +207,10 @@ fn expected_messages_without_receives_are_bounded_and_kept_in_order() {
         net.engines[0].submit(send);
     }
     net.settle();
-    let kept = net.engines[1].peers.look(net.peers[1][0]).and_then(|(_, link)| link).unwrap();
-    assert!(kept.theirs[1] <= crate::two_sided::MAX_BODIES);
-    assert!(kept.held <= crate::two_sided::EAGER_CREDITS && kept.window > 0);
+    let kept = net.engines[1].peers.look(net.peers[1][0]).and_then(|(_, conn)| conn).unwrap();
+    assert!(kept.incoming.is_within_bounds(crate::two_sided::MAX_BODIES as u16));
+    let (window, held) = kept.expected.window_and_held();
+    assert!(held <= crate::two_sided::EAGER_CREDITS && window > 0);
     let operation = send(&net, 0, 1, count, b"passes", Level::Delivered);
     assert!(matches!(net.finish(0, operation), Ok(Done::Sent)));
     let operation = long(&net, count, Region::zeroed(9).whole());
@@ -225,7 +226,7 @@ fn expected_messages_without_receives_are_bounded_and_kept_in_order() {
         assert!(matches!(done, Ok(Done::Tagged { len: 8, .. })), "{done:?}");
         assert_eq!(into.to_vec(), i.to_le_bytes(), "out of order");
     }
-    let credit = net.engines[0].peers.get(net.peers[0][1]).unwrap().eager;
+    let credit = net.engines[0].peers.get(net.peers[0][1]).unwrap().expected.eager();
     assert!(credit > crate::two_sided::EAGER_CREDITS / 2, "{credit}");
     net.settle();
     for i in 0..count {

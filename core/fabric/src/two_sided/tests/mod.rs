@@ -244,10 +244,9 @@ impl Net {
             assert!(engine.ledger.tokens.is_empty(), "tokens are left");
             for index in 0..engine.peers.len() as u32 {
                 let peer = engine.peers.at(index).unwrap().handle;
-                let Some((_, Some(link))) = engine.peers.look(peer) else { continue };
-                assert!(link.requests.is_empty() && link.serving == 0 && link.bodies == [0; 2]);
-                assert!(link.theirs == [0; 2] && link.failed.is_empty() && link.flights.is_empty());
-                assert!(link.bulk.is_empty() && link.ops.is_empty());
+                let Some((_, Some(conn))) = engine.peers.look(peer) else { continue };
+                assert!(conn.outstanding.is_empty() && conn.incoming.is_settled());
+                assert!(conn.in_flight.is_empty() && conn.queues.bulk.is_empty());
             }
         }
     }

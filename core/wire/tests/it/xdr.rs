@@ -1,11 +1,9 @@
 //! XDR against bytes written by hand from RFC 4506; the numbers of its sections are given.
 
-mod zoo;
-
+use crate::zoo::Chain;
 use petasos_macros::Wire;
 use petasos_wire::{DecodeError, Encoding::Xdr, Wire, from_bytes, to_vec};
 use std::fmt::Debug;
-use zoo::Chain;
 
 /// The value is these bytes, and these bytes are the value.
 fn both_ways<T: Wire + PartialEq + Debug>(value: T, bytes: &[u8]) {

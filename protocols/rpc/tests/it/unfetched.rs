@@ -1,9 +1,7 @@
 //! Results that did not fit a message and that the caller does not fetch: they count as calls in
-//! progress, so that nobody can make a target keep more of them than it said.
+//! progress, so that no caller can make a target keep more of them than it said.
 
-mod common;
-
-use common::{engine, engine_with, run, settle};
+use crate::common::{engine, engine_with, run, settle};
 use petasos_fabric::{Clock, Endpoint, Event, Peer};
 use petasos_rpc::{CallOptions, Context, Engine, EngineConfig, Method, serve};
 use petasos_self::Local;
@@ -117,7 +115,7 @@ fn one_name_for_many_calls() {
     assert_eq!(server.usage().lent_results, 0);
 }
 
-/// Whoever fetches what it gets can have all calls at a time under way, and never meets `Busy`.
+/// A caller that fetches its results can have all calls at a time under way, and never gets `Busy`.
 #[test]
 fn who_fetches_is_not_held_up() {
     let (client, server) = (engine(), server());

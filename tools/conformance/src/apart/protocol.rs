@@ -1,4 +1,4 @@
-//! What the two sides say to each other: the calls of an endpoint, as values that travel.
+//! The protocol between the two sides: the calls of an endpoint, as values that are encoded.
 
 use petasos_macros::Wire;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 /// A peer, or a region: index and generation.
 pub(super) type Handle = (u32, u32);
 
-/// A handle of imported memory, whose it is, and its length.
+/// A handle of imported memory, its owner, and its length.
 pub(super) type Import = (Handle, Handle, u64);
 
 /// A part of memory that both sides have.
@@ -17,16 +17,16 @@ pub(super) struct Part {
     pub(super) len: u64,
 }
 
-/// Bytes of memory that are not as they were.
+/// Bytes of memory that have changed.
 #[derive(Clone, Debug, PartialEq, Eq, Wire)]
 pub(super) enum Patch {
     Bytes { offset: u64, bytes: Vec<u8> },
     Fill { offset: u64, len: u64, byte: u8 },
 }
 
-/// What is asked of the other side. Each has an answer of its own type.
+/// A request to the other side. Each has an answer of its own type.
 #[derive(Debug, Wire)]
-pub(super) enum Ask {
+pub(super) enum Request {
     /// `Option<String>`: why the transport cannot be tested there.
     Missing,
     /// `String`: a fresh address of that host.
@@ -45,8 +45,8 @@ pub(super) enum Ask {
     Submit(Vec<Op>),
     /// Nothing.
     Cancel(u64),
-    /// [`Progressed`]. Leases with these numbers are let go of before.
-    Progress { budget: u32, let_go: Vec<u64> },
+    /// [`Progressed`]. Leases with these numbers are dropped before.
+    Progress { budget: u32, released: Vec<u64> },
     /// `Result<(), String>`: memory of the transport's own, under this number.
     Alloc { memory: u64, len: u64 },
     /// `Result<Handle, Unregistered>`, with the rights as they travel.
@@ -57,12 +57,13 @@ pub(super) enum Ask {
     Import(Vec<u8>),
     /// Nothing.
     Release(Import),
-    /// Nothing: memory of this length under this number, of zeroes but for these.
+    /// Nothing: memory of this length under this number, of zeroes but for these patches.
     Memory { memory: u64, len: u64, writable: bool, content: Vec<Patch> },
     /// Nothing: memory was changed here.
     Write(Vec<(u64, Vec<Patch>)>),
-    /// `Vec<Seen>`: what became of the memory there. Of some nobody knows any more here.
-    Look { gone: Vec<u64> },
+    /// `Vec<Seen>`: the changes of memory there. This side has dropped the memory with these
+    /// numbers.
+    Sync { dropped: Vec<u64> },
 }
 
 /// An endpoint that was opened.

@@ -1,9 +1,7 @@
-//! The ways to drive an engine: a thread of its own, an event loop of one's own, tokio; and what
-//! the counters say of it.
+//! The ways to drive an engine: a thread of its own, an event loop of the program, tokio; and its
+//! counters.
 
-mod common;
-
-use common::{engine, engine_with, run, settle};
+use crate::common::{engine, engine_with, run, settle};
 use petasos_fabric::{Address, Endpoint};
 use petasos_rpc::{
     CallError, CallOptions, Context, Engine, EngineConfig, EngineThread, Idle, Method, ThreadError,

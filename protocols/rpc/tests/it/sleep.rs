@@ -1,8 +1,7 @@
-//! Timers of the engine: for handlers, tasks, and what `block_on` drives, also while the engine sleeps.
+//! Timers of the engine: for handlers, tasks, and what `block_on` drives, also while the engine
+//! sleeps.
 
-mod common;
-
-use common::{engine_with, run, settle, turn_for};
+use crate::common::{engine_with, run, settle, turn_for};
 use petasos_fabric::Time;
 use petasos_rpc::{
     CallError, CallOptions, Context, Elapsed, Engine, EngineConfig, EngineThread, Idle, service,
@@ -51,7 +50,7 @@ fn an_engine_that_waits_wakes_for_it() {
         let begin = Instant::now();
         engine.block_on(engine.sleep(MOMENT));
         assert!(begin.elapsed() >= MOMENT, "{idle:?}: too early");
-        // A task that nobody looks at otherwise.
+        // A task that nothing else polls.
         let (done, seen) = futures_channel::oneshot::channel();
         let (sleep, begin) = (engine.sleep(MOMENT), Instant::now());
         engine.spawn(async move {
@@ -79,9 +78,9 @@ fn a_handler_sleeps_and_others_are_served_meanwhile() {
     let short = nap.with(CallOptions::default().timeout(MOMENT));
     let error = engine.block_on(short.nap(DAY.as_millis() as u64)).unwrap_err();
     assert!(matches!(error, CallError::Deadline { .. }), "{error}");
-    let gone = || server.handle().run(async |engine: Engine| engine.usage()).wait().unwrap();
+    let usage = || server.handle().run(async |engine: Engine| engine.usage()).wait().unwrap();
     let end = Instant::now() + Duration::from_secs(10);
-    while gone().serving > 0 {
+    while usage().serving > 0 {
         assert!(Instant::now() < end, "the handler sleeps on");
     }
 }

@@ -1,6 +1,6 @@
-//! The way to a process on the other side: its standard input and output.
+//! The pipe to a process on the other side: its standard input and output.
 
-use super::words::Ask;
+use super::protocol::Request;
 use petasos_wire::{Encoding, Wire, from_bytes, to_vec};
 use std::{
     io::{BufRead, BufReader, ErrorKind, Read, Write},
@@ -9,52 +9,52 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Begins what the other side says, after whatever its test harness has said.
+/// The first line of the other side, after whatever its test harness has printed.
 pub(super) const HELLO: &str = "petasos-conformance, the other side, 1";
 
-/// The longest that is said at once: all of the largest memory of a probe, and more.
+/// The longest frame: all of the largest memory of a probe, and more.
 const LONGEST: usize = 1 << 30;
 
-/// A process that has not ended so long after its input did is killed.
+/// A process that has not ended so long after its input is killed.
 const GRACE: Duration = Duration::from_secs(20);
 
 /// A process on the other side. It is killed, there, when this is dropped.
-pub(super) struct Link {
+pub(super) struct Pipe {
     child: Child,
     to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
 }
 
-impl Link {
+impl Pipe {
     /// Starts one.
     ///
     /// # Panics
-    /// If it does not begin to speak.
-    pub(super) fn start(mut command: Command) -> Link {
+    /// If it does not print its first line.
+    pub(super) fn start(mut command: Command) -> Pipe {
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = piped
             .spawn()
             .unwrap_or_else(|error| panic!("the other side was not started: {command:?}: {error}"));
         let to = child.stdin.take();
         let from = BufReader::new(child.stdout.take().expect("piped"));
-        // Ends it also where it does not begin.
-        let mut link = Link { child, to, from };
+        // Ends it also if it does not begin.
+        let mut pipe = Pipe { child, to, from };
         let mut said = String::new();
         loop {
             let before = said.len();
-            let read = link.from.read_line(&mut said).unwrap_or(0);
+            let read = pipe.from.read_line(&mut said).unwrap_or(0);
             if said[before..].trim_end().ends_with(HELLO) {
-                return link;
+                return pipe;
             }
             assert!(read > 0, "the other side did not begin: {command:?} said: {said}");
         }
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request, and waits for the answer.
     ///
     /// # Panics
     /// If the other side has ended.
-    pub(super) fn ask<T: Wire>(&mut self, ask: &Ask) -> T {
+    pub(super) fn ask<T: Wire>(&mut self, ask: &Request) -> T {
         let answer = self.to.as_mut().map(|to| {
             write_frame(to, &to_vec(Encoding::Native, ask))?;
             read_frame(&mut self.from)
@@ -67,7 +67,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for Pipe {
     fn drop(&mut self) {
         drop(self.to.take());
         // It kills itself now; its end is seen here, so that its address is free again.

@@ -1,8 +1,6 @@
 //! Calls: results, errors, deadlines, cancellation, credit, sizes.
 
-mod common;
-
-use common::{engine, engine_with, run, settle, turn_for};
+use crate::common::{engine, engine_with, run, settle, turn_for};
 use petasos_fabric::Address;
 use petasos_rpc::{
     CallError, CallOptions, Context, EngineConfig, Failure, Incoming, Method, serve,
@@ -95,7 +93,7 @@ fn what_does_not_fit_is_refused_by_the_limit() {
 }
 
 #[test]
-fn errors_say_who_and_what() {
+fn errors_name_the_peer_and_the_method() {
     let (client, server) = (engine(), engine());
     server.register(ADD, 3, serve(|_, (a, b): (u64, u64)| async move { a + b }));
     server.register(ECHO, 0, |_: Incoming| -> petasos_rpc::HandlerFuture { panic!("oh dear") });

@@ -1,4 +1,4 @@
-//! The suite notices: an endpoint that breaks one promise fails the probe that looks at it.
+//! The suite finds defects: an endpoint that breaks one promise fails the probe of that promise.
 
 use petasos_conformance::{
     Fixture, RealTime, World, driving, faults, keys, lifecycle, messages, mix, run, tagged,
@@ -15,43 +15,43 @@ use std::{
     time::Duration,
 };
 
-/// Which promise is broken.
+/// Which promise is broken, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sin {
+enum Defect {
     None,
     /// Completes the fifth operation twice.
-    Twice,
+    CompletesTwice,
     /// Never completes the fifth operation.
-    Never,
-    /// Swaps neighbours among the events.
-    Swap,
-    /// Gives a message twice.
-    Echo,
-    /// Says nothing of lost peers.
-    Secret,
+    NeverCompletes,
+    /// Swaps two messages among the events.
+    Reorders,
+    /// Delivers a message twice.
+    DuplicatesMessages,
+    /// Raises no event for lost peers.
+    HidesLoss,
     /// Reports errors without the peer.
-    Nameless,
+    OmitsPeer,
     /// Ignores `cancel`.
-    Stubborn,
-    /// Has a notifier that does nothing.
-    Deaf,
+    IgnoresCancel,
+    /// Its notifier does nothing.
+    IgnoresNotifier,
     /// Says that a region is closed before it is.
-    Hasty,
-    /// Takes whole queues, and loses what it has no room for.
-    Forgetful,
+    ClosesEarly,
+    /// Takes whole queues, and drops operations for which it has no room.
+    LosesOperations,
 }
 
-struct Sinner {
+struct Defective {
     inner: Local,
-    sin: Sin,
+    defect: Defect,
     done: u32,
     messages: u32,
     early: Vec<Token>,
 }
 
-impl Sinner {
+impl Defective {
     fn twist(&mut self, mut new: Vec<Event>, events: &mut Vec<Event>) {
-        if self.sin == Sin::Swap && new.len() > 1 {
+        if self.defect == Defect::Reorders && new.len() > 1 {
             let last = new.len() - 1;
             if matches!((&new[0], &new[last]), (Event::Message { .. }, Event::Message { .. })) {
                 new.swap(0, last);
@@ -61,57 +61,61 @@ impl Sinner {
             match event {
                 Event::Done { token, result } => {
                     self.done += 1;
-                    if self.early.contains(&token) || self.sin == Sin::Never && self.done == 5 {
+                    if self.early.contains(&token)
+                        || self.defect == Defect::NeverCompletes && self.done == 5
+                    {
                         continue;
                     }
-                    if self.sin == Sin::Twice && self.done == 5 {
+                    if self.defect == Defect::CompletesTwice && self.done == 5 {
                         let result = result.clone();
                         events.push(Event::Done { token, result });
                     }
                     let result = match result {
-                        Err(error) if self.sin == Sin::Nameless => Err(OpError::local(error.kind)),
+                        Err(error) if self.defect == Defect::OmitsPeer => {
+                            Err(OpError::local(error.kind))
+                        }
                         result => result,
                     };
                     events.push(Event::Done { token, result });
                 }
                 Event::Message { peer, message } => {
                     self.messages += 1;
-                    if self.sin == Sin::Echo && self.messages == 7 {
+                    if self.defect == Defect::DuplicatesMessages && self.messages == 7 {
                         let message = petasos_fabric::Lease::inline(&message[..8]);
                         events.push(Event::Message { peer, message });
                     }
                     events.push(Event::Message { peer, message });
                 }
-                Event::PeerLost { .. } if self.sin == Sin::Secret => {}
+                Event::PeerLost { .. } if self.defect == Defect::HidesLoss => {}
                 other => events.push(other),
             }
         }
     }
 }
 
-impl Endpoint for Sinner {
+impl Endpoint for Defective {
     fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
         match self.inner.inject(peer, parts) {
-            Err(InjectError::Full) if self.sin == Sin::Forgetful => Ok(()),
+            Err(InjectError::Full) if self.defect == Defect::LosesOperations => Ok(()),
             result => result,
         }
     }
 
     fn submit(&mut self, operations: &mut VecDeque<Operation>) {
-        if self.sin == Sin::Hasty {
+        if self.defect == Defect::ClosesEarly {
             for operation in operations.iter() {
                 if let Operation::Deregister { token, .. } = operation {
                     self.early.push(*token);
                 }
             }
-            let hasty = |o: &Operation| matches!(o, Operation::Deregister { .. });
-            operations.retain(|operation| !hasty(operation));
+            let early = |o: &Operation| matches!(o, Operation::Deregister { .. });
+            operations.retain(|operation| !early(operation));
         }
         self.inner.submit(operations);
     }
 
     fn cancel(&mut self, token: Token) {
-        if self.sin != Sin::Stubborn {
+        if self.defect != Defect::IgnoresCancel {
             self.inner.cancel(token);
         }
     }
@@ -132,7 +136,7 @@ impl Endpoint for Sinner {
         impl Notify for Nothing {
             fn notify(&self) {}
         }
-        if self.sin == Sin::Deaf {
+        if self.defect == Defect::IgnoresNotifier {
             return Notifier::new(Arc::new(Nothing));
         }
         self.inner.notifier()
@@ -143,16 +147,16 @@ impl Endpoint for Sinner {
     }
 }
 
-struct Sinners(Sin, RealTime);
+struct DefectiveFixture(Defect, RealTime);
 
-impl Fixture for Sinners {
+impl Fixture for DefectiveFixture {
     fn fresh(&self) -> Address {
         Address::parse(&format!("self://{}", self.1.name())).unwrap()
     }
     fn open(&self, at: &Address) -> Box<dyn Endpoint> {
-        Box::new(Sinner {
+        Box::new(Defective {
             inner: Local::open(at).unwrap(),
-            sin: self.0,
+            defect: self.0,
             done: 0,
             messages: 0,
             early: Vec::new(),
@@ -167,54 +171,54 @@ impl Fixture for Sinners {
 }
 
 #[track_caller]
-fn notices(sin: Sin, probe: fn(&mut World)) {
-    run(&Sinners(Sin::None, RealTime::default()), probe);
-    let guilty = || run(&Sinners(sin, RealTime::default()), probe);
-    let noticed = catch_unwind(AssertUnwindSafe(guilty)).is_err();
-    assert!(noticed, "{sin:?} went unnoticed");
+fn is_found(defect: Defect, probe: fn(&mut World)) {
+    run(&DefectiveFixture(Defect::None, RealTime::default()), probe);
+    let defective = || run(&DefectiveFixture(defect, RealTime::default()), probe);
+    let found = catch_unwind(AssertUnwindSafe(defective)).is_err();
+    assert!(found, "{defect:?} was not found");
 }
 
 #[test]
 fn a_second_completion() {
-    notices(Sin::Twice, messages::order_of_mixed_messages);
-    notices(Sin::Twice, mix::random_operations);
+    is_found(Defect::CompletesTwice, messages::order_of_mixed_messages);
+    is_found(Defect::CompletesTwice, mix::random_operations);
 }
 
 #[test]
 fn a_missing_completion() {
-    notices(Sin::Never, messages::many_peers);
-    notices(Sin::Never, mix::random_operations);
+    is_found(Defect::NeverCompletes, messages::many_peers);
+    is_found(Defect::NeverCompletes, mix::random_operations);
 }
 
 #[test]
 fn messages_out_of_order_or_twice() {
-    notices(Sin::Swap, messages::order_of_mixed_messages);
-    notices(Sin::Echo, messages::many_peers);
+    is_found(Defect::Reorders, messages::order_of_mixed_messages);
+    is_found(Defect::DuplicatesMessages, messages::many_peers);
 }
 
 #[test]
 fn messages_that_were_taken_and_dropped() {
-    notices(Sin::Forgetful, messages::back_pressure);
+    is_found(Defect::LosesOperations, messages::back_pressure);
 }
 
 #[test]
-fn losses_unsaid_or_unnamed() {
-    notices(Sin::Secret, lifecycle::killed_peer);
-    notices(Sin::Nameless, faults::loss_under_each);
+fn losses_without_event_or_peer() {
+    is_found(Defect::HidesLoss, lifecycle::killed_peer);
+    is_found(Defect::OmitsPeer, faults::loss_under_each);
 }
 
 #[test]
 fn cancels_ignored() {
-    notices(Sin::Stubborn, tagged::cancelled_receive);
+    is_found(Defect::IgnoresCancel, tagged::cancelled_receive);
 }
 
 #[test]
 fn wake_ups_missed() {
-    notices(Sin::Deaf, driving::notifier);
+    is_found(Defect::IgnoresNotifier, driving::notifier);
 }
 
 #[test]
 fn regions_that_are_not_closed() {
-    notices(Sin::Hasty, keys::closed_regions);
-    notices(Sin::Hasty, keys::closing_waits_for_access);
+    is_found(Defect::ClosesEarly, keys::closed_regions);
+    is_found(Defect::ClosesEarly, keys::closing_waits_for_access);
 }

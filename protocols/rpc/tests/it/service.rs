@@ -1,8 +1,6 @@
 //! A trait as an interface: client, server, errors, bulk arguments.
 
-mod common;
-
-use common::{engine, run, settle, turn_for};
+use crate::common::{engine, run, settle, turn_for};
 use petasos_fabric::Region;
 use petasos_rpc::{CallError, CallOptions, Context, Wire, service};
 use std::{cell::RefCell, collections::HashMap, time::Duration};
@@ -98,8 +96,8 @@ fn a_service_from_a_trait() {
     assert_eq!(run(&both, store.remove("a".into())).unwrap(), Err("no a".to_owned()));
 
     let seventh = store.with(CallOptions::default().provider(7));
-    let who = run(&both, seventh.whoami(9)).unwrap();
-    assert_eq!(who, (here.address().to_string(), 7, 9));
+    let caller = run(&both, seventh.whoami(9)).unwrap();
+    assert_eq!(caller, (here.address().to_string(), 7, 9));
     assert!(run(&both, seventh.list("b".into())).unwrap().is_empty());
     let eighth = store.with(CallOptions::default().provider(8));
     let error = run(&both, eighth.list("b".into())).unwrap_err();

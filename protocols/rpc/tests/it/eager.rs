@@ -1,8 +1,6 @@
-//! What a method starts is under way when it has returned; the future only waits.
+//! A call or transfer is under way when the method has returned; the future only waits.
 
-mod common;
-
-use common::{engine, run, settle, turn_for};
+use crate::common::{engine, run, settle, turn_for};
 use petasos_fabric::{Access, AtomicOp, AtomicType, Region};
 use petasos_rpc::{CallError, Engine, service};
 use std::{cell::Cell, future::poll_fn, rc::Rc, task::Poll, time::Duration};
@@ -17,7 +15,7 @@ trait Store {
     async fn get(&self, key: u64, #[bulk(push)] into: Region) -> u64;
 }
 
-/// Answers nobody before all have come.
+/// Answers no call before all have arrived.
 #[derive(Clone, Default)]
 struct Together(Rc<Cell<usize>>);
 
@@ -119,11 +117,11 @@ fn a_call_that_lends_memory_is_cancelled_when_it_is_dropped() {
     drop(calls);
     settle(&both);
     assert_eq!(there.stats().cancelled_by_caller, 2);
-    assert!(into.into_exclusive().is_ok(), "the engine has let go of it");
+    assert!(into.into_exclusive().is_ok(), "the engine holds it no longer");
 }
 
 #[test]
-fn what_is_wrong_with_the_memory_is_told_by_the_future() {
+fn errors_of_the_memory_come_with_the_future() {
     let (there, here) = (engine(), engine());
     let client = StoreClient::new(&here, there.address());
     here.shut_down();
@@ -142,7 +140,7 @@ fn transfers_are_under_way_before_they_are_waited_for() {
     let key = there.export(theirs.clone(), Access::ALL).unwrap();
     let memory = here.import(key.key()).unwrap();
 
-    // One after the other, polled by nobody.
+    // One after the other, none of them polled.
     let push = open.push(0, vec![7; 4096].into());
     let put = memory.put(4096, vec![9; 4096].into());
     for _ in 0..500 {
@@ -171,7 +169,7 @@ fn transfers_are_under_way_before_they_are_waited_for() {
     drop(theirs);
     let closing = (bulk.close(), key.close());
     turn_for(&both, Duration::from_millis(20));
-    assert_eq!(there.usage().operations, 2, "under way or ended, and nobody waits yet");
+    assert_eq!(there.usage().operations, 2, "under way or ended, and none is awaited yet");
     run(&both, async { (closing.0.await.unwrap(), closing.1.await.unwrap()) });
     settle(&both);
 }

@@ -1,8 +1,6 @@
-//! Bulk memory: pulled, pushed, streamed, forwarded, let go.
+//! Bulk memory: pulled, pushed, streamed, forwarded, closed.
 
-mod common;
-
-use common::{engine, run, settle, turn_for};
+use crate::common::{engine, run, settle, turn_for};
 use petasos_fabric::{Access, AtomicOp, AtomicType, Key, Region};
 use petasos_rpc::{BulkError, BulkHandle, CallOptions, Context, Method, serve};
 use petasos_wire::Wire;
@@ -57,7 +55,7 @@ fn the_target_pulls_in_a_pipeline_from_one_piece_and_from_several() {
         }
         drop(pieces);
         settle(&[&client, &server]);
-        assert!(region.is_unique(), "the engine has let go");
+        assert!(region.is_unique(), "the engine holds it no longer");
     }
 }
 
@@ -84,7 +82,7 @@ fn the_target_pushes_and_the_memory_comes_back() {
     let call = target.call::<_, u64>(FILL, &CallOptions::default(), &bulk.handle());
     assert_eq!(run(&[&client, &server], call).unwrap(), 12_345);
     run(&[&client, &server], bulk.close()).unwrap();
-    let memory = region.into_exclusive().expect("nobody else holds it");
+    let memory = region.into_exclusive().expect("nothing else holds it");
     assert!(memory.iter().enumerate().all(|(at, byte)| *byte == (at / 1000) as u8));
 }
 

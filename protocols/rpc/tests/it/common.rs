@@ -21,7 +21,7 @@ pub(crate) fn engine_with(mut config: EngineConfig) -> Engine {
     Engine::new(Box::new(endpoint), config)
 }
 
-/// Turns all engines until the future is ready.
+/// Drives all engines until the future is ready.
 ///
 /// # Panics
 /// If that takes ten seconds.
@@ -36,11 +36,11 @@ pub(crate) fn run<F: Future>(engines: &[&Engine], future: F) -> F::Output {
         if let std::task::Poll::Ready(output) = future.poll_unpin(&mut context) {
             return output;
         }
-        assert!(Instant::now() < end, "nothing came of it in ten seconds");
+        assert!(Instant::now() < end, "the future is not ready after ten seconds");
     }
 }
 
-/// Turns all engines for a while.
+/// Drives all engines for a while.
 pub(crate) fn turn_for(engines: &[&Engine], time: Duration) {
     let end = Instant::now() + time;
     while Instant::now() < end {
@@ -50,7 +50,7 @@ pub(crate) fn turn_for(engines: &[&Engine], time: Duration) {
     }
 }
 
-/// Turns all engines until none of them holds anything.
+/// Drives all engines until none of them holds anything.
 pub(crate) fn settle(engines: &[&Engine]) {
     let end = Instant::now() + Duration::from_secs(5);
     loop {
@@ -61,6 +61,6 @@ pub(crate) fn settle(engines: &[&Engine]) {
         if usage.iter().all(|usage| *usage == petasos_rpc::Usage::default()) {
             return;
         }
-        assert!(Instant::now() < end, "something stays: {usage:?}");
+        assert!(Instant::now() < end, "resources are still held: {usage:?}");
     }
 }

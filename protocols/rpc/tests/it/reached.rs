@@ -1,8 +1,7 @@
-//! Memory that a peer does not leave when it is closed: the engine keeps it, says so, and closes it once it can.
+//! Memory that a peer still reaches when it is closed: the engine keeps it, reports that, and
+//! closes it once it can.
 
-mod common;
-
-use common::{run, turn_for};
+use crate::common::{run, turn_for};
 use petasos_conformance::reached::{Reached, Reaching};
 use petasos_fabric::{Access, OpErrorKind, Region};
 use petasos_rpc::{BulkError, Engine, EngineConfig, Idle};
@@ -20,7 +19,7 @@ fn engine(times: usize) -> (Engine, Arc<Reaching>) {
     (Engine::new(Box::new(endpoint), config), reaching)
 }
 
-/// Turns the engine until nobody holds the memory.
+/// Drives the engine until nothing holds the memory.
 fn until_free(engine: &Engine, memory: Region) {
     let end = Instant::now() + Duration::from_secs(10);
     while !memory.is_unique() {
@@ -30,7 +29,7 @@ fn until_free(engine: &Engine, memory: Region) {
 }
 
 #[test]
-fn who_waits_is_told_and_the_engine_goes_on() {
+fn an_awaited_close_fails_and_the_engine_goes_on() {
     let (engine, reaching) = engine(3);
     let memory = Region::zeroed(4096);
     let exported = engine.export(memory.clone(), Access::ALL).unwrap();

@@ -1,7 +1,6 @@
 //! Derived types: round trips in both encodings, layout, and hashes of structures.
 
-mod zoo;
-
+use crate::zoo::{Animal, BOTH, Chain, Food, Grid, Tree, Unit, Zoo, zoo};
 use petasos_macros::Wire;
 use petasos_wire::{Encoding, LONG, Wire, encode_head_into, encode_into, from_bytes, to_vec};
 use proptest::prelude::*;
@@ -9,7 +8,6 @@ use std::{
     collections::{BTreeSet, HashMap},
     fmt::Debug,
 };
-use zoo::{Animal, BOTH, Chain, Food, Grid, Tree, Unit, Zoo, zoo};
 
 fn comes_back<T: Wire + PartialEq + Debug>(value: &T) {
     for encoding in BOTH {

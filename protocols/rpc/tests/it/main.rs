@@ -1,0 +1,11 @@
+//! The tests that can share a process, in one program.
+
+mod bulk;
+mod calls;
+mod common;
+mod driving;
+mod eager;
+mod reached;
+mod service;
+mod sleep;
+mod unfetched;
