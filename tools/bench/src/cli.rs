@@ -8,7 +8,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use petasos_cli::cli::{Common, Json};
 use std::{path::PathBuf, time::Duration};
 
-/// As much of the command's as is here: what all commands take, before or behind what `bench` takes.
+/// The part of the command's line that is parsed here: options of all commands, before or after
+/// `bench`.
 #[derive(Debug, Parser)]
 #[command(name = "petasos", version)]
 pub(crate) struct Cli {
@@ -38,12 +39,12 @@ pub(crate) struct Bench {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Repeats experiments of papers by name, with our system
+    /// Repeats experiments of papers by name, with Petasos
     Paper(Paper),
     /// Files through petasos forward, beside sshfs, rclone, rsync and the local disk
     Forward(BenchForward),
-    /// Jobs: their start, fences, cards and events in them, and how ranks find each other, beside
-    /// OpenPMIx with mpirun
+    /// Jobs: their start, fences, business cards and events in them, and how ranks find each other,
+    /// beside OpenPMIx with mpirun
     Launch(BenchLaunch),
 }
 
@@ -70,8 +71,8 @@ pub(crate) enum Experiment {
     /// Mercury: the time of a null call and of calls with arguments, with and without XDR encoding,
     /// and the rate of calls by how many are in flight
     NullCall,
-    /// Mercury: bandwidth of a transfer that the target pulls in blocks, by size of block and by how
-    /// many are in flight; and with work on each block
+    /// Mercury: bandwidth of a transfer that the target pulls in blocks, by size of block and by
+    /// how many are in flight; and with work on each block
     PipelinedBulk,
     /// Mercury: total bandwidth of bulk data by number of clients, against that from point to point
     Clients,
@@ -83,7 +84,8 @@ pub(crate) enum Experiment {
 /// How to measure, and where the results go.
 #[derive(Debug, Args)]
 pub(crate) struct Measuring {
-    /// Transports to use, one after the other, as in URLs: shm, tcp, tcp?encrypt, auto, ofi+tcp [default: shm,tcp]
+    /// Transports to use, one after the other, as in URLs: shm, tcp, tcp?encrypt, auto, ofi+tcp
+    /// [default: shm,tcp]
     #[arg(long, value_delimiter = ',')]
     pub(crate) transport: Vec<String>,
     /// Fewer sizes, fewer clients, shorter runs
@@ -124,7 +126,7 @@ pub(crate) enum Topic {
     Null,
     /// Echoes by size: latency, percentiles, steps, rate by calls in flight, in both encodings
     Echo,
-    /// Bandwidth both ways, by size
+    /// Bandwidth in both directions, by size
     Bulk,
     /// A large pull in blocks, by size of block and by depth, also with work on each block
     Pipeline,
@@ -132,12 +134,12 @@ pub(crate) enum Topic {
     Clients,
     /// Each channel bare and under RPC, by size
     Channels,
-    /// A new peer's first call, connecting included
+    /// The first call of a new peer, with its connection
     Connect,
     /// Two engines in one server against one: rate, time on a core, switches
     Engines,
     /// Matching one-sided messages: puts with acknowledgement, matching among many entries
     Portals,
-    /// Other stacks, measured in turn with us
+    /// Other stacks, measured in turn with Petasos
     Peers,
 }

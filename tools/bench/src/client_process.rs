@@ -1,9 +1,10 @@
 //! Client processes of the command's own, many at a time: this executable, started again.
 //!
-//! Each talks with the command over a socket that is its standard input. A line of JSON says what to
-//! do; when it has connected and done it once, it says so, and waits for the word to go on. It ends
-//! when it is told to, when that socket closes, so also when the process that started it dies, and at
-//! the latest when its [`Clients`] are dropped.
+//! Each communicates with the command over a socket that is its standard input. A line of JSON is
+//! the [`Order`]; when the client has connected and called once, it answers, and waits for the
+//! [`Window`] in which calls count. It ends when it gets the line `end`, when that socket closes,
+//! so also when the process that started it dies, and at the latest when its [`Clients`] are
+//! dropped.
 
 use crate::{
     again::{self, read_line},
@@ -36,65 +37,65 @@ pub(crate) const SUBCOMMAND: &str = "client-process";
 /// Bytes of a transfer.
 pub(crate) const TRANSFER: usize = 1 << 20;
 
-/// A client that says nothing for so long is given up: with many on a core each waits for its turn.
+/// A client without an answer for so long is given up: with many on a core each waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long connecting may take, and a call.
 const CONNECTING: Duration = Duration::from_secs(20);
 
-/// How long they may take to end by themselves, all together.
+/// How long all of them together may take to end by themselves.
 const GRACE: Duration = Duration::from_secs(5);
 
 const END: &str = "end";
 
-/// What each client does, again and again.
+/// What each client does repeatedly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Doing {
+pub(crate) enum Workload {
     /// Calls that do nothing.
     Calls,
     /// Calls in which its memory is pulled.
     Bulk,
 }
 
-impl Doing {
-    /// Calls between two looks at the clock, which takes a tenth of a short one.
-    fn between_looks(self) -> u64 {
-        if self == Doing::Calls { 16 } else { 1 }
+impl Workload {
+    /// Calls between two readings of the clock, which takes a tenth of a short call.
+    fn between_readings(self) -> u64 {
+        if self == Workload::Calls { 16 } else { 1 }
     }
 }
 
 /// What a client is to do.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
-    /// Whom to call.
+    /// The server's URL.
     pub(crate) url: String,
     pub(crate) secret: PathBuf,
-    /// Where to run.
+    /// The core to run on.
     pub(crate) core: Option<usize>,
-    pub(crate) doing: Doing,
+    pub(crate) workload: Workload,
 }
 
-/// What a client answers; also to the order, with nothing made.
+/// What a client answers; to the order, with no calls.
 #[derive(Debug, Serialize, Deserialize)]
 enum Answer {
-    Made(Made),
+    Completed(Completed),
     Failed(String),
 }
 
-/// From when to when calls count, by the system's clock that only goes on, which each client reads for
-/// itself. All call before, and until all have begun: starting is no part of what is measured, and
-/// takes longer than that where many share a core.
+/// The time in which calls count, by the monotonic clock, which each client reads for itself. All
+/// clients call before it as well, until all have begun: starting is not measured, and takes longer
+/// than the window where many share a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Window {
     begin_ns: u64,
     end_ns: u64,
 }
 
-/// What each client may take to begin.
+/// How long each client may take to begin.
 const BEGINNING: Duration = Duration::from_millis(2);
 
 impl Window {
-    /// So long, once so many clients have had the time to begin.
+    /// A window of this length, once so many clients have had the time to begin.
     fn after_the_beginning(clients: usize, time: Duration) -> Window {
         let begin_ns = now_ns() + BEGINNING.as_nanos() as u64 * (clients as u64 + 1);
         Window { begin_ns, end_ns: begin_ns + time.as_nanos() as u64 }
@@ -105,19 +106,20 @@ impl Window {
     }
 }
 
-/// Calls made in a time, in nanoseconds.
+/// Calls that were completed in a time, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Made {
+pub(crate) struct Completed {
     calls: u64,
     time_ns: u64,
 }
 
-impl Made {
-    /// Those of both in the time of both; of who made none in that time, and took longer, nothing counts.
-    fn and(self, other: Made) -> Made {
+impl Completed {
+    /// The calls of both in the time of both. A client that completed none in the window took
+    /// longer, and does not count.
+    fn and(self, other: Completed) -> Completed {
         match self.time_ns.cmp(&other.time_ns) {
             Less => self,
-            Equal => Made { calls: self.calls + other.calls, ..self },
+            Equal => Completed { calls: self.calls + other.calls, ..self },
             Greater => other,
         }
     }
@@ -133,49 +135,49 @@ fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Client processes; gone when this has been dropped.
+/// Client processes; all have ended when this has been dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
-    all: Vec<One>,
+    all: Vec<ClientProcess>,
 }
 
 #[derive(Debug)]
-struct One {
+struct ClientProcess {
     child: Child,
     socket: UnixStream,
 }
 
 impl Clients {
-    /// Starts one for each order, all at a time, and waits until each has done it once.
+    /// Starts one for each order, all at a time, and waits until each has called once.
     pub(crate) fn start(orders: impl Iterator<Item = Order>) -> Outcome<Clients> {
         let mut clients = Clients::default();
         for order in orders {
             let started = again::start(SUBCOMMAND, [""; 0], PATIENCE);
             let (child, socket) = started.map_err(Failure::system("starting a client process"))?;
-            clients.all.push(One { child, socket });
+            clients.all.push(ClientProcess { child, socket });
             let order = serde_json::to_string(&order);
             let order = order.map_err(Failure::system("writing an order"))?;
-            clients.all.last_mut().map_or(Ok(()), |one| one.say(&order))?;
+            clients.all.last_mut().map_or(Ok(()), |one| one.send(&order))?;
         }
-        clients.all.iter().try_for_each(|one| one.hear::<Answer>()?.made().map(drop))?;
+        clients.all.iter().try_for_each(|one| one.receive::<Answer>()?.completed().map(drop))?;
         Ok(clients)
     }
 
-    /// Has all call: what they made together in so much time.
-    pub(crate) fn call_for(mut self, time: Duration) -> Outcome<Made> {
+    /// Lets all clients call: what they completed together in so much time.
+    pub(crate) fn call_for(mut self, time: Duration) -> Outcome<Completed> {
         let window = Window::after_the_beginning(self.all.len(), time);
         let go =
             serde_json::to_string(&window).map_err(Failure::system("writing when to begin"))?;
-        self.all.iter_mut().try_for_each(|one| one.say(&go))?;
+        self.all.iter_mut().try_for_each(|one| one.send(&go))?;
         thread::sleep(window.left());
         for one in &mut self.all {
-            // Who does not listen has said why, which is heard below.
-            let _ = one.say(END);
+            // A client that does not read has sent its failure, which is received below.
+            let _ = one.send(END);
         }
-        let mut all: Option<Made> = None;
+        let mut all: Option<Completed> = None;
         for one in &self.all {
-            let made = one.hear::<Answer>()?.made()?;
-            all = Some(all.map_or(made, |all| all.and(made)));
+            let completed = one.receive::<Answer>()?.completed()?;
+            all = Some(all.map_or(completed, |all| all.and(completed)));
         }
         all.ok_or_else(|| Failure::new(Code::Failed, "no client at all"))
     }
@@ -191,34 +193,34 @@ impl Drop for Clients {
             while matches!(one.child.try_wait(), Ok(None)) && Instant::now() < end {
                 thread::sleep(Duration::from_millis(1));
             }
-            // Both fail only for a process that is gone already.
+            // Both fail only for a process that has ended already.
             let _ = one.child.kill();
             let _ = one.child.wait();
         }
     }
 }
 
-impl One {
+impl ClientProcess {
     fn failed(&self, error: impl std::fmt::Display) -> Failure {
         let text = format!("the client process {}: {error}", self.child.id());
         Failure::new(Code::Failed, text)
     }
 
-    fn say(&mut self, line: &str) -> Outcome {
-        let said = writeln!(self.socket, "{line}");
-        said.map_err(|error| self.failed(format!("does not listen: {error}")))
+    fn send(&mut self, line: &str) -> Outcome {
+        let sent = writeln!(self.socket, "{line}");
+        sent.map_err(|error| self.failed(format!("does not read: {error}")))
     }
 
-    fn hear<T: DeserializeOwned>(&self) -> Outcome<T> {
+    fn receive<T: DeserializeOwned>(&self) -> Outcome<T> {
         let line = read_line(&self.socket).map_err(|error| self.failed(error))?;
         serde_json::from_str(&line).map_err(|_| self.failed("ended before it was done"))
     }
 }
 
 impl Answer {
-    fn made(self) -> Outcome<Made> {
+    fn completed(self) -> Outcome<Completed> {
         match self {
-            Answer::Made(made) => Ok(made),
+            Answer::Completed(completed) => Ok(completed),
             Answer::Failed(text) => Err(Failure::new(Code::Failed, text)),
         }
     }
@@ -230,14 +232,14 @@ pub(crate) fn run() -> Outcome {
     interrupt::unblock_terminate().map_err(Failure::system("signals"))?;
     let outcome = obey(&mut parent);
     if let Err(failure) = &outcome {
-        // Nobody there to hear it is no further failure; who is there says it.
-        let _ = say(&mut parent, &Answer::Failed(failure.to_string()));
+        // If the parent has ended, the failure has no reader; else the parent reports it.
+        let _ = send_answer(&mut parent, &Answer::Failed(failure.to_string()));
         return Ok(());
     }
     outcome
 }
 
-fn say(parent: &mut UnixStream, answer: &Answer) -> Outcome {
+fn send_answer(parent: &mut UnixStream, answer: &Answer) -> Outcome {
     let answer = serde_json::to_string(answer).map_err(Failure::system("writing an answer"))?;
     writeln!(parent, "{answer}").map_err(Failure::system("answering"))
 }
@@ -245,39 +247,39 @@ fn say(parent: &mut UnixStream, answer: &Answer) -> Outcome {
 fn obey(parent: &mut UnixStream) -> Outcome {
     let listening = parent.try_clone().map_err(Failure::system("a socket"))?;
     let mut lines = BufReader::new(listening);
-    let line = hear(&mut lines);
+    let line = next_line(&mut lines);
     if line.is_empty() {
-        // It died before it said what to do.
+        // The parent died before it sent the order.
         return Ok(());
     }
     let order: Order = serde_json::from_str(&line).map_err(Failure::system("the order"))?;
     limits::pin(order.core);
     let client = Caller::begin(&order)?;
-    say(parent, &Answer::Made(Made::default()))?;
-    let go = hear(&mut lines);
+    send_answer(parent, &Answer::Completed(Completed::default()))?;
+    let go = next_line(&mut lines);
     if go.is_empty() {
         return Ok(());
     }
     let window: Window = serde_json::from_str(&go).map_err(Failure::system("when to begin"))?;
     let listening = thread::spawn(move || {
-        if hear(&mut lines).trim_end() != END {
-            // Nobody wants the answer, and a call may take long.
+        if next_line(&mut lines).trim_end() != END {
+            // The parent has ended, and a call may take long.
             process::exit(0);
         }
-        hear(&mut lines);
+        next_line(&mut lines);
     });
-    let calling = client.call_in(window, order.doing.between_looks());
-    let made = client.engine.block_on(calling)?;
-    say(parent, &Answer::Made(made))?;
-    // Who is done says good-bye to the server when all are: it ends when the socket does.
+    let calling = client.call_in(window, order.workload.between_readings());
+    let completed = client.engine.block_on(calling)?;
+    send_answer(parent, &Answer::Completed(completed))?;
+    // A client stays connected to the server until all are done: it ends when the socket does.
     let _ = listening.join();
     Ok(())
 }
 
-/// The next line; none if whoever started this is gone.
-fn hear(lines: &mut BufReader<UnixStream>) -> String {
+/// The next line; empty if the process that started this one has ended.
+fn next_line(lines: &mut BufReader<UnixStream>) -> String {
     let mut line = String::new();
-    // What could not be read whole is no word that is known.
+    // A line that was not read whole is not `end`.
     let _ = lines.read_line(&mut line);
     line
 }
@@ -291,15 +293,15 @@ struct Caller {
 }
 
 impl Caller {
-    /// Connects, and tries once.
+    /// Connects, and calls once.
     fn begin(order: &Order) -> Outcome<Caller> {
         let address = Address::parse(&order.url).map_err(Failure::system("the server's URL"))?;
         let secret = Some(order.secret.as_path());
         let engine = client::engine(&address, secret, Waiting::Adaptive, CONNECTING)?;
         let bench = BenchClient::new(&engine, &address);
-        let lent = match order.doing {
-            Doing::Calls => None,
-            Doing::Bulk => Some(engine.bulk(Region::zeroed(TRANSFER).whole(), Access::READ)?),
+        let lent = match order.workload {
+            Workload::Calls => None,
+            Workload::Bulk => Some(engine.bulk(Region::zeroed(TRANSFER).whole(), Access::READ)?),
         };
         let caller = Caller { lent, bench, engine };
         caller.engine.block_on(caller.once())?;
@@ -316,20 +318,23 @@ impl Caller {
         }
     }
 
-    /// Calls from now to the end of the window, looking at the clock after each so many, which count if
-    /// that was in it. On however crowded a core, some count: if none are in it, the first after it.
-    async fn call_in(&self, window: Window, looks: u64) -> Outcome<Made> {
+    /// Calls from now to the end of the window, and reads the clock after each batch, which counts
+    /// if that reading was in the window. Some calls count on any core: if none are in the window,
+    /// the first after it.
+    async fn call_in(&self, window: Window, batch: u64) -> Outcome<Completed> {
         let Window { begin_ns, end_ns } = window;
         let mut calls = 0;
         loop {
-            for _ in 0..looks {
+            for _ in 0..batch {
                 self.once().await?;
             }
             match now_ns() {
                 now if now < begin_ns => {}
-                now if now < end_ns => calls += looks,
-                now if calls == 0 => return Ok(Made { calls: looks, time_ns: now - begin_ns }),
-                _ => return Ok(Made { calls, time_ns: end_ns - begin_ns }),
+                now if now < end_ns => calls += batch,
+                now if calls == 0 => {
+                    return Ok(Completed { calls: batch, time_ns: now - begin_ns });
+                }
+                _ => return Ok(Completed { calls, time_ns: end_ns - begin_ns }),
             }
         }
     }
@@ -340,11 +345,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_made_nothing_in_time_does_not_count() {
-        let in_time = Made { calls: 100, time_ns: 1_000 };
-        let late = Made { calls: 16, time_ns: 9_000 };
+    fn clients_without_calls_in_the_window_do_not_count() {
+        let in_time = Completed { calls: 100, time_ns: 1_000 };
+        let late = Completed { calls: 16, time_ns: 9_000 };
         let rates = [in_time.and(late).and(in_time), late.and(in_time), late.and(late)];
         let rates = rates.map(|made| made.rate().round());
-        assert_eq!(rates, [200e6, 100e6, 3_555_556.0], "but somebody does");
+        assert_eq!(rates, [200e6, 100e6, 3_555_556.0], "unless there is no other");
     }
 }

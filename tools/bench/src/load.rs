@@ -12,16 +12,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Calls between two looks at the clock.
+/// Calls between two readings of the clock.
 const STEP: u32 = 16;
 
 /// Calls of a pair that are under way together.
 pub(crate) trait Load {
-    /// Null calls a second, so many at a time: the median of runs of a millisecond or more.
+    /// Null calls a second, with so many in flight: the median of runs of a millisecond or more.
     fn rate(&self, in_flight: usize, time: Duration) -> Outcome<f64>;
-    /// The same of calls with so many bytes there and back.
+    /// The same for calls with so many bytes there and back.
     fn echo_rate(&self, bytes: usize, in_flight: usize, time: Duration) -> Outcome<f64>;
-    /// How long each call takes, from its begin to its result, where so many are under way.
+    /// How long each call takes, from its begin to its result, with so many in flight.
     fn under_load(&self, bytes: usize, in_flight: usize, time: Duration) -> Outcome<Percentiles>;
 }
 
@@ -43,7 +43,7 @@ impl Load for Pair {
         self.engine.block_on(async {
             let mut calls: VecDeque<_> = (0..in_flight).map(|_| begin(message(bytes))).collect();
             let started = Instant::now();
-            // The first ones find all cold.
+            // The first calls find the caches cold.
             let mut cold = in_flight;
             while let Some((start, call)) = calls.pop_front() {
                 let sent = call.await?;
@@ -62,7 +62,7 @@ impl Load for Pair {
     }
 }
 
-/// `first` makes what the first calls send, and the others send what came back.
+/// `first` makes the arguments of the first calls; the others send the results of earlier ones.
 fn rate_of<R: Wire>(
     pair: &Pair,
     in_flight: usize,
@@ -73,7 +73,7 @@ fn rate_of<R: Wire>(
     pair.engine.block_on(async {
         let mut calls: VecDeque<_> = (0..in_flight).map(|_| begin(first())).collect();
         let (mut rates, started) = (Vec::new(), Instant::now());
-        // Answers come in bursts: what is counted is more than one of them.
+        // Answers come in bursts: a run is longer than one burst.
         let least = 2 * in_flight as u32;
         while rates.len() < 5 || started.elapsed() < time {
             let (start, mut done) = (Instant::now(), 0u32);

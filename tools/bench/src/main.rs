@@ -1,9 +1,9 @@
-//! `petasos-bench`: calls, bulk data, files and jobs, each beside the machine's limit or what else people
-//! use, in one run. `petasos bench` becomes this program.
+//! `petasos-bench`: calls, bulk data, files and jobs, each beside the machine's limit or other
+//! programs, in one run. `petasos bench` executes this program.
 //!
-//! Starting itself again is how it gets servers and clients, as the command does; and with the first
-//! argument [`COMMAND`] it *is* the command, so that what is measured as a user runs it (`petasos
-//! forward`, `petasos run`) is of the same build as what measures.
+//! It starts itself again as servers and clients, as the command does. With the first argument
+//! [`COMMAND`] it *is* the command, so that commands that are measured as a user runs them
+//! (`petasos forward`, `petasos run`) are of the same build as the program that measures.
 
 #![forbid(unsafe_code)]
 
@@ -15,7 +15,7 @@ mod load;
 mod peer_process;
 mod report;
 
-// What the command shares; see the front page of its library.
+// Shared with the command; see the front page of its library.
 use petasos_cli::{
     accounting, again, bare, beside, bulk, channel, client, exit, figures, grid, interrupt,
     latency, limits, log, machine, output, plots, progress, scratch, server, service,
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Processes of this program's own: no command line to parse, no signals to take.
+/// Processes of this program's own: no command line to parse, no signals to handle.
 fn of_its_own() -> Option<Outcome> {
     let name = env::args_os().nth(1)?;
     let work: fn() -> Outcome = match name.to_str()? {

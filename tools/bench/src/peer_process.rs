@@ -1,7 +1,7 @@
 //! The other side of a peer: this executable, started again.
 //!
-//! The temporary directory is an argument: the process removes it also when nobody lived to say
-//! more.
+//! The temporary directory is an argument: the process removes it if the process that started it
+//! has died.
 
 use crate::{
     exit::{Code, Failure, Outcome},
@@ -15,7 +15,7 @@ use std::{ffi::OsString, io, path::Path};
 /// The hidden subcommand for which `main` calls [`run`].
 pub(crate) const SUBCOMMAND: &str = "peer-process";
 
-/// Where peers are measured: on our own cores, with files in our own directory.
+/// Where peers are measured: on the cores and in the directory of this run.
 pub(crate) fn place(cores: Cores, scratch: &Path) -> Place {
     Place {
         client: cores.client,
@@ -29,7 +29,7 @@ pub(crate) fn place(cores: Cores, scratch: &Path) -> Place {
 pub(crate) fn run(scratch: Option<OsString>) -> Outcome {
     interrupt::unblock_terminate().map_err(Failure::system("signals"))?;
     let outcome = petasos_peers::serve();
-    // Without the last word it died, and left to us what it could not remove.
+    // The parent died without an end line, and this process removes its directory.
     if matches!(outcome, Ok(false))
         && let Some(path) = scratch
     {

@@ -1,4 +1,4 @@
-//! Bulk data, both ways, by size.
+//! Bulk data in both directions, by size.
 
 use super::{Bench, in_place};
 use crate::{
@@ -26,8 +26,8 @@ const SIZES: [usize; 10] = [
 ];
 const QUICK: [usize; 4] = [4 << 10, 64 << 10, 1 << 20, 16 << 20];
 
-/// Buffers of the largest size that are there at a time: of the limit and of ours, on both sides,
-/// and room beside them.
+/// Buffers of the largest size at a time: of the limit and of Petasos, on both sides, and some
+/// room.
 const BUFFERS: u64 = 6;
 
 fn sizes(bench: &Bench) -> &'static [usize] {
@@ -74,14 +74,14 @@ fn of_size(
     let Some(Moved { pull, push }) = found else { return Ok(None) };
     let memory = if amount.of_transport { " of the transport's memory" } else { "" };
     let how = format!(
-        "one transfer in flight by the server, {}; both sides' memory used again, checked once",
+        "one transfer in flight by the server, {}; memory of both sides reused, checked once",
         plan.cores.describe("processes")
     );
-    let row = |way: &str, rate: Beside| {
-        let what = format!("{way}{memory}, {}", output::size(amount.bytes as u64));
+    let row = |direction: &str, rate: Beside| {
+        let what = format!("{direction}{memory}, {}", output::size(amount.bytes as u64));
         let limit = Some((rate.of, rate.limit));
         let row = Row::new(transport.scheme, what, (rate.value, "GB/s"), limit, &how);
-        let series = format!("{way}{memory}");
+        let series = format!("{direction}{memory}");
         row.at(Plot::Bandwidth, transport.scheme, &series, amount.bytes as f64)
     };
     Ok(Some([row("pull", pull), row("push", push)]))

@@ -1,5 +1,5 @@
-//! Rates of short messages where credit is what counts: with hardly any, with a receiver that takes
-//! its time, and with many senders to one; and the memory of him who receives from many.
+//! Rates of short messages that depend on credit: with hardly any, with a slow receiver, and with
+//! many senders to one receiver; and that receiver's memory.
 
 use super::Bench;
 use crate::{
@@ -26,7 +26,7 @@ const MESSAGE: usize = 64;
 const TIMES: usize = 2000;
 const QUICK_TIMES: usize = 200;
 
-/// What a slow receiver works on each message.
+/// The time that a slow receiver works on each message.
 const WORKS: Duration = Duration::from_micros(5);
 
 /// Messages to a slow receiver between two answers: more than most have credit for.
@@ -43,14 +43,14 @@ const OF_EACH: usize = 32;
 /// Messages that one of them sends before the next one has its turn.
 const BURST: usize = 8;
 
-/// Descriptors that an endpoint takes with its peer, in the process that has many.
+/// Descriptors of an endpoint with one peer, in the process that has many.
 const DESCRIPTORS: u64 = 12;
 
-/// How long it may take until the next one of them has sent, or heard its answer: a thousand of them on
-/// one thread, with few fetches of the receiver's at a time, take many seconds in all.
+/// How long no sender may make progress: a thousand of them on one thread, with few fetches of the
+/// receiver at a time, take many seconds in all.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What one round found, each beside what it is to be compared with.
+/// The figures of one round, each beside its reference.
 #[derive(Default)]
 struct Found {
     scarce: Option<Beside>,
@@ -111,7 +111,7 @@ impl Rates<'_> {
             let (mut client, scarce_server) = self.setting(scarce).bare()?;
             let value = self.stream(&mut client, &mut message)?;
             rates.scarce = Some(Beside { value, limit: plain, of: "the usual credit" });
-            // Both go before their server does.
+            // Both end before their server.
             drop(client);
             drop(scarce_server);
         }
@@ -192,7 +192,7 @@ impl Rates<'_> {
         );
         let slow = format!(
             "messages sent as fast as there is room, bare, to a receiver that works {} µs on each and \
-             looks at no other meanwhile",
+             receives no other meanwhile",
             WORKS.as_micros()
         );
         row(
@@ -201,7 +201,7 @@ impl Rates<'_> {
             &slow,
         );
         let of_many = "messages sent as fast as there is room, bare, by many endpoints in one process, \
-                       which a thread drives in turn, to one receiver, against one sender in the same \
+                       which one thread drives in turn, to one receiver, against one sender in the same \
                        round";
         let crowds = rounds.first().map_or(0, |rates| rates.crowds.len());
         for nth in 0..crowds {
@@ -216,11 +216,11 @@ impl Rates<'_> {
         for nth in 0..crowds {
             let mut bytes: Vec<f64> = rounds.iter().map(|rates| rates.crowds[nth].memory).collect();
             let value = limits::median(&mut bytes);
-            // Few may fit in what the receiver had before.
+            // Few senders may fit in memory that the receiver had before.
             if value > 0.0 {
                 let what =
                     format!("{name}, memory for each of {} senders", rounds[0].crowds[nth].senders);
-                let how = "what more of the receiver's pages are there after they all have sent";
+                let how = "the growth of the receiver's resident memory when all have sent";
                 rows.push(Row::new(scheme, what, (value, "B"), None, how));
             }
         }
@@ -228,13 +228,13 @@ impl Rates<'_> {
     }
 }
 
-/// How often in a second, where `work` is so many.
+/// The rate by the second, where one run of `work` is so many.
 fn per_second(plan: &Plan, many: usize, work: impl FnMut() -> Outcome) -> Outcome<f64> {
-    // A transfer of as many bytes; what comes back is 10^9 bytes a second.
+    // A transfer of as many bytes; the result is in 10^9 bytes a second.
     Ok(limits::transfers(plan, many, 0, work)?.median * 1e9)
 }
 
-/// Each sends so many messages, and hears that the last one was taken.
+/// Each client sends so many messages, and waits for the answer to the last one.
 fn all_send(clients: &mut [bare::Client], message: &mut [u8], each: usize) -> Outcome {
     let mut left = vec![each; clients.len()];
     let mut answered = vec![false; clients.len()];
@@ -267,7 +267,7 @@ fn all_send(clients: &mut [bare::Client], message: &mut [u8], each: usize) -> Ou
     }
 }
 
-/// Bytes of the server's memory that are there.
+/// Bytes of the server's resident memory.
 fn resident(server: &Server) -> Outcome<u64> {
     let path = format!("/proc/{}/status", server.pid());
     let text = fs::read_to_string(&path)

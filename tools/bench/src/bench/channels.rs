@@ -1,7 +1,7 @@
 //! Each channel bare and under RPC, by size, against the bare device.
 //!
-//! Bare: through the fabric contract, without calls. Under RPC: calls that carry the same bytes over
-//! endpoints that use the same channel. The device: what two threads or processes reach that share
+//! Bare: through the fabric contract, without calls. Under RPC: calls that carry the same bytes
+//! over endpoints that use the same channel. The device: two threads or processes that share
 //! memory, or a connection, and nothing else.
 
 use super::{Bench, channel_rates::Rates};
@@ -26,7 +26,7 @@ use petasos::{
 };
 use std::collections::VecDeque;
 
-/// Lengths of messages; at the borders of cache lines and of channels as well.
+/// Lengths of messages, also at the boundaries of cache lines and of channels.
 const MESSAGES: [usize; 18] =
     [0, 8, 16, 32, 56, 64, 112, 113, 128, 256, 512, 1024, 2048, 4096, 8192, 16_000, 32_000, 64_000];
 const QUICK_MESSAGES: [usize; 6] = [0, 64, 112, 256, 4096, 16_000];
@@ -38,13 +38,13 @@ const DEVICE_MESSAGES: [usize; 8] = [0, 64, 512, 4096, 8192, 16_000, 64_000, 128
 const GETS: [usize; 8] = [64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1 << 20];
 const QUICK_GETS: [usize; 3] = [64, 4096, 262_144];
 
-/// Gets in flight where bandwidth counts.
+/// Gets in flight for bandwidth.
 const GETS_IN_FLIGHT: usize = 4;
 
-/// Calls in flight where bandwidth counts.
+/// Calls in flight for bandwidth.
 const CALLS_IN_FLIGHT: usize = 64;
 
-/// Messages between two answers where bandwidth counts: so many bytes, within these bounds.
+/// Messages between two answers for bandwidth: so many bytes, within these bounds.
 const WINDOW: (usize, usize, usize) = (1 << 20, 16, 1024);
 
 /// Bytes of a transfer of a bare stream: it has no messages.
@@ -110,7 +110,7 @@ impl Experiment<'_> {
                 for size in &mut sizes {
                     self.size(&pair, (&mut client, &server), size)?;
                 }
-                // Both go before their server does.
+                // Both end before their server.
                 drop(client);
                 Ok(())
             };
@@ -137,7 +137,7 @@ impl Experiment<'_> {
         sizes.into_iter().map(empty).collect()
     }
 
-    /// A size once, in turn.
+    /// One round of a size.
     fn size(
         &self,
         pair: &Pair,
@@ -171,14 +171,14 @@ impl Experiment<'_> {
         Ok(())
     }
 
-    /// What the device takes, and what it moves.
+    /// The device's time and bandwidth.
     fn device(&self, bytes: usize) -> Outcome<(Limit, Option<Limit>)> {
         let plan = &self.plan;
-        let to_and_fro = || latency::limit_of(self.transport, self.setting.waiting, plan, bytes);
+        let round_trip = || latency::limit_of(self.transport, self.setting.waiting, plan, bytes);
         let shared = client::is_within_node(self.transport.scheme);
         match self.channel.carries {
             Carries::Messages { .. } => {
-                let found = to_and_fro()?;
+                let found = round_trip()?;
                 let name = if shared { "bare message" } else { found.name };
                 let rate = match bytes {
                     0 => None,
@@ -190,7 +190,7 @@ impl Experiment<'_> {
             Carries::Gets { of_transport } if shared => {
                 let bulk = match of_transport {
                     true => limits::memcpy(plan, &[bytes])?,
-                    // Where one may not reach into the other, both map what they share.
+                    // Where one process may not access the other, both map shared memory.
                     false => limits::vm_readv(plan, &[bytes])
                         .or_else(|_| limits::memcpy(plan, &[bytes]))?,
                 };
@@ -198,9 +198,9 @@ impl Experiment<'_> {
                 Ok(((name, bytes as f64 / rate), Some((name, rate))))
             }
             Carries::Gets { .. } => {
-                // Asked for while asleep, or sent to and fro while spinning: what is faster.
+                // A request and an answer while asleep, or a round trip while spinning: the faster.
                 let fetched = limits::tcp_fetch(plan, &[bytes])?;
-                let echoed = to_and_fro()?;
+                let echoed = round_trip()?;
                 let time = (fetched.name, bytes as f64 / fetched.first());
                 let time = if echoed.median < time.1 { (echoed.name, echoed.median) } else { time };
                 Ok((time, Some(named(&limits::tcp_stream(plan, &[STREAM])?))))
@@ -283,7 +283,7 @@ impl Experiment<'_> {
         let how = match self.channel.carries {
             Carries::Messages { .. } if self.channel.over_device => {
                 "a channel of RDMA networks alone, or each size by the thresholds that `petasos tune` \
-                 found, with the transport's endpoint in place of a network card; else as the \
+                 found, with the transport's endpoint in place of a NIC; else as the \
                  transport's own channels"
             }
             Carries::Messages { .. } => {
@@ -292,8 +292,8 @@ impl Experiment<'_> {
             }
             Carries::Gets { .. } => {
                 "bare: gets through the fabric contract, 4 in flight for bandwidth; under RPC: a \
-                 call in which the server pulls, and for bandwidth many pulls in a call; what is \
-                 very short travels with the call"
+                 call in which the server pulls, and for bandwidth many pulls in a call; very \
+                 short data travels with the call"
             }
         };
         let panel = self.channel.panel(self.transport.scheme);

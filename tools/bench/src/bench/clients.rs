@@ -1,9 +1,9 @@
-//! How the rate of calls, and the bandwidth of bulk data, go on as clients grow in number.
+//! The rate of calls, and the bandwidth of bulk data, by number of clients.
 
 use super::Bench;
 use crate::{
     beside::Beside,
-    client_process::{Clients, Doing, Order, TRANSFER},
+    client_process::{Clients, Order, TRANSFER, Workload},
     exit::Outcome,
     figures::{self, Row},
     limits,
@@ -20,59 +20,60 @@ fn counts(bench: &Bench) -> &'static [usize] {
 }
 
 pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
-    let calls = of(bench, transport, Doing::Calls)?;
+    let calls = of(bench, transport, Workload::Calls)?;
     Ok([calls, bulk(bench, transport)?].concat())
 }
 
 /// Bulk data only.
 pub(super) fn bulk(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
-    of(bench, transport, Doing::Bulk)
+    of(bench, transport, Workload::Bulk)
 }
 
-fn of(bench: &Bench, transport: &'static Transport, doing: Doing) -> Outcome<Vec<Row>> {
+fn of(bench: &Bench, transport: &'static Transport, workload: Workload) -> Outcome<Vec<Row>> {
     let counts = counts(bench);
     let setting = bench.setting(transport, Waiting::Adaptive, &bench.plan);
     let mut pair = setting.pair()?;
     let (mut rates, mut bare) = (vec![Vec::new(); counts.len()], vec![Vec::new(); counts.len()]);
     for round in 0..bench.rounds {
-        let what = if doing == Doing::Calls { "clients that call" } else { "clients with data" };
+        let what =
+            if workload == Workload::Calls { "clients that call" } else { "clients with data" };
         bench.round(transport, what, round);
         let of_round: Outcome<Vec<f64>> =
-            counts.iter().map(|count| total(&pair.address, bench, *count, doing)).collect();
+            counts.iter().map(|count| total(&pair.address, bench, *count, workload)).collect();
         let of_round = of_round.map_err(|failure| pair.explain(failure))?;
-        let limit = match doing {
-            Doing::Calls => best(&of_round),
-            Doing::Bulk => of_round[0],
+        let limit = match workload {
+            Workload::Calls => best(&of_round),
+            Workload::Bulk => of_round[0],
         };
         for (rates, value) in rates.iter_mut().zip(of_round) {
-            rates.push(Beside { value, limit, of: doing.limit() });
+            rates.push(Beside { value, limit, of: workload.limit() });
         }
-        // What this machine lets anybody keep of its best, in the same round.
-        if doing == Doing::Calls && transport.scheme == "shm" {
+        // The same over bare cache lines, in the same round.
+        if workload == Workload::Calls && transport.scheme == "shm" {
             let of_round: Outcome<Vec<f64>> =
                 counts.iter().map(|count| over_bare_lines(bench, *count)).collect();
             let of_round = of_round?;
             let limit = best(&of_round);
             for (bare, value) in bare.iter_mut().zip(of_round) {
-                bare.push(Beside { value, limit, of: doing.limit() });
+                bare.push(Beside { value, limit, of: workload.limit() });
             }
         }
     }
     let row = |(count, found): (&usize, Vec<Beside>)| {
         let found = Beside::typical(found);
         let limit = Some((found.of, found.limit));
-        let what = format!("{}, {count}", doing.what());
-        let value = (found.value, doing.unit());
-        let row = Row::new(transport.scheme, what, value, limit, doing.how());
-        row.at(doing.plot(), transport.scheme, "petasos", *count as f64)
+        let what = format!("{}, {count}", workload.what());
+        let value = (found.value, workload.unit());
+        let row = Row::new(transport.scheme, what, value, limit, workload.how());
+        row.at(workload.plot(), transport.scheme, "petasos", *count as f64)
     };
     let bare_row = |(count, found): (&usize, Vec<Beside>)| {
         let found = Beside::typical(found);
         let limit = Some((found.of, found.limit));
         let name = figures::spoken(limits::BARE_LINES);
         let what = format!("clients over {name}, {count}");
-        let row = Row::new(transport.scheme, what, (found.value, doing.unit()), limit, BARE);
-        row.at(doing.plot(), transport.scheme, &name, *count as f64)
+        let row = Row::new(transport.scheme, what, (found.value, workload.unit()), limit, BARE);
+        row.at(workload.plot(), transport.scheme, &name, *count as f64)
     };
     let bare = bare.into_iter().filter(|found| !found.is_empty());
     let ours = counts.iter().zip(rates).map(row);
@@ -84,39 +85,39 @@ fn best(rates: &[f64]) -> f64 {
 }
 
 /// How the machine's own rate was measured.
-const BARE: &str = "no calls: a cache line each way for each client, which looks for 50 us and then \
-                    sleeps on a futex; one thread answers and never sleeps; clients are threads on \
-                    the cores that it does not have; against their own best number";
+const BARE: &str = "no calls: a cache line in each direction for each client, which polls for 50 us and \
+                    then sleeps on a futex; one thread answers and never sleeps; clients are threads \
+                    on the other cores; against their own best number";
 
-/// Questions a second of so many clients together, over nothing but memory.
+/// Requests a second of so many clients together, over bare memory.
 fn over_bare_lines(bench: &Bench, count: usize) -> Outcome<f64> {
     Ok(limits::calls_of_many(&bench.plan_of(2), &bench.plan.cores.of_clients(), count)?)
 }
 
-impl Doing {
+impl Workload {
     fn what(self) -> &'static str {
-        if self == Doing::Calls { "clients" } else { "clients with bulk data" }
+        if self == Workload::Calls { "clients" } else { "clients with bulk data" }
     }
 
     fn unit(self) -> &'static str {
-        if self == Doing::Calls { "calls/s" } else { "GB/s" }
+        if self == Workload::Calls { "calls/s" } else { "GB/s" }
     }
 
     fn limit(self) -> &'static str {
-        if self == Doing::Calls { "the best number of clients" } else { "point to point" }
+        if self == Workload::Calls { "the best number of clients" } else { "point to point" }
     }
 
     fn plot(self) -> Plot {
-        if self == Doing::Calls { Plot::Clients } else { Plot::ClientsBulk }
+        if self == Workload::Calls { Plot::Clients } else { Plot::ClientsBulk }
     }
 
     fn how(self) -> &'static str {
         match self {
-            Doing::Calls => {
+            Workload::Calls => {
                 "null calls, one in flight for each client; clients are processes on the cores that \
-                 the server does not have, all waiting adaptively; calls a second of all together"
+                 the server does not use, all waiting adaptively; calls a second of all together"
             }
-            Doing::Bulk => {
+            Workload::Bulk => {
                 "1 MiB of each client's memory pulled by the server, one transfer in flight for \
                  each; clients as before; bytes of all together, against one client in the same \
                  round"
@@ -126,16 +127,16 @@ impl Doing {
 }
 
 /// Calls a second of all clients together, or GB/s.
-fn total(address: &Address, bench: &Bench, count: usize, doing: Doing) -> Outcome<f64> {
+fn total(address: &Address, bench: &Bench, count: usize, workload: Workload) -> Outcome<f64> {
     let cores = bench.plan.cores.of_clients();
     let order = |at: usize| Order {
         url: address.to_string(),
         secret: bench.secret.clone(),
-        // Beside the server, not in its way: a client that wakes there would wait for it.
+        // Not on the server's core: a client that wakes there would wait for the server.
         core: cores.get(at % cores.len().max(1)).copied(),
-        doing,
+        workload,
     };
     let clients = Clients::start((0..count).map(order))?;
     let rate = clients.call_for(bench.plan_of(2).time)?.rate();
-    Ok(if doing == Doing::Calls { rate } else { rate * TRANSFER as f64 / 1e9 })
+    Ok(if workload == Workload::Calls { rate } else { rate * TRANSFER as f64 / 1e9 })
 }

@@ -1,7 +1,7 @@
-//! How long a new peer takes to its first answer, beside what a connection takes at best.
+//! The time of a new peer to its first answer, beside that of a bare connection.
 //!
-//! Each time a fresh endpoint and a fresh engine, which the server has never heard of; the client's
-//! process stays.
+//! Each time with a fresh endpoint and a fresh engine, which the server does not know; the client's
+//! process stays the same.
 
 use super::Bench;
 use crate::{
@@ -16,12 +16,12 @@ use crate::{
 use petasos::{Transport, fabric::Address};
 use std::time::{Duration, Instant};
 
-/// A round: what the machine takes, and what a new peer does.
+/// A round: the machine's time, and a new peer's.
 struct Found {
     machine: Once,
-    /// From the call to its answer, connecting in between.
+    /// From the call to its answer, with the connection.
     called: Once,
-    /// The same with the endpoint and the engine made, too.
+    /// The same with the opening of the endpoint and the engine.
     opened: Once,
 }
 
@@ -30,9 +30,9 @@ type Pick = fn(&Once) -> f64;
 
 pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
     let mut rows = Vec::new();
-    for waiting in bench.ways() {
-        let of_way = || new_peers(bench, transport, waiting);
-        rows.extend(figures::on_client_core(&bench.plan, of_way)?);
+    for waiting in bench.waitings() {
+        let measured = || new_peers(bench, transport, waiting);
+        rows.extend(figures::on_client_core(&bench.plan, measured)?);
     }
     Ok(rows)
 }
@@ -42,7 +42,7 @@ fn new_peers(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> 
     let plan = bench.plan_of(2);
     let setting = bench.setting(transport, waiting, &plan);
     let (family, against) = match client::is_within_node(transport.scheme) {
-        true => (Family::Unix, "a Unix socket connected, and the word that it was accepted"),
+        true => (Family::Unix, "a Unix socket connected, and a byte back when it was accepted"),
         false => (Family::Tcp, "a connection, and three times 64 bytes there and back"),
     };
     let limit_waits = match waiting {
@@ -63,12 +63,12 @@ fn new_peers(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> 
     }
     let how = format!(
         "each time a fresh endpoint and engine in the same process, and a null call to a server that \
-         has never heard of them; against {against}, the median of that; medians and p99 of single \
+         does not know them; against {against}, the median of that; medians and p99 of single \
          events, the first ones not counted; {}",
         plan.cores.describe(&format!("{word} processes"))
     );
     let row = |what: &str, of: fn(&Found) -> &Once, pick: Pick| {
-        // All of one round, that of the median: so they are in order.
+        // All of one round, that of the median, so that they are in order.
         let ratio = |found: &&Found| of(found).times.p50 / found.machine.times.p50;
         let found = typical(rounds.iter().collect(), ratio);
         let samples = rounds.iter().map(|found| of(found).samples).sum();
@@ -78,7 +78,7 @@ fn new_peers(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> 
         row.of_samples(samples)
     };
     let fewest = rounds.iter().map(|found| found.called.samples).min().unwrap_or(0);
-    // Both against the machine's median, whose own tail is longer than ours.
+    // Both against the machine's median, whose own tail is longer.
     let (median, p99): (Pick, Pick) = (|once| once.times.p50, |once| once.times.p99);
     Ok(vec![
         row("first call of a new peer", |found| &found.called, median),
@@ -104,7 +104,7 @@ fn first_call(
     Ok(end - if with_endpoint { begin } else { called })
 }
 
-/// A failure, with whose it is.
+/// A failure, with the server process that it is about.
 fn explain(server: &Server, failure: crate::exit::Failure) -> crate::exit::Failure {
     failure.within(format!("a new peer of the server process {}", server.pid()))
 }

@@ -1,5 +1,5 @@
-//! Echoes by size: how long one takes, with which tail, in which encoding; and how many there are in
-//! a second, by size and by how many are under way.
+//! Echoes by size: their time, with percentiles, in both encodings; and their rate, by size and by
+//! calls in flight.
 
 use super::{
     Bench,
@@ -19,7 +19,7 @@ use crate::{
 };
 use petasos::{Transport, wire::Encoding};
 
-/// Bytes there and back: neighbours are powers of two, so that steps show.
+/// Bytes there and back: powers of two, so that steps show.
 const SIZES: [usize; 19] = [
     0,
     8,
@@ -43,23 +43,23 @@ const SIZES: [usize; 19] = [
 ];
 const QUICK_SIZES: [usize; 5] = [0, 64, 1024, 16_384, 65_536];
 
-/// Sizes whose rates are measured; null calls have theirs elsewhere.
+/// Sizes whose rates are measured; those of null calls are measured in `null`.
 const RATE_SIZES: [usize; 4] = [64, 1024, 16_384, 65_536];
 const QUICK_RATE_SIZES: [usize; 2] = [64, 16_384];
 
-/// The size whose percentiles are measured where many are under way.
+/// The size whose percentiles are measured with many calls in flight.
 const LOADED: usize = 64;
 
 pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
     let mut rows = Vec::new();
-    for waiting in bench.ways() {
+    for waiting in bench.waitings() {
         let group = Group::new(bench, transport, waiting);
         rows.extend(figures::on_client_core(&bench.plan, || group.measure())?);
     }
     Ok(rows)
 }
 
-/// One transport, and one way to wait.
+/// One transport, and one manner of waiting.
 struct Group<'a> {
     bench: &'a Bench,
     transport: &'static Transport,
@@ -78,7 +78,7 @@ struct Echo {
 }
 
 impl Echo {
-    /// What is to be said against it: of ours, or of the limit.
+    /// Why the figure is in doubt: the call's, or the limit's.
     fn doubt(&self) -> Option<&str> {
         [&self.native, &self.machine, &self.xdr]
             .into_iter()
@@ -86,7 +86,7 @@ impl Echo {
     }
 }
 
-/// A figure of ours, and that of the machine.
+/// A figure of Petasos, and the machine's.
 type Pick = fn(&Echo) -> (f64, f64);
 
 /// A size, or a size and a number of calls, and what was found of it round by round.
@@ -94,7 +94,7 @@ type Found<K, T> = Vec<(K, Vec<T>)>;
 
 impl<'a> Group<'a> {
     fn new(bench: &'a Bench, transport: &'static Transport, waiting: Waiting) -> Group<'a> {
-        // Blocking calls are slow, and their tails need as many of them.
+        // Blocking calls are slow, and their percentiles need as many of them.
         let plan = bench.plan_of(if waiting == Waiting::Sleeping { 3 } else { 6 });
         let panel = format!("{}, {}", transport.scheme, figures::word(waiting));
         Group { bench, transport, waiting, plan, panel }
@@ -116,7 +116,7 @@ impl<'a> Group<'a> {
             self.bench.round(self.transport, what, round);
             let mut pair = self.bench.setting(self.transport, self.waiting, &self.plan).pair()?;
             let mut work = || {
-                // What comes first finds all cold.
+                // The first calls find the caches cold.
                 pair.echo(&self.plan, LOADED, Encoding::Native)?;
                 for (bytes, found) in &mut echoes {
                     found.push(self.echo(&pair, *bytes)?);
@@ -151,7 +151,7 @@ impl<'a> Group<'a> {
         Ok(Echo { machine, native, xdr })
     }
 
-    /// One name for the limits of all sizes, which are measured in ways of their own.
+    /// One name for the limits of all sizes, which are measured in different manners.
     fn limit_name(&self, machine: &RoundTrip) -> &'static str {
         match (client::is_within_node(self.transport.scheme), self.waiting) {
             (true, waiting) if waiting != Waiting::Sleeping => "bare message",
@@ -162,7 +162,7 @@ impl<'a> Group<'a> {
     fn latencies(&self, echoes: &Found<usize, Echo>) -> Vec<Row> {
         let how = format!(
             "typed, asynchronous, with a deadline, one after the other, bytes in a vector; the \
-             limit: a message of that size to and fro, copied in and out on both sides where both \
+             limit: a message of that size there and back, copied in and out on both sides where both \
              spin over shared memory, a wake-up without bytes where they sleep; {}",
             self.plan.cores.describe(&format!("{} processes", figures::word(self.waiting)))
         );
@@ -183,7 +183,7 @@ impl<'a> Group<'a> {
                 (|e| (e.native.median, e.machine.median), |e| (e.xdr.median, e.machine.median));
             let first = row(Plot::Latency, "petasos", "", native, native);
             row(Plot::Latency, "petasos, XDR", " in XDR", xdr, xdr);
-            // All of one round, that of the median: so they are in order.
+            // All of one round, that of the median, so that they are in order.
             let p99_9: Pick = |e| (e.native.p99_9, e.machine.p99_9);
             row(Plot::Percentiles, "p50", " p50", native, |e| (e.native.p50, e.machine.p50));
             row(Plot::Percentiles, "p99", " p99", native, |e| (e.native.p99, e.machine.p99));
@@ -233,8 +233,8 @@ impl<'a> Group<'a> {
     }
 }
 
-/// The time of a size as a multiple of that of the next smaller one, without what the machine takes
-/// longer for the bytes that are more: the median of the rounds.
+/// The time of a size as a multiple of that of the next smaller one, without the machine's own time
+/// for the additional bytes: the median of the rounds.
 fn step(smaller: &[Echo], larger: &[Echo]) -> Option<f64> {
     let step = |(smaller, larger): (&Echo, &Echo)| {
         let bytes = (larger.machine.median - smaller.machine.median).max(0.0);
@@ -265,10 +265,10 @@ mod tests {
         };
         let echo =
             |machine, ours| Echo { machine: time(machine), native: time(ours), xdr: time(ours) };
-        // The machine takes 100 longer, ours takes 300 longer.
+        // The machine takes 100 longer, Petasos 300.
         let step_of = |larger| step(&[echo(100.0, 200.0)], &[larger]).unwrap();
         assert_eq!(step_of(echo(200.0, 500.0)), 2.0);
-        // A machine that is faster with more bytes is but noise.
+        // A machine that is faster with more bytes is noise.
         assert_eq!(step_of(echo(50.0, 200.0)), 1.0);
         assert!(step(&[], &[]).is_none());
     }

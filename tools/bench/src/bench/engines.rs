@@ -1,10 +1,10 @@
 //! One server process with two engines against one: what the second engine adds.
 //!
-//! Engines share nothing, so two should serve twice as much, where there are cores. Measured in two
-//! ways. *A server process and two clients*, all wherever the system puts them: with fewer than four
-//! cores the rate is the cores', and what tells of contention is the server's time on a core for a
-//! call, which must not grow. *Both sides on one thread*, on one core after the other and then on both
-//! at a time: nobody waits, and two cores are enough to tell.
+//! Engines share nothing, so two should serve twice as much, where there are cores. There are two
+//! measurements. *A server process and two clients*, not pinned: with fewer than four cores the
+//! cores limit the rate, and contention shows as the server's time on a core for a call, which must
+//! not grow. *Both sides on one thread*, on one core after the other and then on both at a time: no
+//! side waits, and two cores are enough.
 
 use super::Bench;
 use crate::{
@@ -35,10 +35,10 @@ const SEVERAL: usize = 2;
 /// Calls that each client has under way.
 const IN_FLIGHT: usize = 16;
 
-/// Calls between two looks at whether it is over.
+/// Calls between two checks whether the measurement is over.
 const STEP: u64 = 64;
 
-/// What it is compared with.
+/// The reference.
 const ONE: &str = "one engine";
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -55,7 +55,7 @@ pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<V
     Ok(rows)
 }
 
-/// What a server did in a while.
+/// What a server did in a measurement.
 #[derive(Clone, Copy)]
 struct Served {
     calls: f64,
@@ -74,7 +74,7 @@ fn of_a_server(
     transport: &'static Transport,
     waiting: Waiting,
 ) -> Outcome<Vec<Row>> {
-    // Everybody where the system puts him: more threads than cores are best left to it.
+    // Not pinned: more threads than cores are best left to the system.
     let anywhere = Cores { client: None, server: None };
     let plan = Plan { cores: anywhere, ..bench.plan };
     let word = if waiting == Waiting::Sleeping { "blocking" } else { "adaptive" };
@@ -92,9 +92,8 @@ fn of_a_server(
         "null calls of two client threads, {IN_FLIGHT} in flight each, to one server process with \
          two engines, a thread and an address each, against one engine for both clients; the \
          server's time on a core, its time of waiting for one, and its switches as the system counts \
-         them; nobody pinned, {} cores for the four threads: with fewer than four cores the rates \
-         say what the cores give and not whether engines hinder each other, which would show as time \
-         on a core for a call",
+         them; not pinned, {} cores for the four threads: with fewer than four cores the cores \
+         limit the rates; contention between engines would show as time on a core for a call",
         thread::available_parallelism().map_or(1, usize::from)
     );
     let row = |what: &str, unit: &'static str, pick: fn(&Served) -> f64| {
@@ -119,7 +118,8 @@ fn of_a_server(
     Ok(rows)
 }
 
-/// Two clients call a server for a while, each an engine of its own where there are two.
+/// Two clients call a server for the time of a measurement, each its own engine where there are
+/// two.
 fn serve_clients(bench: &Bench, server: &Server, waiting: Waiting) -> Outcome<Served> {
     let parse = |url: &String| {
         Address::parse(url).map_err(Failure::system("the URL that the server process gave"))
@@ -162,7 +162,7 @@ fn connect(bench: &Bench, address: &Address, waiting: Waiting) -> Outcome<(Engin
     Ok((engine, client))
 }
 
-/// Calls until it is over: how many.
+/// Calls until the measurement is over: how many.
 fn call((engine, client): (Engine, BenchClient), over: &AtomicBool) -> Outcome<u64> {
     engine.block_on(async {
         let mut calls: VecDeque<_> = (0..IN_FLIGHT).map(|_| client.null()).collect();
@@ -191,8 +191,8 @@ fn on_their_cores(bench: &Bench, transport: &'static Transport) -> Outcome<Row> 
     let found = Beside::typical(rounds);
     let how = "null calls, one after the other, client and server engine on one thread, which drives \
                them in turn; one such thread on each of two cores at a time, in one process, against \
-               one thread alone, the mean of both cores: nobody waits, and what is missing to 2 is \
-               what they share";
+               one thread alone, the mean of both cores: no side waits, and a ratio below 2 is \
+               the cost of what they share";
     let what = "two engines, both sides on each thread";
     let limit = Some((found.of, found.limit));
     Ok(Row::new(transport.scheme, what, (found.value, "calls/s"), limit, how))
@@ -254,7 +254,7 @@ impl Both {
         }
     }
 
-    /// Calls a second until it is over, by this thread's own clock.
+    /// Calls a second until the measurement is over, by this thread's own clock.
     fn call(&self, over: &AtomicBool) -> Outcome<f64> {
         let (mut calls, begin) = (0_u64, Instant::now());
         while calls == 0 || !over.load(Ordering::Relaxed) {

@@ -1,6 +1,7 @@
-//! Memory of the transport that is read in place, beside a pull by copy, and memory of one's own.
+//! Memory of the transport that is read in place, beside a pull by copy, and the process's own
+//! memory.
 //!
-//! To read is to go through all words once: what a program does at least with data that it asks for.
+//! To read is to add up all words once: a program does at least that with data that it asks for.
 
 use super::Bench;
 use crate::{
@@ -58,7 +59,7 @@ fn of_size(
         let own = Region::zeroed(bytes);
         client.get(&target, &[own.whole()])?;
         let (of_own, of_mapped) = {
-            // Nobody else has a part in it.
+            // The server takes no part in it.
             let _frozen = server.freeze()?;
             let of_own = limits::transfers(plan, bytes, 0, || read(&own, bytes))?;
             (of_own.median, limits::transfers(plan, bytes, 0, || read(&mapped, bytes))?.median)
@@ -69,7 +70,7 @@ fn of_size(
         })?;
         in_place.push(Beside { value: of_mapped, limit: of_own, of: OWN });
         pulled.push(Beside { value: of_pulled.median, limit: of_own, of: OWN });
-        // Before its server.
+        // The client ends before its server.
         drop(client);
     }
     let row = |what: &str, found: Vec<Beside>, how: &str| {
@@ -82,17 +83,17 @@ fn of_size(
             "read in place",
             in_place,
             "the words of the peer's memory, which its transport allocated, added up where they lie, \
-             8 KiB at a time, against those of one's own memory",
+             8 KiB at a time, against those of the process's own memory",
         ),
         row(
             "pulled and read",
             pulled,
-            "the same memory copied by a get into one's own, and its words added up there",
+            "the same memory copied by a get into its own, and its words added up there",
         ),
     ]))
 }
 
-/// Goes through laid out memory.
+/// Adds up the words of memory that was filled by the server.
 fn read(memory: &Region, bytes: usize) -> Outcome {
     let mut piece = [0; PIECE];
     let mut all = 0_u64;

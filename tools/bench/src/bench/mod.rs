@@ -1,7 +1,7 @@
 //! `petasos bench`: calls and bulk data, each beside the machine's limit.
 //!
-//! Limit and figure are measured in turn, several times over, on the same two cores, so that an
-//! hour in which the machine is slow is slow for both: see [`crate::beside`].
+//! Limit and figure are measured in turn, several times, on the same two cores, so that a time in
+//! which the machine is slow is slow for both: see [`crate::beside`].
 
 mod bulk;
 mod channel_rates;
@@ -46,7 +46,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// What the parts of the bench share.
+/// State that the parts of the bench share.
 struct Bench {
     plan: Plan,
     quick: bool,
@@ -55,13 +55,13 @@ struct Bench {
     scratch: PathBuf,
     secret: PathBuf,
     progress: Progress,
-    /// What was not measured, and why.
+    /// Why something was not measured.
     skipped: Mutex<Vec<String>>,
 }
 
 /// What a run consists of.
 struct Run<'a> {
-    /// Its name: what it shows.
+    /// The title of its results.
     title: &'a str,
     measuring: &'a Measuring,
     parts: &'a [Part<'a>],
@@ -72,9 +72,9 @@ struct Run<'a> {
 /// What is measured over each transport.
 struct Part<'a> {
     measure: &'a dyn Fn(&Bench, &'static Transport) -> Outcome<Vec<Row>>,
-    /// Steps that it says, over one transport.
+    /// Steps of the progress bar, over one transport.
     steps: fn(&Bench, &Transport) -> usize,
-    /// How long a round takes within a node and over a network, each also with `--quick`.
+    /// How long a round takes, within a node and over a network.
     takes: [Takes; 2],
 }
 
@@ -104,7 +104,7 @@ const CHANNELS: Part<'_> = Part {
 
 const CONNECT: Part<'_> = Part {
     measure: &connect::measure,
-    steps: |b, _| b.ways().len() * b.rounds,
+    steps: |b, _| b.waitings().len() * b.rounds,
     takes: [(1.5, 0.6); 2],
 };
 const ENGINES: Part<'_> = Part {
@@ -134,7 +134,7 @@ pub(crate) fn run(options: &cli::Bench) -> Outcome {
         some => some.contains(&topic),
     };
     if has(Topic::Peers) {
-        peers::see_that_they_are_built_in()?;
+        peers::require_built_in()?;
     }
     let all = [
         (Topic::Null, NULL),
@@ -180,15 +180,15 @@ impl Run<'_> {
         interrupt::last_words(move || early.cut_short());
         let ended = self.measure(&bench, &transports, &found);
         interrupt::no_last_words();
-        // What was measured is not lost because something else could not be.
+        // Show what was measured, also if another part failed.
         if ended.is_ok() || !found.is_empty() {
             found.give()?;
         }
         ended
     }
 
-    /// Limits, and all parts over each transport in turn. Gives the first failure of one when the others
-    /// have been measured.
+    /// Limits, and all parts over each transport in turn. A failure is returned when the other
+    /// parts have been measured.
     fn measure(&self, bench: &Bench, transports: &[&'static Transport], found: &SoFar) -> Outcome {
         if self.limits {
             let sizes = if bench.quick { &QUICK[..] } else { &SIZES };
@@ -221,7 +221,7 @@ impl Run<'_> {
         ended
     }
 
-    /// Says how much there is to do, and for how long.
+    /// Prints how long the run will take, and sets up the progress bar.
     fn announce(&self, bench: &Bench, transports: &[&Transport]) {
         if let Some(busy) = machine::look_at_others() {
             bench.progress.say(&busy);
@@ -253,7 +253,7 @@ impl Run<'_> {
 }
 
 impl Bench {
-    /// A pair over this transport, both sides waiting so.
+    /// The setting of a pair over this transport, both sides waiting in this manner.
     fn setting<'a>(
         &'a self,
         transport: &'static Transport,
@@ -278,34 +278,34 @@ impl Bench {
         Plan { time: self.plan.time / part, ..self.plan }
     }
 
-    /// The ways to wait that are measured.
-    fn ways(&self) -> Vec<Waiting> {
-        let mut ways = vec![figures::spinning(&self.plan), Waiting::Sleeping];
-        ways.dedup();
-        ways
+    /// The manners of waiting that are measured.
+    fn waitings(&self) -> Vec<Waiting> {
+        let mut waitings = vec![figures::spinning(&self.plan), Waiting::Sleeping];
+        waitings.dedup();
+        waitings
     }
 
-    /// Says the next step.
+    /// Shows the next step.
     fn step(&self, transport: &Transport, what: impl std::fmt::Display) {
         self.progress.step(format!("{}: {what}", transport.scheme));
     }
 
-    /// The same, which is one of the rounds.
+    /// The same, for one of the rounds.
     fn round(&self, transport: &Transport, what: impl std::fmt::Display, round: usize) {
         self.step(transport, format_args!("{what}, round {} of {}", round + 1, self.rounds));
     }
 
-    /// What was not measured.
+    /// Why things were not measured.
     fn skipped(&self) -> Vec<String> {
         self.skipped.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Keeps that what would have come later was not measured.
+    /// Notes that later figures were not measured.
     fn cut_short(&self) {
-        self.skip("what would have come after these figures: the run was cut short".to_owned());
+        self.skip("all figures after these: the run was cut short".to_owned());
     }
 
-    /// Keeps why something was not measured.
+    /// Notes why something was not measured.
     fn skip(&self, why: String) {
         let mut skipped = self.skipped.lock().unwrap_or_else(PoisonError::into_inner);
         if !skipped.contains(&why) {

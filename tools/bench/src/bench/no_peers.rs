@@ -1,4 +1,4 @@
-//! What stands for the other stacks where they are not built in.
+//! The placeholder for the other stacks where they are not built in.
 
 use super::Bench;
 use crate::{
@@ -8,10 +8,10 @@ use crate::{
 use petasos::Transport;
 use serde::Serialize;
 
-/// Whether there are any.
+/// Whether other stacks are built in.
 pub(super) const BUILT_IN: bool = false;
 
-/// There is none.
+/// There is no report.
 #[derive(Serialize)]
 pub(super) enum Report {}
 
@@ -29,7 +29,7 @@ impl Report {
     }
 }
 
-pub(super) fn see_that_they_are_built_in() -> Outcome {
+pub(super) fn require_built_in() -> Outcome {
     let text =
         "the other stacks are not built into this petasos-bench, as they are some 200 crates";
     Err(Failure::new(Code::Usage, text)
@@ -37,5 +37,5 @@ pub(super) fn see_that_they_are_built_in() -> Outcome {
 }
 
 pub(super) fn measure(_: &Bench, _: &'static Transport, _: &mut Option<Report>) -> Outcome {
-    see_that_they_are_built_in()
+    require_built_in()
 }

@@ -1,4 +1,4 @@
-//! Calls that do nothing: how long one takes, and how many there are in a second.
+//! Calls that do nothing: the time of one, and the rate.
 
 use super::Bench;
 use crate::{
@@ -13,13 +13,13 @@ use crate::{
 };
 use petasos::{Transport, wire::Encoding};
 
-/// Calls under way at a time.
+/// Numbers of calls in flight.
 pub(super) const IN_FLIGHT: [usize; 5] = [1, 4, 16, 64, 256];
 pub(super) const QUICK_IN_FLIGHT: [usize; 3] = [1, 16, 64];
 
 pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
     let mut rows = Vec::new();
-    for waiting in bench.ways() {
+    for waiting in bench.waitings() {
         bench.step(transport, format_args!("null calls, {}", figures::word(waiting)));
         let measure = || calls(bench, transport, waiting);
         rows.extend(figures::on_client_core(&bench.plan, measure)?);
@@ -64,7 +64,7 @@ fn calls(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> Outc
     };
     let null: Pick = |found| (found.null.median, found.machine.median);
     let small: Pick = |found| (found.small.median, found.machine.median);
-    // All of one round, that of the median: so they are in order.
+    // All of one round, that of the median, so that they are in order.
     let p99: Pick = |found| (found.null.p99, found.machine.p99);
     let p99_9: Pick = |found| (found.null.p99_9, found.machine.p99_9);
     let typical_null = typical(native.iter().collect(), |found| null(found).0 / null(found).1);
@@ -91,5 +91,5 @@ fn calls(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> Outc
     Ok(rows)
 }
 
-/// A figure of ours, and that of the machine.
+/// A figure of Petasos, and the machine's.
 type Pick = fn(&Latency) -> (f64, f64);

@@ -1,4 +1,4 @@
-//! `petasos bench paper`: the experiments of the papers, by name, from our system.
+//! `petasos bench paper`: the experiments of the papers, by name, with Petasos.
 
 use super::{CHANNELS, ECHO, NULL, PIPELINE, Part, Run, clients};
 use crate::{

@@ -1,8 +1,9 @@
-//! Other stacks, measured in turn with us.
+//! Other stacks, measured in turn with Petasos.
 //!
-//! Each cell of the tables, say echoes of 64 bytes over TCP with both sides asleep in between, is
-//! measured of the machine, of us, and of each peer right after each other, several times over. So
-//! a moment in which the machine is slow is slow for all, and ratios mean something.
+//! Each cell of the tables, for example echoes of 64 bytes over TCP with both sides asleep in
+//! between, is measured for the machine, for Petasos, and for each peer right after each other,
+//! several times. So a moment in which the machine is slow is slow for all, and ratios mean
+//! something.
 
 mod report;
 
@@ -35,10 +36,10 @@ const IN_FLIGHT: [usize; 3] = [1, 16, 64];
 const LARGE: [usize; 2] = [1 << 20, 16 << 20];
 const QUICK_LARGE: [usize; 1] = [1 << 20];
 
-/// Whether there are any.
+/// Whether other stacks are built in.
 pub(super) const BUILT_IN: bool = true;
 
-pub(super) fn see_that_they_are_built_in() -> Outcome {
+pub(super) fn require_built_in() -> Outcome {
     Ok(())
 }
 
@@ -49,9 +50,9 @@ pub(super) fn measure(
     report: &mut Option<Report>,
 ) -> Outcome {
     let report = report.get_or_insert_default();
-    for waiting in bench.ways() {
+    for waiting in bench.waitings() {
         bench.step(transport, format_args!("other stacks, {}", word(waiting)));
-        // There are many to measure.
+        // There are many cells.
         let plan = bench.plan_of(3);
         let group = Group { bench, plan, transport, waiting };
         let found = figures::on_client_core(&bench.plan, || group.measure(report))?;
@@ -64,7 +65,7 @@ fn word(waiting: Waiting) -> &'static str {
     if waiting == Waiting::Sleeping { "sleeping" } else { "spinning" }
 }
 
-/// Those that can be compared: over one transport, all waiting in the same way.
+/// Stacks that can be compared: over one transport, all waiting in the same manner.
 struct Group<'a> {
     bench: &'a Bench,
     plan: Plan,
@@ -72,15 +73,15 @@ struct Group<'a> {
     waiting: Waiting,
 }
 
-/// Who is measured in a round beside the machine.
+/// The stacks that are measured in a round beside the machine.
 struct Entrants {
     pair: Pair,
-    /// Messages of ours without calls: what others' bare messages are to be compared with.
+    /// Messages of Petasos without calls, which compare with bare messages of others.
     bare: Option<(bare::Client, Server)>,
     guests: Vec<Guest>,
 }
 
-/// A peer that is there in this round.
+/// A peer that is available in this round.
 struct Guest {
     peer: Peer,
     session: Box<dyn Session>,
@@ -91,7 +92,7 @@ impl Group<'_> {
         let mut tallies: Vec<Tally> = self.cells().into_iter().map(Tally::new).collect();
         for _ in 0..self.bench.rounds {
             let pair = Pair::start(&self.setting())?;
-            // What waits for bare messages spins.
+            // Bare messages are measured by spinning only.
             let spins = self.waiting == Waiting::Spinning;
             let bare = spins.then(|| pair.frozen(|| self.setting().bare())).transpose()?;
             let mut all = Entrants { pair, bare, guests: self.guests(report) };
@@ -138,7 +139,7 @@ impl Group<'_> {
         (peer.transport == Theirs::Tcp) == tcp && (peer.waiting == Wait::Sleeping) == sleeping
     }
 
-    /// A cell once: the machine, we, the peers.
+    /// One round of a cell: the machine, Petasos, the peers.
     fn round(&self, all: &mut Entrants, tally: &mut Tally, report: &mut Report) -> Outcome {
         let Entrants { pair, bare, guests } = all;
         // It spins only while it is measured.
@@ -166,7 +167,7 @@ impl Group<'_> {
                 (Cell::Rate { .. }, None) => return Ok(()),
             }
         };
-        tally.machine_and_us(machine, ours);
+        tally.machine_and_petasos(machine, ours);
         let _frozen = pair.server.freeze()?;
         drop(still);
         if let Some((client, _)) = bare {
@@ -183,7 +184,7 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// A cell of echoes, by messages without calls, as far as they may be so long.
+    /// A cell of echoes, by messages without calls, if a message may be so long.
     fn message(&self, client: &mut bare::Client, tally: &mut Tally) -> Outcome {
         if let Cell::Echo { bytes } = tally.cell()
             && bytes <= client.longest()
@@ -207,12 +208,12 @@ impl Group<'_> {
         }
     }
 
-    /// What the machine allows for a call with so many bytes there and back.
+    /// The machine's limit for a call with so many bytes there and back.
     fn limit(&self, bytes: usize) -> Outcome<RoundTrip> {
         latency::limit_of(self.transport, self.waiting, &self.plan, bytes)
     }
 
-    /// Our own calls, one after the other; of the answers as much is checked as of the peers'.
+    /// Calls of Petasos, one after the other; their answers are checked as far as those of peers.
     fn echo(&self, pair: &Pair, bytes: usize) -> Outcome<RoundTrip> {
         match bytes {
             0 => pair.null_call(&self.plan, Encoding::Native),

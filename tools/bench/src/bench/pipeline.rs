@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const WHOLE: usize = 128 << 20;
 const QUICK_WHOLE: usize = 64 << 20;
 
-/// The blocks in flight are no more than such a part of it: their memory is new to each pull.
+/// The blocks in flight are at most such a part of it: their memory is new to each pull.
 const PART: usize = 8;
 
 const BLOCKS: [usize; 7] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
@@ -48,7 +48,7 @@ struct Experiment<'a> {
     plan: Plan,
 }
 
-/// What is pulled, and what its words add up to.
+/// The memory that is pulled, and the sum of its words.
 struct Buffer<'a> {
     pair: &'a Pair,
     lent: Bulk,
@@ -99,7 +99,7 @@ impl Experiment<'_> {
         Ok(rows)
     }
 
-    /// Work that takes about as long as moving: where hiding one behind the other counts most.
+    /// Work that takes about as long as the move: there overlapping both counts most.
     fn with_work(&self, buffer: &Buffer<'_>, depth: u32) -> Outcome<Worked> {
         let time = |passes, moves| buffer.time(&self.plan, flow(WORKED, depth, passes, moves));
         let moving = time(0, true)?;
@@ -131,7 +131,7 @@ impl Experiment<'_> {
 
     fn worked(&self, whole: usize, Worked { depth, total }: Worked) -> Row {
         let how = format!(
-            "{} pulled by the server in blocks of {}, and each block gone through so often that \
+            "{} pulled by the server in blocks of {}, and each block read so often that \
              working takes about as long as moving; the limit: the longer of both, each alone",
             output::size(whole as u64),
             output::size(WORKED as u64)
@@ -161,7 +161,7 @@ impl Buffer<'_> {
         Ok(Buffer { pair, lent, sum: all })
     }
 
-    /// How long it takes, in nanoseconds: the median of a few times.
+    /// The time of a pull, in nanoseconds: the median of a few.
     fn time(&self, plan: &Plan, flow: Flow) -> Outcome<f64> {
         let bench = self.pair.bench();
         let (mut times, begin) = (Vec::new(), Instant::now());

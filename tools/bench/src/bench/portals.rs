@@ -1,7 +1,9 @@
-//! Matching one-sided messages: a put with its acknowledgement beside a message there and back through
-//! the channel, matching among many entries, and long puts beside one copy between processes.
+//! Matching one-sided messages: a put with its acknowledgement beside a message there and back
+//! through the channel, matching among many entries, and long puts beside one copy between
+//! processes.
 //!
-//! Both sides are threads of this process, on a core each, and spin: for a put as for a bare message.
+//! Both sides are threads of this process, on a core each, and spin, for a put as for a bare
+//! message.
 
 use super::Bench;
 use crate::{
@@ -41,19 +43,19 @@ const WILD: (u64, u64) = (1 << 40, 255);
 /// Bytes of long puts.
 const LONG: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, 16 << 20];
 
-/// Bytes of a put; and of a bare message that does the same: they fit a line of the channel both.
+/// Bytes of a put, and of a bare message that does the same: both fit a line of the channel.
 const PUT: usize = 8;
 const MESSAGE: usize = 32;
 
-/// What is read before each cold match: more than the caches of most machines hold.
+/// Bytes that are read before each cold match: more than the caches of most machines hold.
 const CACHES: usize = 64 << 20;
 const COLD: usize = 25;
 
-/// Matches between two looks at the clock.
+/// Matches between two readings of the clock.
 const BATCH: u32 = 1_000;
 
-/// How often the target looks whether it is over.
-const LOOK: Duration = Duration::from_millis(2);
+/// How often the target checks whether the measurement is over.
+const CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -129,11 +131,11 @@ fn puts(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// Long puts, one in flight, beside what one copy between processes takes where there is such a thing.
+/// Long puts, one in flight, beside one copy between processes where the transport can do one.
 fn long_puts(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
     let plan = bench.plan_of(10);
     let how = format!(
-        "a put with acknowledgement into memory that is used again, one in flight; of huge pages on both \
+        "a put with acknowledgement into memory that is reused, one in flight; of huge pages on both \
          sides where there are any, as in the limit; {}",
         plan.cores.describe("both sides threads that spin")
     );
@@ -166,12 +168,12 @@ fn long_puts(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> 
     Ok(rows)
 }
 
-/// A message there and back, without anything above the channel.
+/// A message there and back, with no layer above the channel.
 fn bare_echo(bench: &Bench, transport: &Transport, plan: &Plan) -> Outcome<f64> {
-    let [here, there] = [(); 2].map(|()| open(bench, transport));
-    let answering = Answering::start(End::new(there?, false), plan.cores.server)
+    let [client, server] = [(); 2].map(|()| open(bench, transport));
+    let answering = Answering::start(End::new(server?, false), plan.cores.server)
         .map_err(Failure::system("a thread that answers"))?;
-    let mut client = bare::Client::connect(End::new(here?, false), answering.address())?;
+    let mut client = bare::Client::connect(End::new(client?, false), answering.address())?;
     client.echo(plan, MESSAGE)
 }
 
@@ -180,8 +182,7 @@ fn open(bench: &Bench, transport: &Transport) -> Outcome<Box<dyn Endpoint>> {
     client::endpoint(petasos::open, &url, Some(&bench.secret))
 }
 
-/// Memory that is really there, from a page's beginning on, and of huge pages where there are any: such as
-/// the limits have.
+/// Resident memory that begins at a page, and of huge pages where there are any, as in the limits.
 fn memory(bytes: usize) -> Region {
     let memory = Region::zeroed(bytes);
     // Pages of zeroes may stay one shared page until they are written.
@@ -227,8 +228,8 @@ impl Pair {
         let drive = move || {
             limits::pin(core);
             while !stopped.load(Ordering::Relaxed) {
-                // Nothing comes into this queue: it drives the interface meanwhile.
-                let _ = target.wait_event(idle, LOOK);
+                // No event comes into this queue: the wait drives the interface.
+                let _ = target.wait_event(idle, CHECK_INTERVAL);
             }
         };
         let target = thread::Builder::new().name("target".to_owned()).spawn(drive);
@@ -267,7 +268,7 @@ fn failed(error: impl ToString) -> Failure {
 
 /// The match by itself: no message, no event.
 fn matches(bench: &Bench, transport: &'static Transport) -> Vec<Row> {
-    // Once: it is the same over all of them.
+    // Once: it does not depend on the transport.
     if transport.scheme != "shm" {
         return Vec::new();
     }

@@ -1,4 +1,4 @@
-//! What a run found: as tables, as JSON, as a page.
+//! The results of a run: as tables, as JSON, as a page.
 
 use super::{Bench, peers};
 use crate::{
@@ -14,12 +14,12 @@ use petasos_cli::Found;
 use serde::Serialize;
 use std::time::Duration;
 
-const ABOUT: &str = "Calls and bulk data between two processes, each figure beside what the machine \
-                     can do at best. Limit and figure are measured in turn on the same two cores, \
-                     several times over; of these rounds, that with the median ratio is shown. Of \
+const ABOUT: &str = "Calls and bulk data between two processes, each figure beside the machine's \
+                     limit. Limit and figure are measured in turn on the same two cores, \
+                     several times; of these rounds, that with the median ratio is shown. Of \
                      times, a small ratio is good, of rates and bandwidths, a large one.";
 
-/// All that there is to tell; as JSON, the results.
+/// All results; as JSON, the file `results.json`.
 #[derive(Serialize)]
 pub(super) struct Results {
     #[serde(skip)]
@@ -32,10 +32,10 @@ pub(super) struct Results {
     machine: Machine,
     seconds: f64,
     figures: Vec<Row>,
-    /// Where it was asked for.
+    /// If it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     limits: Option<Found>,
-    /// Where it was asked for.
+    /// If it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     peers: Option<peers::Report>,
     skipped: Vec<String>,
@@ -80,7 +80,7 @@ impl Results {
         output::print(text.trim_end())
     }
 
-    /// Figures that are few.
+    /// Figures that are shown one in a row.
     fn few(&self) -> impl Iterator<Item = &Row> {
         self.figures.iter().filter(|row| !row.dense)
     }
@@ -146,7 +146,7 @@ impl Results {
             facts: vec![("Rounds", took), ("Run", kind.to_owned())],
             summary: self.summary(),
             charts: charts(&self.figures, &guests),
-            grids: self.behind(),
+            grids: self.plotted(),
             sections: self.sections(),
         }
     }
@@ -156,12 +156,12 @@ impl Results {
         if few.lines.is_empty() {
             return None;
         }
-        let about = "Each figure, the limit that belongs to it, and the ratio of both.".to_owned();
+        let about = "Each figure, its limit, and the ratio of both.".to_owned();
         Some(Section { title: "Ratios".to_owned(), about, grids: vec![few], notes: Vec::new() })
     }
 
-    /// The tables behind the plots: also of rows that are few.
-    fn behind(&self) -> Vec<(Plot, Grid)> {
+    /// The tables of the plots, also of rows that are few.
+    fn plotted(&self) -> Vec<(Plot, Grid)> {
         let rows: Vec<Row> = self.figures.iter().cloned().map(Row::dense).collect();
         grid::pivots(&rows)
     }
@@ -171,7 +171,7 @@ impl Results {
         if let Some(limits) = &self.limits {
             sections.push(Section {
                 title: "The machine".to_owned(),
-                about: "What it can do at best, without Petasos: medians of all rounds.".to_owned(),
+                about: "Its limits, without Petasos: medians of all rounds.".to_owned(),
                 grids: limits.grids(),
                 notes: limits.notes(),
             });
@@ -186,7 +186,7 @@ impl Results {
         notes.extend(self.skipped.iter().map(|why| format!("not measured: {why}")));
         if !notes.is_empty() {
             let about = "A step is the time of one size as a multiple of that of the next smaller \
-                         one, without what the machine takes longer for the bytes that are more.";
+                         one, without the machine's own time for the additional bytes.";
             let (title, about) = ("How it was measured".to_owned(), about.to_owned());
             sections.push(Section { title, about, grids: Vec::new(), notes });
         }

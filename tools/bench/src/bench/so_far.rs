@@ -1,4 +1,4 @@
-//! What a run has found until now: it is shown in the end, also if that comes early.
+//! The results of a run so far: they are shown at its end, also if it is interrupted.
 
 use super::{Bench, peers, results::Results};
 use crate::{exit::Outcome, figures::Row, report::Folder};
@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-/// The figures, and how they are to be shown.
+/// The figures, and how to show them.
 pub(super) struct SoFar {
     title: String,
     bench: Arc<Bench>,
@@ -51,14 +51,14 @@ impl SoFar {
         found.figures.is_empty() && found.limits.is_none() && found.peers.is_none()
     }
 
-    /// Shows what there is, if there is something, and that it is not all.
+    /// Shows the figures so far, if there are any, with a note that the run was cut short.
     pub(super) fn cut_short(&self) {
         if self.is_empty() {
             return;
         }
         self.bench.cut_short();
         if let Err(failure) = self.give() {
-            // The reason for the end is told by others.
+            // The reason for the end is reported elsewhere.
             failure.say();
         }
     }

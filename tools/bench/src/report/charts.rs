@@ -1,11 +1,11 @@
-//! Charts made of rows: one for each panel of a plot.
+//! Charts of rows: one for each panel of a plot.
 
 use crate::{
     figures::{self, Row},
     plots::{At, Plot},
 };
 
-/// Whose line it is.
+/// The owner of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
     Ours,
@@ -13,7 +13,7 @@ pub(crate) enum Whose {
     Machine,
 }
 
-/// A figure that is no row, with a place in a plot.
+/// A figure that is no row, with its point in a plot.
 #[derive(Clone, Debug)]
 pub(crate) struct Guest {
     pub(crate) whose: Whose,
@@ -26,7 +26,7 @@ pub(crate) struct Guest {
 pub(crate) struct Series {
     pub(crate) name: String,
     pub(crate) whose: Whose,
-    /// Which of the colours: those of limits that belong to a line are the line's.
+    /// The number of its colour; a limit that belongs to a line has the line's.
     pub(crate) colour: Option<usize>,
     /// In the order of x.
     pub(crate) points: Vec<(f64, f64)>,
@@ -40,7 +40,7 @@ pub(crate) struct Chart {
     pub(crate) series: Vec<Series>,
 }
 
-/// All charts that the rows give, by plot; those without a line are left out.
+/// The charts of the rows, by plot; charts without a line are left out.
 pub(crate) fn charts(rows: &[Row], guests: &[Guest]) -> Vec<Chart> {
     let mut charts: Vec<Chart> = Vec::new();
     for row in rows {
@@ -75,7 +75,7 @@ fn chart<'a>(charts: &'a mut Vec<Chart>, at: &At) -> &'a mut Chart {
 }
 
 impl Chart {
-    /// Adds a point, and gives the colour of its line. The first of several at one place counts: a
+    /// Adds a point, and returns the colour of its line. The first of several at one x counts: a
     /// limit may have been measured for each of two lines.
     fn add(
         &mut self,
@@ -122,7 +122,7 @@ mod tests {
         let lines: Vec<_> =
             charts[0].series.iter().map(|s| (&*s.name, s.colour, &*s.points)).collect();
         assert_eq!(lines[0], ("petasos", Some(0), &[(0.0, 2.0), (64.0, 3.0)][..]));
-        // Of two limits at one place, the first.
+        // Of two limits at one x, the first.
         assert_eq!(lines[1], ("cache line", None, &[(0.0, 1.0), (64.0, 1.0)][..]));
         assert_eq!(lines[2].1, Some(1));
         assert_eq!(lines[3], ("tarpc", Some(2), &[(64.0, 70.0)][..]));

@@ -1,5 +1,5 @@
-//! The page of a bench: one file with all its plots and tables, which needs nothing from elsewhere,
-//! and the results as JSON beside it.
+//! The page of a bench: one self-contained file with all plots and tables, and the results as JSON
+//! beside it.
 
 mod charts;
 mod page;
@@ -20,23 +20,23 @@ use std::{
 const PAGE: &str = "index.html";
 const RESULTS: &str = "results.json";
 
-/// Where a report goes.
+/// The directory of a report.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes the directory, before anything is measured: it may be refused.
+    /// Makes the directory before anything is measured, since that may fail.
     pub(crate) fn prepare(path: &Path) -> Outcome<Folder> {
         let refused = |error| {
             Failure::file("making the directory of the report,", path, &error)
                 .advise("--report DIR with a directory that you may write to")
         };
         fs::create_dir_all(path).map_err(refused)?;
-        // Made here, it says at once whether files can be.
+        // Whether files can be made there.
         tempfile::tempfile_in(path).map_err(refused)?;
         Ok(Folder(path.to_owned()))
     }
 
-    /// Writes the page and the results, in place of earlier ones; gives where the page is.
+    /// Writes the page and the results over earlier ones; returns the path of the page.
     pub(crate) fn write(&self, page: &Page<'_>, results: &impl Serialize) -> Outcome<PathBuf> {
         let json =
             serde_json::to_string_pretty(results).map_err(Failure::system("writing JSON"))?;

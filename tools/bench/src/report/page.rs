@@ -1,4 +1,4 @@
-//! The page: facts, ratios, and a section for each plot with the tables behind it.
+//! The page: facts, ratios, and a section for each plot with its tables.
 
 use super::{charts::Chart, plot, text::escape};
 use crate::{
@@ -16,7 +16,7 @@ pub(crate) struct Section {
     pub(crate) title: String,
     pub(crate) about: String,
     pub(crate) grids: Vec<Grid>,
-    /// Further words, a line each.
+    /// Notes, a line each.
     pub(crate) notes: Vec<String>,
 }
 
@@ -30,14 +30,14 @@ pub(crate) struct Page<'a> {
     /// Above the plots.
     pub(crate) summary: Option<Section>,
     pub(crate) charts: Vec<Chart>,
-    /// The tables behind the plots.
+    /// The tables of the plots.
     pub(crate) grids: Vec<(Plot, Grid)>,
     /// Below the plots.
     pub(crate) sections: Vec<Section>,
 }
 
 impl Page<'_> {
-    /// The page, beside which the results are under a name.
+    /// The page; the results are in a file of this name beside it.
     pub(super) fn html(&self, results: &str) -> String {
         let mut out = String::from("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n");
         let _ = write!(
@@ -69,7 +69,7 @@ impl Page<'_> {
         let _ = write!(
             out,
             "<footer>All figures: <a href=\"{results}\">{results}</a>. Dashed lines are limits of \
-             the machine, measured in turn with what they belong to; open marks are other \
+             the machine, measured in turn with their figures; open marks are other \
              stacks.</footer>\n</body>\n</html>\n"
         );
         out
@@ -157,7 +157,7 @@ fn table(grid: &Grid, out: &mut String) {
     *out += "</tbody></table></div>\n";
 }
 
-/// A name to be linked to.
+/// The name of a link target.
 fn anchor(title: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     title.chars().map(letter).collect()

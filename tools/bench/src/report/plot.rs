@@ -1,8 +1,8 @@
 //! A chart as SVG.
 //!
-//! Written by hand, as colours have to come from the page, which is read in light and in dark: a
-//! line says which it is by its class, and the style sheet does the rest. Nothing is placed by the
-//! width of a text: labels are beside the axes, and the key is a list in the page.
+//! Without a library, as the page's style sheet sets the colours, for light and dark: a line has a
+//! class, and the style sheet does the rest. No position depends on the width of a text: labels are
+//! beside the axes, and the key is a list in the page.
 
 use super::{
     charts::{Chart, Series, Whose},
@@ -19,13 +19,13 @@ const RIGHT: f64 = 28.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 52.0;
 
-/// Half the length of a line of a limit that has one point only.
+/// Half the length of the line of a limit with a single point.
 const ALONE: f64 = 14.0;
 
 /// Colours that the style sheet has.
 pub(super) const COLOURS: usize = 8;
 
-/// Ways to dash the lines of limits.
+/// Dash patterns for the lines of limits.
 const DASHES: usize = 3;
 
 /// The class of each line: its colour, or which of the limits it is.
@@ -104,13 +104,13 @@ fn svg(chart: &Chart, classes: &[String]) -> String {
     let mut order: Vec<_> = chart.series.iter().zip(classes).collect();
     order.sort_by_key(|(series, _)| series.whose != Whose::Machine);
     for (series, class) in order {
-        let place = |&(x, y): &(f64, f64)| (x_of(across.place(x)), y_of(up.place(y)));
+        let position = |&(x, y): &(f64, f64)| (x_of(across.position(x)), y_of(up.position(y)));
         let mut path = String::new();
-        for (x, y) in series.points.iter().map(place) {
+        for (x, y) in series.points.iter().map(position) {
             let _ = write!(path, "{}{x:.1} {y:.1}", if path.is_empty() { "M" } else { "L" });
         }
         if let ([alone], Whose::Machine) = (&series.points[..], series.whose) {
-            let (x, y) = place(alone);
+            let (x, y) = position(alone);
             path = format!("M{:.1} {y:.1}H{:.1}", x - ALONE, x + ALONE);
         }
         let _ = writeln!(out, "<g class=\"{class}\"><path d=\"{path}\"/>");
@@ -119,18 +119,18 @@ fn svg(chart: &Chart, classes: &[String]) -> String {
             let value = figures::show(words.unit, point.1);
             let title = format!("{}, {at}: {value}", escape(&series.name));
             let colour = series.colour.unwrap_or(0);
-            out += &mark(series, colour, place(point), &title);
+            out += &mark(series, colour, position(point), &title);
         }
         out += "</g>\n";
     }
     out + "</svg>"
 }
 
-/// The mark of a point: shapes tell lines apart as well as colours do. Limits have none.
+/// The mark of a point: its shape tells lines apart, as the colour does. Limits have none.
 fn mark(series: &Series, colour: usize, (x, y): (f64, f64), title: &str) -> String {
     let title = if title.is_empty() { String::new() } else { format!("<title>{title}</title>") };
     if series.whose == Whose::Machine {
-        // To be pointed at.
+        // An invisible spot for the pointer.
         return match title.is_empty() {
             true => String::new(),
             false => format!(

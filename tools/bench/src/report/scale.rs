@@ -1,8 +1,8 @@
-//! Axes: where a value lies, and which values are written beside it.
+//! Axes: the positions of values, and their labels.
 
 use crate::{figures, plots::Along};
 
-/// Values below so small a part of the largest need a logarithmic axis.
+/// A larger ratio of the largest value to the smallest needs a logarithmic axis.
 const DECADES: f64 = 12.0;
 
 /// Labels that fit along the x axis.
@@ -11,7 +11,7 @@ const LABELS: usize = 8;
 /// A horizontal axis of powers of two.
 pub(super) struct Across {
     along: Along,
-    /// Where nothing at all lies, if there is such a value: one step left of all others.
+    /// Whether there is a value of zero: it lies one step left of all others.
     zero: bool,
     low: f64,
     high: f64,
@@ -38,7 +38,7 @@ impl Across {
     }
 
     /// From 0 to 1.
-    pub(super) fn place(&self, x: f64) -> f64 {
+    pub(super) fn position(&self, x: f64) -> f64 {
         let low = if self.zero { self.low - 1.5 } else { self.low };
         let span = self.high - low;
         if span > 0.0 { (self.raw(x) - low) / span } else { 0.5 }
@@ -49,11 +49,11 @@ impl Across {
         let every = (steps / LABELS + 1).max(1);
         let powers = (0..=steps).step_by(every).map(|at| (self.low + at as f64).exp2());
         let zero = self.zero.then_some(0.0);
-        zero.into_iter().chain(powers).map(|x| (self.place(x), self.along.show(x))).collect()
+        zero.into_iter().chain(powers).map(|x| (self.position(x), self.along.show(x))).collect()
     }
 }
 
-/// A vertical axis: logarithmic where values span decades, else from nothing.
+/// A vertical axis: logarithmic where values span decades, else from zero.
 pub(super) struct Up {
     unit: &'static str,
     log: bool,
@@ -78,7 +78,7 @@ impl Up {
     }
 
     /// From 0 to 1, upwards.
-    pub(super) fn place(&self, y: f64) -> f64 {
+    pub(super) fn position(&self, y: f64) -> f64 {
         let at = |value: f64| if self.log { value.max(1e-12).log10() } else { value };
         ((at(y) - at(self.low)) / (at(self.high) - at(self.low))).clamp(0.0, 1.0)
     }
@@ -94,7 +94,7 @@ impl Up {
             (0..=6).map(|at| f64::from(at) * step).collect()
         };
         let within = |y: &f64| (self.low * 0.999..=self.high * 1.001).contains(y);
-        values.into_iter().filter(within).map(|y| (self.place(y), self.label(y))).collect()
+        values.into_iter().filter(within).map(|y| (self.position(y), self.label(y))).collect()
     }
 
     fn label(&self, y: f64) -> String {
@@ -102,7 +102,7 @@ impl Up {
             return "0".to_owned();
         }
         let text = figures::show(self.unit, y);
-        // As round as the value is.
+        // Without trailing zeroes.
         match text.split_once(' ') {
             Some((number, unit)) if number.contains('.') => {
                 format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
@@ -130,13 +130,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_lies_left_of_the_smallest() {
+    fn zero_lies_left_of_the_smallest() {
         let axis = Across::new(Along::Bytes, [0.0, 64.0, 1024.0].into_iter());
-        assert_eq!((axis.place(0.0), axis.place(1024.0)), (0.0, 1.0));
-        assert!(axis.place(64.0) > 0.1 && axis.place(64.0) < 0.4);
+        assert_eq!((axis.position(0.0), axis.position(1024.0)), (0.0, 1.0));
+        assert!(axis.position(64.0) > 0.1 && axis.position(64.0) < 0.4);
         let labels: Vec<_> = axis.ticks().into_iter().map(|(_, label)| label).collect();
         assert_eq!(labels, ["0 B", "64 B", "128 B", "256 B", "512 B", "1 KiB"]);
-        assert_eq!(Across::new(Along::Count, [4.0].into_iter()).place(4.0), 0.5);
+        assert_eq!(Across::new(Along::Count, [4.0].into_iter()).position(4.0), 0.5);
     }
 
     #[test]
@@ -145,11 +145,11 @@ mod tests {
         let labels: Vec<_> = axis.ticks().into_iter().map(|(_, label)| label).collect();
         assert_eq!(labels.first().unwrap(), "100 ns");
         assert_eq!(labels.last().unwrap(), "10 µs");
-        assert!(axis.place(120.0) < 0.1 && axis.place(9_000.0) > 0.9);
+        assert!(axis.position(120.0) < 0.1 && axis.position(9_000.0) > 0.9);
     }
 
     #[test]
-    fn else_they_begin_at_nothing() {
+    fn linear_axes_begin_at_zero() {
         let axis = Up::new("GB/s", [4.0, 11.0].into_iter());
         let labels: Vec<_> = axis.ticks().into_iter().map(|(_, label)| label).collect();
         assert_eq!(labels, ["0", "2 GB/s", "4 GB/s", "6 GB/s", "8 GB/s", "10 GB/s"]);

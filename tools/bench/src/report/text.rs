@@ -1,6 +1,6 @@
 //! Text within a page.
 
-/// As it stands between tags and in attributes.
+/// Escaped for the text of an element or an attribute.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,5 +1,5 @@
-//! `petasos bench forward`: what it measures, what it says, and that nothing stays. Speed is not
-//! judged here, and who else is installed is not known.
+//! `petasos bench forward`: what it measures, what it prints, and that it leaves nothing. Speed is
+//! not asserted, and which other programs are installed is not known.
 
 use crate::common::{Place, signal, until, wait};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// As short as can be.
+/// The shortest run.
 const BRIEF: [&str; 9] =
     ["--rounds", "1", "--size", "1MiB", "--files", "30", "--clients", "1,3", "--json"];
 
@@ -27,14 +27,14 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// What is measured of us in a table.
+/// The rows of a table that have a figure of Petasos.
 fn ours(results: &Value, table: &str) -> Vec<String> {
     let lines = array(results, "lines").iter().filter(|line| line["table"] == table);
     let ours = |line: &&Value| array(line, "standings").iter().any(|one| one["kind"] == "ours");
     lines.filter(ours).map(|line| line["what"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Each figure is one, beside a limit.
+/// Each figure is a positive number, beside a limit.
 fn check(results: &Value) {
     for line in array(results, "lines") {
         let standings = array(line, "standings");
@@ -54,7 +54,7 @@ fn check(results: &Value) {
     assert!(skipped.contains("NFS: "), "{skipped}");
 }
 
-/// No process has anything to do with a place, and nothing is mounted there.
+/// No process refers to a directory, and nothing is mounted there.
 fn assert_quiet(place: &Place) {
     place.assert_clean();
     let path = place.path("tmp").to_string_lossy().into_owned();
@@ -63,7 +63,7 @@ fn assert_quiet(place: &Place) {
     assert_eq!(processes(&path), Vec::<String>::new());
 }
 
-/// The command lines of processes that speak of a path.
+/// The command lines of processes that have a path in them.
 fn processes(path: &str) -> Vec<String> {
     let lines = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
         let line = fs::read(entry.path().join("cmdline")).ok()?;
@@ -73,7 +73,7 @@ fn processes(path: &str) -> Vec<String> {
 }
 
 #[test]
-fn all_that_is_here() {
+fn all_programs_that_are_installed() {
     let place = Place::new();
     let results = place.run(&forward(&["--report", "page"])).assert(0).json();
     check(&results);
@@ -97,9 +97,9 @@ fn all_that_is_here() {
 }
 
 #[test]
-fn without_anybody_else() {
+fn without_other_programs() {
     let place = Place::new();
-    // The programs of administrators are found without it; so sshfs is what is missed of ssh.
+    // Administration programs are found without it; so only sshfs is missing of ssh.
     let alone = [("PATH", "/nonexistent")];
     let results = place.run_with(&forward(&["commands"]), &alone).assert(0).json();
     check(&results);
@@ -113,7 +113,7 @@ fn without_anybody_else() {
 }
 
 #[test]
-fn wrong_data_is_said_aloud() {
+fn wrong_data_is_reported() {
     let place = Place::new();
     let programs = place.path("programs");
     fs::create_dir(&programs).unwrap();
@@ -132,7 +132,7 @@ fn wrong_data_is_said_aloud() {
     assert_quiet(&place);
 }
 
-/// Starts a long run, and waits until it is in the middle of it.
+/// Starts a long run, and waits until it measures.
 fn under_way(place: &Place) -> std::process::Child {
     let arguments =
         ["bench", "forward", "--quick", "--rounds", "100", "--size", "1MiB", "--files", "30"];
@@ -165,7 +165,7 @@ fn a_killed_run_leaves_no_processes() {
     wait(&mut child, Duration::from_secs(60));
     let path = place.path("tmp").to_string_lossy().into_owned();
     until("all processes have ended", || processes(&path).is_empty().then_some(()));
-    // Some cannot take their mount away while it is used, and end nevertheless.
+    // Some cannot unmount while the mount is used, and end nevertheless.
     for line in fs::read_to_string("/proc/self/mountinfo").unwrap().lines() {
         let at = line.split(' ').nth(4).unwrap();
         if at.contains(&path) {
@@ -175,7 +175,7 @@ fn a_killed_run_leaves_no_processes() {
 }
 
 #[test]
-fn what_cannot_be_is_said_before_anything_is_measured() {
+fn impossible_options_are_refused_before_a_measurement() {
     let place = Place::new();
     place.run(&["bench", "forward", "--size", "1"]).assert(2).says("at least 64KiB");
     place.run(&["bench", "forward", "--clients", "0"]).assert(2).says("--clients");

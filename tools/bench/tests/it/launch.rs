@@ -1,5 +1,5 @@
-//! `petasos bench launch`: what it measures, what it says, and that nothing stays. Speed is not judged
-//! here, and who else is installed is not known.
+//! `petasos bench launch`: what it measures, what it prints, and that it leaves nothing. Speed is
+//! not asserted, and which launchers are installed is not known.
 
 use crate::common::Place;
 use serde_json::Value;
@@ -11,20 +11,20 @@ fn lines<'a>(results: &'a Value, table: &str) -> Vec<&'a Value> {
     lines.iter().filter(|line| line["table"] == table).collect()
 }
 
-/// Who has a figure in a line.
-fn who(line: &Value) -> BTreeSet<&str> {
+/// The launchers that have a figure in a line.
+fn launchers(line: &Value) -> BTreeSet<&str> {
     let standings = line["standings"].as_array().unwrap().iter();
     standings
         .map(|one| {
             assert!(one["value"].as_f64() > Some(0.0), "{line}");
             assert!(!one["rounds"].as_array().unwrap().is_empty(), "{line}");
-            one["who"].as_str().unwrap()
+            one["launcher"].as_str().unwrap()
         })
         .collect()
 }
 
 #[test]
-fn everything_is_measured_of_everybody_who_is_here() {
+fn everything_is_measured_for_all_launchers_that_are_installed() {
     let place = Place::new();
     let what =
         ["bench", "launch", "-n", "2", "--nodes", "5,20", "--rounds", "1", "--report", "page"];
@@ -48,18 +48,18 @@ fn everything_is_measured_of_everybody_who_is_here() {
     assert!(expected.iter().all(|key| keys.contains(key)), "{keys:?}");
     let skipped = results["skipped"].to_string();
     for line in within {
-        assert!(who(line).contains("petasos"), "{line}");
+        assert!(launchers(line).contains("petasos"), "{line}");
         if !skipped.contains("libpmix: ") && !skipped.contains("OpenPMIx") {
-            assert!(who(line).contains("open-pmix") && line["ahead"].is_number(), "{line}");
-            assert!(who(line).contains("petasos-libpmix"), "{line}");
+            assert!(launchers(line).contains("open-pmix") && line["ahead"].is_number(), "{line}");
+            assert!(launchers(line).contains("petasos-libpmix"), "{line}");
         }
     }
     let start = lines(&results, "start");
-    assert!(who(start[0]).is_superset(&BTreeSet::from(["petasos", "bare"])), "{results}");
+    assert!(launchers(start[0]).is_superset(&BTreeSet::from(["petasos", "bare"])), "{results}");
     for line in lines(&results, "wire-up") {
         let names = line["standings"].to_string();
-        for way in ["instant on", "direct exchange", "full exchange"] {
-            assert!(names.contains(way), "{line}");
+        for modex in ["instant on", "direct exchange", "full exchange"] {
+            assert!(names.contains(modex), "{line}");
         }
     }
     assert_eq!(lines(&results, "simulated").len(), 6, "three figures, of 5 and of 20 nodes");
@@ -74,7 +74,7 @@ fn everything_is_measured_of_everybody_who_is_here() {
 }
 
 #[test]
-fn who_is_not_here_is_named() {
+fn missing_launchers_are_named() {
     let place = Place::new();
     let what = ["bench", "launch", "within", "-n", "2", "--rounds", "1", "--json"];
     let results = place.run_with(&what, &[("PATH", "/nonexistent")]).assert(0).json();
@@ -83,7 +83,7 @@ fn who_is_not_here_is_named() {
         assert!(skipped.contains(&format!("(package {package})")), "{skipped}");
     }
     for line in lines(&results, "within") {
-        assert!(who(line).is_subset(&BTreeSet::from(["petasos", "bare"])), "{line}");
+        assert!(launchers(line).is_subset(&BTreeSet::from(["petasos", "bare"])), "{line}");
         assert!(line["ahead"].is_null(), "{line}");
     }
     place.assert_clean();

@@ -1,5 +1,5 @@
-//! What `petasos bench` has in common with all commands: exit codes, `--json`, errors as JSON, the log,
-//! hang-ups, completions.
+//! Conventions that `petasos bench` shares with all commands: exit codes, `--json`, errors as JSON,
+//! the log, hang-ups, completions.
 
 use crate::common::{Place, Ran, present, server_of, signal, until, wait};
 use serde_json::Value;
@@ -10,8 +10,8 @@ use std::{
     time::Duration,
 };
 
-/// What each command cannot do, whatever the machine: the arguments, the exit code, its word, and a
-/// word of the message.
+/// Failures of each command on any machine: the arguments, the exit code, its kind, and a part of
+/// the message.
 const FAILURES: [(&str, &str, i32, &str, &str); 5] = [
     ("bench", "--transport nothing", 2, "usage", "`nothing` is no transport"),
     ("bench", "null --report file", 1, "failed", "file"),
@@ -32,7 +32,7 @@ fn check(ran: &Ran, code: i32, kind: &str, message: &str) {
 }
 
 #[test]
-fn every_command_takes_json_and_says_errors_so() {
+fn every_command_takes_json_and_reports_errors_as_json() {
     let place = Place::new();
     fs::write(place.path("file"), "").unwrap();
     for (command, arguments, code, kind, message) in FAILURES {
@@ -52,7 +52,7 @@ fn every_command_takes_json_and_says_errors_so() {
         }
         let wrong = [&command[..], &["--no-such-option"]].concat();
         check(&place.run(&[&wrong[..], &["--json"]].concat()), 2, "usage", "--no-such-option");
-        // For people it is text.
+        // Without it the error is text.
         let ran = place.run(&wrong).assert(2);
         assert!(ran.err.starts_with("error: ") && !ran.err.contains('{'), "{ran:?}");
     }
@@ -61,7 +61,7 @@ fn every_command_takes_json_and_says_errors_so() {
 
 #[test]
 fn it_is_found_by_its_own_name() {
-    // As a shell finds it, and not by the command.
+    // As a shell starts it, not the command.
     let ran = Command::new(env!("CARGO_BIN_EXE_petasos-bench")).arg("--help").output().unwrap();
     assert!(Ran::of(&ran).assert(0).out.contains("Usage: petasos bench"));
 }
@@ -94,10 +94,10 @@ fn it_goes_on_under_nohup() {
 }
 
 #[test]
-fn its_processes_log_the_same() {
+fn its_processes_log_too() {
     let place = Place::new();
     let words = ["bench", "connect", "--quick", "--rounds", "1", "--time", "1ms"];
-    // Before the name or behind it.
+    // Before the name or after it.
     for words in [
         [&words[..], &["--transport", "shm", "--log", "petasos=debug"]].concat(),
         [&["--log", "petasos=debug"], &words[..], &["--transport", "shm"]].concat(),
@@ -107,13 +107,13 @@ fn its_processes_log_the_same() {
 }
 
 #[test]
-fn a_network_that_nobody_knows() {
+fn unknown_networks_are_refused() {
     let place = Place::new();
     for network in present(&["ofi+nothing", "ucx+nothing"]) {
         let ran = place.run(&["bench", "null", "--quick", "--transport", network]);
         ran.assert(2).says("means nothing");
     }
-    // One whose library is not there.
+    // A network whose library is missing.
     let without = [("PETASOS_UCX", "/nowhere/libucp.so"), ("PETASOS_LIBFABRIC", "/nowhere")];
     for (network, package) in [("ofi+tcp", "libfabric1"), ("ucx+tcp", "libucx0")] {
         let words = ["bench", "null", "--quick", "--transport", network];
@@ -126,7 +126,7 @@ fn completions_have_its_options() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish"] {
         let script = place.run(&["completions", shell]).assert(0).out;
-        // What may stand by itself is not in all of them: fish completes no values of that kind.
+        // Only words that all shells complete: fish completes no values of positional arguments.
         for word in ["quickstart", "paper", "rounds"] {
             assert!(script.contains(word), "{shell}: {word}");
         }

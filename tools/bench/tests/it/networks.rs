@@ -1,8 +1,8 @@
-//! The same over other transports than those that every machine has: only the URL changes.
+//! The same over transports that not every machine has: only the URL changes.
 
 use crate::common::{NETWORKS, Place, present};
 
-/// What `bench` measures of a transport within seconds, with a figure that each part has.
+/// Parts of `bench` that take seconds, with a figure that each has.
 const PARTS: [(&str, &str); 6] = [
     ("null", "null call, spinning"),
     ("echo", "echo, 64 B"),
@@ -12,7 +12,7 @@ const PARTS: [(&str, &str); 6] = [
     ("portals", "put, "),
 ];
 
-/// What takes minutes over all networks: measured if `PETASOS_ALL_BENCHES` is set.
+/// Parts that take minutes over all networks: measured if `PETASOS_ALL_BENCHES` is set.
 const LONG_PARTS: [(&str, &str); 3] =
     [("bulk", "pull, 1 MiB"), ("pipeline", "pull and work"), ("channels", "exclusive RDMA, bare")];
 
@@ -38,7 +38,7 @@ fn benches() {
 }
 
 #[test]
-fn who_does_not_exist() {
+fn networks_that_do_not_exist() {
     let place = Place::new();
     for network in present(&["ofi+nothing", "ucx+nothing"]) {
         let ran = place.run(&["bench", "null", "--quick", "--transport", network]);

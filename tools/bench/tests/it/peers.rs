@@ -27,14 +27,14 @@ mod built_in {
         let place = Place::new();
         let report = place.run(&["bench", "peers", "--quick", "--json"]).assert(0).json();
         let lines = report["peers"]["standings"].as_array().unwrap();
-        let of = |who: &str, transport: &str| -> Vec<&Value> {
-            lines.iter().filter(|l| l["who"] == who && l["transport"] == transport).collect()
+        let of = |stack: &str, transport: &str| -> Vec<&Value> {
+            lines.iter().filter(|l| l["stack"] == stack && l["transport"] == transport).collect()
         };
         for transport in ["shm", "tcp"] {
             // Echoes of two sizes, three rates and a large argument, spinning and asleep.
-            for who in ["petasos", "tarpc", "tonic", "Cap'n Proto RPC"] {
-                let expected = if who == "petasos" { 12 } else { 6 };
-                assert_eq!(of(who, transport).len(), expected, "{who} over {transport}");
+            for stack in ["petasos", "tarpc", "tonic", "Cap'n Proto RPC"] {
+                let expected = if stack == "petasos" { 12 } else { 6 };
+                assert_eq!(of(stack, transport).len(), expected, "{stack} over {transport}");
             }
             // Without calls, of two sizes, spinning.
             assert_eq!(of("petasos, message", transport).len(), 2, "over {transport}");
@@ -94,14 +94,14 @@ mod built_in {
         (child, servers)
     }
 
-    fn gone(servers: &[u32]) {
+    fn assert_ended(servers: &[u32]) {
         until("the servers end", || {
-            let there = |pid: &&u32| {
+            let runs = |pid: &&u32| {
                 let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-                // Nobody may be there to reap them.
+                // There may be no process to reap them.
                 !status.is_empty() && !status.contains(") Z ")
             };
-            servers.iter().find(there).is_none().then_some(())
+            servers.iter().find(runs).is_none().then_some(())
         });
     }
 
@@ -113,7 +113,7 @@ mod built_in {
             signal(child.id(), name);
             let begin = Instant::now();
             assert_eq!(wait(&mut child, Duration::from_secs(10)).code(), code);
-            gone(&servers);
+            assert_ended(&servers);
             assert!(begin.elapsed() < Duration::from_secs(10));
             place.assert_clean();
         }

@@ -1,5 +1,5 @@
-//! `petasos bench`: what it measures, what it says, and the page that it writes. Speed is not judged
-//! here.
+//! `petasos bench`: what it measures, what it prints, and the page that it writes. Speed is not
+//! asserted.
 
 use crate::common::{Place, child_of, server_of, signal, until, wait};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// As short as can be.
+/// The shortest run.
 const BRIEF: [&str; 6] = ["--quick", "--rounds", "1", "--time", "1ms", "--json"];
 
 fn bench(place: &Place, what: &[&str]) -> Value {
@@ -26,7 +26,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// The figures of a plot, by panel, series and place.
+/// The figures of a plot, by panel, series and x.
 fn plot<'a>(report: &'a Value, name: &str) -> Vec<(&'a str, &'a str, f64, &'a Value)> {
     let of = |figure: &'a Value| {
         let at = &figure["at"];
@@ -47,20 +47,20 @@ fn panels<'a>(found: &[(&'a str, &'a str, f64, &'a Value)]) -> Vec<&'a str> {
 fn shown(place: &Place, titles: &[&str]) {
     let page = fs::read_to_string(place.path("page/index.html")).unwrap();
     for title in titles {
-        let (_, behind) = page.split_once(&format!("<h2>{title}</h2>")).expect(title);
-        let section = behind.split("<h2>").next().unwrap();
+        let (_, rest) = page.split_once(&format!("<h2>{title}</h2>")).expect(title);
+        let section = rest.split("<h2>").next().unwrap();
         assert!(section.contains("<svg class=\"chart\""), "{title}: no plot");
-        // The marks of the first line that is ours.
+        // The marks of the first line of Petasos.
         assert!(section.matches("<circle cx=").count() >= 2, "{title}: no line");
     }
 }
 
-/// Each figure is one, and its ratio is that to its limit.
+/// Each figure is a number, and its ratio is that to its limit.
 fn check(report: &Value) {
     assert!(!figures(report).is_empty(), "{report}");
     for figure in figures(report) {
         let value = number(&figure["value"]);
-        // There may be none of what is counted.
+        // A count may be zero.
         let least = if ["a call", "a message"].contains(&figure["unit"].as_str().unwrap()) {
             0.0
         } else {
@@ -90,15 +90,15 @@ fn echoes() {
     assert_eq!(ours.len() % 5, 0, "{report}");
     assert_eq!(latency.len(), 2 * ours.len(), "as many in XDR: {report}");
     for (panel, _, x, figure) in ours {
-        // The smallest has nothing to be compared with.
+        // The smallest size has no smaller one.
         assert_eq!(figure["step"].is_null(), *x == 0.0, "{panel}: {figure}");
     }
     for name in ["percentiles", "under-load"] {
         let mut tails: BTreeMap<_, Vec<f64>> = BTreeMap::new();
         for (panel, series, x, figure) in plot(&report, name) {
-            let place = tails.entry((panel, x as u64)).or_default();
-            assert_eq!(series, ["p50", "p99", "p99.9"][place.len()], "{figure}");
-            place.push(number(&figure["value"]));
+            let tail = tails.entry((panel, x as u64)).or_default();
+            assert_eq!(series, ["p50", "p99", "p99.9"][tail.len()], "{figure}");
+            tail.push(number(&figure["value"]));
         }
         assert!(!tails.is_empty(), "{report}");
         for (at, tail) in tails {
@@ -139,8 +139,8 @@ fn clients_are_processes_that_end_with_the_command() {
         signal(child.id(), name);
         assert_eq!(wait(&mut child, Duration::from_secs(20)).code(), code);
         for process in [client, server] {
-            let gone = || (!Path::new(&format!("/proc/{process}")).exists()).then_some(());
-            until("the end of client and server", gone);
+            let ended = || (!Path::new(&format!("/proc/{process}")).exists()).then_some(());
+            until("the end of client and server", ended);
         }
         let empty = || fs::read_dir(place.path("tmp")).unwrap().next().is_none().then_some(());
         until("an empty directory", empty);
@@ -151,7 +151,7 @@ fn clients_are_processes_that_end_with_the_command() {
 #[test]
 fn what_was_measured_is_shown_when_the_run_is_cut_short() {
     let place = Place::new();
-    // So many rounds of processes that start take longer than this test.
+    // So many rounds take longer than this test.
     let what = ["bench", "null", "clients", "--transport", "shm"];
     let how = ["--quick", "--rounds", "100", "--time", "1ms", "--json"];
     let mut command = place.command(&[&what[..], &how[..]].concat());
@@ -221,7 +221,7 @@ fn channels_bare_and_under_rpc() {
     place.assert_clean();
 }
 
-/// The rates of a channel where credit counts, which can be made scarce or not.
+/// The rates of a channel that depend on credit, which can be made scarce or not.
 fn rates(report: &Value, scheme: &str, channel: &str, scarce: bool) {
     for (row, limit, expected) in [
         ("hardly any credit, ", "the usual credit", usize::from(scarce)),
@@ -325,7 +325,7 @@ fn a_page_that_opens_anywhere() {
         assert!(results["limits"][key].as_array().unwrap().len() >= 5, "{results}");
     }
     assert!(results["machine"]["kernel"].as_str().unwrap().starts_with("Linux"), "{results}");
-    // What others took was looked at before.
+    // The processor's use by others is read before.
     let in_use = results["machine"]["in_use_before"].as_f64().unwrap();
     assert!((0.0..=1.0).contains(&in_use), "{results}");
     let page = fs::read_to_string(place.path("a/b/index.html")).unwrap();
@@ -342,7 +342,7 @@ fn a_page_that_opens_anywhere() {
     ] {
         assert!(page.contains(&format!("<h2>{title}</h2>")), "{title}");
     }
-    // A chart for each transport, and for each way to wait.
+    // A chart for each transport, and for each manner of waiting.
     assert!(page.matches("<svg class=\"chart\"").count() >= 12);
     let outside = page.replace("http://www.w3.org/2000/svg", "");
     for word in ["http:", "https:", "src=", "@import", "url(", "<script", "<link"] {
@@ -394,7 +394,7 @@ fn experiments_of_papers() {
 }
 
 #[test]
-fn what_cannot_be_is_said_before_anything_is_measured() {
+fn impossible_options_are_refused_before_a_measurement() {
     let place = Place::new();
     fs::write(place.path("file"), "").unwrap();
     let refused = place.run(&["bench", "null", "--report", "file"]).assert(1);
@@ -422,7 +422,7 @@ fn a_quick_bench() {
 }
 
 #[test]
-fn a_library_that_is_not_there() {
+fn a_library_that_is_missing() {
     let place = Place::new();
     let without = [("PETASOS_UCX", "/nowhere/libucp.so")];
     place.run_with(&["bench", "--transport", "ucx"], &without).assert(6).says("libucx0");

@@ -1,5 +1,5 @@
-//! Where it all happens: a private directory with what is exported, what comes back, and mounts; and
-//! how a command or a piece of work is run there.
+//! The private directory of a run, with the export, fetched copies, and mounts; and how a command
+//! or a piece of work is run there.
 
 use super::{
     contender::Site,
@@ -22,22 +22,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How many times the large file must have room, for copies that are there at a time.
+/// Free space that is needed, in sizes of the large file, for copies that exist at a time.
 const COPIES: u64 = 5;
 
-/// The least that a small file takes on a disk, with its name.
+/// Bytes of a small file on a disk, with its name.
 const SMALL_FILE: u64 = 20 << 10;
 
-/// Blocks that are smaller move a part of a file only.
+/// Smaller blocks move a part of a file only.
 const SMALL_BLOCK: u64 = 64 << 10;
 
-/// Between two looks whether a process is ready.
+/// Between two checks whether a process is ready.
 const READY: Duration = Duration::from_millis(1);
 
-/// Parts of the large file, for clients to share: at least so many.
+/// Parts of the large file for clients to share, at least.
 const PARTS: usize = 32;
 
-/// What is measured with.
+/// The sizes and numbers of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Sizes {
     /// Bytes of the large file.
@@ -55,28 +55,28 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// Bytes that are moved in blocks of this size. In small ones some take ten seconds for a
-    /// megabyte.
+    /// Bytes that are moved in blocks of this size. Some contenders take ten seconds for a megabyte
+    /// in small blocks.
     pub(super) fn by_block(&self, block: u64) -> u64 {
         if block < SMALL_BLOCK { (self.medium / 8).max(1) } else { self.medium }
     }
 }
 
-/// A file on which processes wait; removed when dropped, which lets them go.
-struct Gate {
+/// A locked file on which processes wait; removed and unlocked when dropped, which starts them.
+struct StartBarrier {
     path: PathBuf,
     _closed: File,
 }
 
-impl Gate {
-    fn closed(path: PathBuf) -> io::Result<Gate> {
+impl StartBarrier {
+    fn closed(path: PathBuf) -> io::Result<StartBarrier> {
         let file = File::create_new(&path)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(Gate { path, _closed: file })
+        Ok(StartBarrier { path, _closed: file })
     }
 }
 
-impl Drop for Gate {
+impl Drop for StartBarrier {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
@@ -120,8 +120,8 @@ impl Arena {
         Ok(arena)
     }
 
-    /// Makes what is going to be moved; for several clients, if so wanted. Before any server is there,
-    /// as some remember what they have seen.
+    /// Makes the files that will be moved, also those for several clients if wanted. Called before
+    /// any server runs, as some cache what they have seen.
     pub(super) fn fill(&self, for_clients: bool) -> Outcome {
         let block = sample::LONGEST;
         let (path, bytes) = (self.large(), self.sizes.large);
@@ -133,7 +133,7 @@ impl Arena {
         if for_clients {
             self.fill_for_clients()?;
         }
-        // What is on the disk need not be written there while others are measured.
+        // Write everything to the disk now, so that it is not written during a measurement.
         rustix::fs::sync();
         Ok(())
     }
@@ -143,13 +143,13 @@ impl Arena {
         Ok(Site { export: self.export(), own, secret: &self.secret, logs: &self.logs })
     }
 
-    /// A directory, made if it is not there.
+    /// A directory, made if it does not exist.
     fn made(&self, path: PathBuf) -> Outcome<PathBuf> {
         fs::create_dir_all(&path).map_err(|error| Failure::file("making", &path, &error))?;
         Ok(path)
     }
 
-    /// What is exported.
+    /// The exported directory.
     pub(super) fn export(&self) -> &Path {
         &self.export
     }
@@ -166,29 +166,28 @@ impl Arena {
         self.export().join("tree")
     }
 
-    /// Where to mount it for one contender: a new directory each time.
+    /// The mount point of one contender: a new directory each time.
     pub(super) fn mount_point(&self, name: &str) -> Outcome<PathBuf> {
         self.made(self.root.join("mounts").join(self.fresh(name)))
     }
 
-    /// A name that was not used before. What a mount remembers of another file is not of this one.
+    /// A name that was not used before, so that no mount has cached it.
     fn fresh(&self, name: &str) -> String {
         let number = self.next.replace(self.next.get() + 1);
         format!("{name}-{number}")
     }
 
-    /// Where something is going to be in the export: a path that is not there yet.
+    /// A new path in the export.
     pub(super) fn target(&self, name: &str) -> PathBuf {
         self.export().join("to").join(self.fresh(name))
     }
 
-    /// Where something is going to be that comes back.
-    pub(super) fn back(&self, name: &str) -> PathBuf {
+    /// A new path for a fetched copy.
+    pub(super) fn fetched(&self, name: &str) -> PathBuf {
         self.root.join("back").join(self.fresh(name))
     }
 
-    /// The directories from which so many clients take what is theirs, of the large file's size
-    /// altogether.
+    /// The directories with the parts of so many clients, together of the large file's size.
     pub(super) fn parts(&self, clients: usize) -> Vec<PathBuf> {
         self.shares("parts", clients)
     }
@@ -239,35 +238,40 @@ impl Arena {
         process::wait_all(running, begin, self.patience)
     }
 
-    /// Does work in a process for each; gives the seconds that it took: of one, as it says, of
-    /// several, from when all were ready until all have ended.
+    /// Runs each piece of work in a process; returns the seconds: of one, as the process reports,
+    /// of several, from when all were ready until all have ended.
     pub(super) fn work(&self, all: &[Work]) -> Outcome<f64> {
-        let failed = Failure::system("the gate of the processes");
-        let gate = self.logs.fresh();
-        let gate = Gate::closed(gate).map_err(failed)?;
+        let failed = Failure::system("the start barrier of the processes");
+        let barrier = self.logs.fresh();
+        let barrier = StartBarrier::closed(barrier).map_err(failed)?;
         let (mut running, mut answers) = (Vec::new(), Vec::new());
         for work in all {
             let text = serde_json::to_string(work).map_err(Failure::system("writing JSON"))?;
             let out = self.logs.fresh();
-            let mut command = process::ourselves(&[SUBCOMMAND, &text]);
-            command.arg(&gate.path);
+            let mut command = process::own_program(&[SUBCOMMAND, &text]);
+            command.arg(&barrier.path);
             running.push(self.logs.start(command, Some(&out))?);
             answers.push(out);
         }
-        let took = self.through(gate, running, &answers);
-        let said: Vec<_> = answers.iter().map(fs::read_to_string).collect();
+        let took = self.release(barrier, running, &answers);
+        let outputs: Vec<_> = answers.iter().map(fs::read_to_string).collect();
         answers.iter().for_each(|path| scratch::remove(path));
-        match (took?, said.as_slice()) {
+        match (took?, outputs.as_slice()) {
             (_, [Ok(one)]) => {
                 let seconds = one.trim_start_matches(work::READY).trim().parse();
-                seconds.map_err(Failure::system("what a process said"))
+                seconds.map_err(Failure::system("the output of a process"))
             }
             (took, _) => Ok(took),
         }
     }
 
-    /// Opens the gate when all are ready, and waits until they have ended.
-    fn through(&self, gate: Gate, mut running: Vec<Running>, answers: &[PathBuf]) -> Outcome<f64> {
+    /// Opens the barrier when all are ready, and waits until they have ended.
+    fn release(
+        &self,
+        barrier: StartBarrier,
+        mut running: Vec<Running>,
+        answers: &[PathBuf],
+    ) -> Outcome<f64> {
         let begin = Instant::now();
         for (running, answer) in running.iter_mut().zip(answers) {
             while !fs::metadata(answer).is_ok_and(|found| found.len() > 0) {
@@ -278,16 +282,16 @@ impl Arena {
             }
         }
         let begin = Instant::now();
-        drop(gate);
+        drop(barrier);
         process::wait_all(running, begin, self.patience)
     }
 
     /// Waits until so many entries are in a directory of the export.
-    pub(super) fn until_there(&self, directory: &Path, count: usize) -> Outcome {
+    pub(super) fn wait_for_entries(&self, directory: &Path, count: usize) -> Outcome {
         let begin = Instant::now();
         while fs::read_dir(directory).map_or(0, Iterator::count) < count {
             if begin.elapsed() > self.patience {
-                let text = format!("not all of {count} files came to the server");
+                let text = format!("not all of {count} files arrived at the server");
                 return Err(Failure::new(Code::Failed, text));
             }
             process::pause(READY)?;
@@ -302,15 +306,15 @@ impl Arena {
     }
 }
 
-/// Gives a file another name, in a directory that may not be there yet.
-fn link(there: &Path, here: &Path) -> Outcome {
-    here.parent()
+/// Gives a file another name, in a directory that may not exist yet.
+fn link(original: &Path, name: &Path) -> Outcome {
+    name.parent()
         .map_or(Ok(()), fs::create_dir_all)
-        .and_then(|()| fs::hard_link(there, here))
-        .map_err(|error| Failure::file("linking", here, &error))
+        .and_then(|()| fs::hard_link(original, name))
+        .map_err(|error| Failure::file("linking", name, &error))
 }
 
-/// The numbers of what one of several clients has, of so many.
+/// The range of one of several clients, of so many items.
 pub(super) fn share(all: usize, client: usize, clients: usize) -> std::ops::Range<usize> {
     all * client / clients..all * (client + 1) / clients
 }
@@ -320,7 +324,7 @@ mod tests {
     use super::share;
 
     #[test]
-    fn all_is_shared_out() {
+    fn shares_cover_everything_once() {
         for clients in [1, 3, 32] {
             let found: Vec<usize> = (0..clients).flat_map(|at| share(100, at, clients)).collect();
             assert_eq!(found, (0..100).collect::<Vec<_>>());

@@ -1,13 +1,13 @@
-//! What was found of each, round by round, and who is ahead.
+//! The figures of each contender, round by round, and which is ahead.
 
 use super::{
     cells::{Cell, Table},
-    contender::{Kind, Who},
+    contender::{Kind, Label},
 };
 use crate::{beside::typical, plots::At};
 use serde::Serialize;
 
-/// A measurement, and what limits it in the same round.
+/// A measurement, and its limit in the same round.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     value: f64,
@@ -24,7 +24,7 @@ impl Round {
 
 /// All rounds of one contender in one row.
 struct Entry {
-    who: Who,
+    label: Label,
     rounds: Vec<Round>,
 }
 
@@ -38,7 +38,7 @@ impl Board {
     pub(super) fn record(
         &mut self,
         cell: Cell,
-        who: Who,
+        label: Label,
         value: f64,
         (of, limit): (&'static str, f64),
     ) {
@@ -48,9 +48,9 @@ impl Board {
             self.rows.len() - 1
         });
         let entries = &mut self.rows[at].1;
-        match entries.iter_mut().find(|entry| entry.who == who) {
+        match entries.iter_mut().find(|entry| entry.label == label) {
             Some(entry) => entry.rounds.push(round),
-            None => entries.push(Entry { who, rounds: vec![round] }),
+            None => entries.push(Entry { label, rounds: vec![round] }),
         }
     }
 
@@ -69,11 +69,11 @@ pub(super) struct Line {
     pub(super) what: String,
     /// Of all values.
     pub(super) unit: &'static str,
-    /// The part of the limit that is wanted of us.
+    /// The ratio to the limit that is the goal of Petasos.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) goal: Option<f64>,
     pub(super) standings: Vec<Standing>,
-    /// Who is fastest of all but the limit.
+    /// The fastest of all but the limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ahead: Option<Ahead>,
 }
@@ -82,10 +82,10 @@ pub(super) struct Line {
 #[derive(Debug, Serialize)]
 pub(super) struct Standing {
     #[serde(flatten)]
-    pub(super) who: Who,
+    pub(super) label: Label,
     /// Of the round with the median ratio.
     pub(super) value: f64,
-    /// What limited it in that round.
+    /// Its limit in that round.
     pub(super) limit: f64,
     pub(super) limit_of: &'static str,
     /// The value as a multiple of the limit.
@@ -96,13 +96,13 @@ pub(super) struct Standing {
     pub(super) at: Option<At>,
 }
 
-/// Who is ahead.
+/// The contender that is ahead.
 #[derive(Debug, Serialize)]
 pub(super) struct Ahead {
     pub(super) name: &'static str,
     pub(super) ours: bool,
     /// How many times as fast as the best of the other side, if there is one: the best peer where
-    /// we are ahead, the best of us where a peer is.
+    /// Petasos is ahead, the best of Petasos where a peer is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) times: Option<f64>,
 }
@@ -123,7 +123,7 @@ impl Line {
     }
 
     pub(super) fn of(&self, kind: Kind) -> impl Iterator<Item = &Standing> {
-        self.standings.iter().filter(move |standing| standing.who.kind == kind)
+        self.standings.iter().filter(move |standing| standing.label.kind == kind)
     }
 
     /// The best of a kind.
@@ -133,7 +133,7 @@ impl Line {
 }
 
 fn best(standings: &[Standing], kind: Kind) -> Option<&Standing> {
-    let of = standings.iter().filter(|standing| standing.who.kind == kind);
+    let of = standings.iter().filter(|standing| standing.label.kind == kind);
     of.max_by(|a, b| a.value.total_cmp(&b.value))
 }
 
@@ -145,28 +145,28 @@ fn ahead(standings: &[Standing]) -> Option<Ahead> {
         (None, peer) => (peer?, None),
     };
     Some(Ahead {
-        name: first.who.name,
-        ours: first.who.kind == Kind::Ours,
+        name: first.label.name,
+        ours: first.label.kind == Kind::Ours,
         times: second.map(|second| first.value / second.value),
     })
 }
 
 impl Standing {
-    fn new(cell: Cell, Entry { who, rounds }: Entry) -> Standing {
+    fn new(cell: Cell, Entry { label, rounds }: Entry) -> Standing {
         let values = rounds.iter().map(|round| round.value).collect();
-        let shown = match who.kind {
+        let shown = match label.kind {
             // Its ratio is always one.
             Kind::Limit => typical(rounds, |round| round.value),
             _ => typical(rounds, Round::ratio),
         };
         Standing {
-            who,
+            label,
             value: shown.value,
             limit: shown.limit,
             limit_of: shown.of,
             ratio: shown.ratio(),
             rounds: values,
-            at: cell.at(who.name),
+            at: cell.at(label.name),
         }
     }
 }
@@ -175,9 +175,9 @@ impl Standing {
 mod tests {
     use super::*;
 
-    const LIMIT: Who = Who { name: "cp", kind: Kind::Limit, over: "disk" };
-    const SHM: Who = Who { name: "petasos shm", kind: Kind::Ours, over: "shm" };
-    const TCP: Who = Who { name: "petasos tcp", kind: Kind::Ours, over: "tcp" };
+    const LIMIT: Label = Label { name: "cp", kind: Kind::Limit, over: "disk" };
+    const SHM: Label = Label { name: "petasos shm", kind: Kind::Ours, over: "shm" };
+    const TCP: Label = Label { name: "petasos tcp", kind: Kind::Ours, over: "tcp" };
 
     #[test]
     fn the_median_ratio_and_the_best_of_each_side() {
@@ -186,7 +186,7 @@ mod tests {
             board.record(Cell::Put, LIMIT, limit, ("cp", limit));
             board.record(Cell::Put, SHM, shm, ("cp", limit));
             board.record(Cell::Put, TCP, 20.0, ("cp", limit));
-            board.record(Cell::Put, Who::peer("rsync"), 25.0, ("cp", limit));
+            board.record(Cell::Put, Label::peer("rsync"), 25.0, ("cp", limit));
         }
         let lines = board.lines();
         let line = &lines[0];
@@ -201,7 +201,7 @@ mod tests {
     fn a_peer_may_be_ahead() {
         let mut board = Board::default();
         board.record(Cell::Get, SHM, 1.0, ("cp", 4.0));
-        board.record(Cell::Get, Who::peer("rsync"), 2.0, ("cp", 4.0));
+        board.record(Cell::Get, Label::peer("rsync"), 2.0, ("cp", 4.0));
         let lines = board.lines();
         let ahead = lines[0].ahead.as_ref().unwrap();
         assert_eq!((ahead.name, ahead.ours, ahead.times), ("rsync", false, Some(2.0)));

@@ -1,13 +1,13 @@
-//! What is measured: the rows of the tables.
+//! The rows of the tables.
 
-use super::contender::Way;
+use super::contender::Access;
 use crate::{
     output,
     plots::{At, Plot},
 };
 use serde::Serialize;
 
-/// Large files by the commands are to reach so much of the slower of disk and transport.
+/// The goal of large files by commands: the ratio to the slower of disk and transport.
 const GOAL_OF_COMMANDS: f64 = 0.8;
 
 /// The same for large files by a mount.
@@ -46,7 +46,7 @@ impl Table {
 
 /// What each of several clients does with files of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Doing {
+pub(super) enum Task {
     Write,
     Read,
     Small,
@@ -69,7 +69,7 @@ pub(super) enum Cell {
     Readdir,
     Rename,
     Unlink,
-    Clients { way: Way, doing: Doing, clients: usize },
+    Clients { access: Access, task: Task, clients: usize },
 }
 
 impl Cell {
@@ -82,15 +82,15 @@ impl Cell {
             Cell::Create | Cell::Stat | Cell::Readdir | Cell::Rename | Cell::Unlink => {
                 Table::Metadata
             }
-            Cell::Clients { way: Way::Commands, .. } => Table::ClientsByCommands,
-            Cell::Clients { way: Way::Mount, .. } => Table::ClientsByMounts,
+            Cell::Clients { access: Access::Commands, .. } => Table::ClientsByCommands,
+            Cell::Clients { access: Access::Mount, .. } => Table::ClientsByMounts,
         }
     }
 
-    pub(super) fn way(self) -> Way {
+    pub(super) fn access(self) -> Access {
         match self.table() {
-            Table::Commands | Table::ClientsByCommands => Way::Commands,
-            Table::Mounts | Table::Metadata | Table::ClientsByMounts => Way::Mount,
+            Table::Commands | Table::ClientsByCommands => Access::Commands,
+            Table::Mounts | Table::Metadata | Table::ClientsByMounts => Access::Mount,
         }
     }
 
@@ -113,22 +113,22 @@ impl Cell {
             Cell::Readdir => "readdir".to_owned(),
             Cell::Rename => "rename".to_owned(),
             Cell::Unlink => "unlink".to_owned(),
-            Cell::Clients { doing, clients, .. } => {
-                let doing = match doing {
-                    Doing::Write => "write",
-                    Doing::Read => "read",
-                    Doing::Small => "write small files",
+            Cell::Clients { task, clients, .. } => {
+                let task = match task {
+                    Task::Write => "write",
+                    Task::Read => "read",
+                    Task::Small => "write small files",
                 };
-                format!("{doing}, {clients}")
+                format!("{task}, {clients}")
             }
         }
     }
 
-    /// What a value counts by the second: 10^9 bytes, files, or operations.
+    /// What a value counts per second: 10^9 bytes, files, or operations.
     pub(super) fn unit(self) -> &'static str {
         match self {
             Cell::PutTree | Cell::GetTree | Cell::CreateFiles | Cell::ReadFiles => "files/s",
-            Cell::Clients { doing: Doing::Small, .. } => "files/s",
+            Cell::Clients { task: Task::Small, .. } => "files/s",
             Cell::List | Cell::Readdir => "entries/s",
             Cell::Create | Cell::Stat | Cell::Rename | Cell::Unlink => "operations/s",
             _ => "GB/s",
@@ -138,15 +138,13 @@ impl Cell {
     /// Whether the transport's bandwidth limits it, and if so whether the server pulls.
     pub(super) fn pulls(self) -> Option<bool> {
         match self {
-            Cell::Put | Cell::Write { .. } | Cell::Clients { doing: Doing::Write, .. } => {
-                Some(true)
-            }
-            Cell::Get | Cell::Read { .. } | Cell::Clients { doing: Doing::Read, .. } => Some(false),
+            Cell::Put | Cell::Write { .. } | Cell::Clients { task: Task::Write, .. } => Some(true),
+            Cell::Get | Cell::Read { .. } | Cell::Clients { task: Task::Read, .. } => Some(false),
             _ => None,
         }
     }
 
-    /// The part of the limit that we want to reach.
+    /// The ratio to the limit that is the goal.
     pub(super) fn goal(self) -> Option<f64> {
         match self {
             Cell::Put | Cell::Get => Some(GOAL_OF_COMMANDS),
@@ -155,7 +153,7 @@ impl Cell {
         }
     }
 
-    /// Where it stands in a plot, on the line of that name.
+    /// Its point in a plot, on the line of that name.
     pub(super) fn at(self, series: &str) -> Option<At> {
         let at = |plot, panel: &str, x: f64| {
             Some(At { plot, panel: panel.to_owned(), series: series.to_owned(), x })
@@ -163,12 +161,13 @@ impl Cell {
         match self {
             Cell::Write { block, sync: false } => at(Plot::ForwardBlocks, "write", block as f64),
             Cell::Read { block } => at(Plot::ForwardBlocks, "read", block as f64),
-            Cell::Clients { way, doing, clients } => {
-                let by = if way == Way::Commands { "by commands" } else { "through one mount" };
-                let (plot, word) = match doing {
-                    Doing::Write => (Plot::ForwardClients, "write"),
-                    Doing::Read => (Plot::ForwardClients, "read"),
-                    Doing::Small => (Plot::ForwardSmall, "write"),
+            Cell::Clients { access, task, clients } => {
+                let by =
+                    if access == Access::Commands { "by commands" } else { "through one mount" };
+                let (plot, word) = match task {
+                    Task::Write => (Plot::ForwardClients, "write"),
+                    Task::Read => (Plot::ForwardClients, "read"),
+                    Task::Small => (Plot::ForwardSmall, "write"),
                 };
                 at(plot, &format!("{word} {by}"), clients as f64)
             }

@@ -1,4 +1,4 @@
-//! Who is measured: a server of theirs, the commands that copy to it and from it, and its mount.
+//! The contenders: each has a server, the commands that copy to it and from it, and its mount.
 //!
 //! All servers export the same directory, so that all read the same files, from the same pages of
 //! the system's cache, and write to the same file system.
@@ -19,14 +19,14 @@ use std::{
 /// How long a server or a mount may take until it can be used.
 pub(super) const READY: Duration = Duration::from_secs(20);
 
-/// How often a server is started again whose port somebody else has taken meanwhile.
+/// How often a server is started again if another process has taken its port meanwhile.
 const PORTS: usize = 3;
 
 /// What kind of contender it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Kind {
-    /// The same on the local disk, which nobody can do without.
+    /// The same on the local disk.
     Limit,
     Ours,
     Peer,
@@ -34,49 +34,49 @@ pub(super) enum Kind {
 
 /// A contender, as the tables name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Who {
+pub(super) struct Label {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
-    /// By which way the bytes go: the scheme of a transport, or `disk`.
+    /// What carries the bytes: the scheme of a transport, or `disk`.
     pub(super) over: &'static str,
 }
 
-impl Who {
-    pub(super) fn peer(name: &'static str) -> Who {
-        Who { name, kind: Kind::Peer, over: "tcp" }
+impl Label {
+    pub(super) fn peer(name: &'static str) -> Label {
+        Label { name, kind: Kind::Peer, over: "tcp" }
     }
 }
 
-/// How files are reached.
+/// How files are accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Access {
     Commands,
     Mount,
 }
 
 /// What is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum Payload {
     File,
     Tree,
 }
 
-/// Someone who is measured, with a running server.
+/// A program that is measured, with a running server.
 pub(super) trait Contender {
-    /// By what name it takes part in this way, if it does.
-    fn who(&self, way: Way) -> Option<Who>;
+    /// The label under which it takes part by this access, if it does.
+    fn label(&self, access: Access) -> Option<Label>;
 
-    /// Copies what is here to a name in the export that is not there yet.
-    fn put(&self, what: What, from: &Path, to: &Path) -> Command;
+    /// Copies from this machine to a new name in the export.
+    fn put(&self, payload: Payload, from: &Path, to: &Path) -> Command;
 
-    /// Copies what is at a name in the export to a name here that is not there yet.
-    fn get(&self, what: What, from: &Path, to: &Path) -> Command;
+    /// Copies from a name in the export to a new name on this machine.
+    fn get(&self, payload: Payload, from: &Path, to: &Path) -> Command;
 
     /// Lists a tree of the export, if there is such a command.
     fn list(&self, tree: &Path) -> Option<Command>;
 
-    /// Mounts the export at an empty directory, and serves it until it is told to end; nothing where
-    /// the export itself is what is measured.
+    /// Mounts the export at an empty directory, and serves it until SIGTERM; none where the export
+    /// itself is measured.
     fn mount(&self, at: &Path) -> Option<Command>;
 
     /// Whether its commands are measured by number of clients as well.
@@ -86,13 +86,13 @@ pub(super) trait Contender {
     fn how(&self) -> String;
 }
 
-/// What a contender is started with.
+/// The environment in which a contender is started.
 pub(super) struct Site<'a> {
-    /// What is exported.
+    /// The exported directory.
     pub(super) export: &'a Path,
-    /// Where it may keep files of its own, with nobody else's rights.
+    /// A directory for its own files, which only this user can enter.
     pub(super) own: PathBuf,
-    /// What both sides know, where something is to be known.
+    /// The secret of both sides, where they need one.
     pub(super) secret: &'a Path,
     pub(super) logs: &'a Logs,
 }
@@ -110,41 +110,40 @@ impl Site<'_> {
     }
 }
 
-/// A way to start one.
+/// Starts one.
 type Start = Box<dyn Fn(Site<'_>) -> Outcome<Box<dyn Contender>>>;
 
-/// One who may take part, which is seen when it starts.
-pub(super) struct Applicant {
-    /// The name of the directories that are theirs.
+/// A program that may take part, if it can be started.
+pub(super) struct Candidate {
+    /// The name of its directories.
     pub(super) key: String,
     pub(super) start: Start,
     pub(super) ours: bool,
 }
 
-/// All there are, the limit first: we once for each of these transports.
-pub(super) fn all(transports: &[&'static Transport]) -> Vec<Applicant> {
-    fn theirs<C: Contender + 'static>(
+/// All candidates, the limit first; Petasos once for each of these transports.
+pub(super) fn all(transports: &[&'static Transport]) -> Vec<Candidate> {
+    fn boxed<C: Contender + 'static>(
         key: &str,
         start: impl Fn(Site<'_>) -> Outcome<C> + 'static,
-    ) -> Applicant {
+    ) -> Candidate {
         let start: Start = Box::new(move |site| Ok(Box::new(start(site)?)));
-        Applicant { key: key.to_owned(), start, ours: false }
+        Candidate { key: key.to_owned(), start, ours: false }
     }
-    let ours = transports.iter().copied().map(|transport| Applicant {
+    let ours = transports.iter().copied().map(|transport| Candidate {
         ours: true,
-        ..theirs(&format!("petasos-{}", transport.scheme), |site| Petasos::start(&site, transport))
+        ..boxed(&format!("petasos-{}", transport.scheme), |site| Petasos::start(&site, transport))
     });
-    let local = theirs("local", |_| Local::new());
+    let local = boxed("local", |_| Local::new());
     let peers = [
-        theirs("ssh", |site| Ssh::start(&site)),
-        theirs("rclone", |site| Rclone::start(&site)),
-        theirs("rsync", |site| Rsync::start(&site)),
+        boxed("ssh", |site| Ssh::start(&site)),
+        boxed("rclone", |site| Rclone::start(&site)),
+        boxed("rsync", |site| Rsync::start(&site)),
     ];
     std::iter::once(local).chain(ours).chain(peers).collect()
 }
 
-/// Starts a server that wants to be told its port: with one that is free, and with another if
-/// somebody was faster.
+/// Starts a server with a port that is free, and with another if a process has taken it meanwhile.
 pub(super) fn on_free_port<T>(mut start: impl FnMut(u16) -> Outcome<T>) -> Outcome<T> {
     let mut attempts = 1;
     loop {
@@ -159,7 +158,7 @@ pub(super) fn on_free_port<T>(mut start: impl FnMut(u16) -> Outcome<T>) -> Outco
     }
 }
 
-/// Whether somebody listens at this port of this machine.
+/// Whether a process listens at this port of this machine.
 pub(super) fn listens(port: u16) -> Option<()> {
     let address = (Ipv4Addr::LOCALHOST, port).into();
     TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok().map(drop)

@@ -1,7 +1,7 @@
-//! The limit: the same work on the local file system, which is to say the system's page cache.
+//! The limit: the same work on the local file system, that is, the system's page cache.
 
 use super::{
-    contender::{Contender, Kind, Way, What, Who},
+    contender::{Access, Contender, Kind, Label, Payload},
     process,
 };
 use crate::exit::Outcome;
@@ -18,32 +18,32 @@ pub(super) struct Local {
 impl Local {
     pub(super) fn new() -> Outcome<Local> {
         let standard = |name: &str| {
-            let usual = ["/usr/bin", "/bin"].map(|place| Path::new(place).join(name));
+            let usual = ["/usr/bin", "/bin"].map(|directory| Path::new(directory).join(name));
             let found = process::find(name).or_else(|| usual.into_iter().find(|at| at.is_file()));
-            found.map_or_else(|| process::need(name, "coreutils"), Ok)
+            found.map_or_else(|| process::require(name, "coreutils"), Ok)
         };
         Ok(Local { cp: standard("cp")?, ls: standard("ls")? })
     }
 
     fn copy(&self, from: &Path, to: &Path) -> Command {
         let mut command = Command::new(&self.cp);
-        // A real copy, also where two files could share their blocks; it is the faster way as well.
+        // A real copy, also where two files could share their blocks; it is faster as well.
         command.args(["-a", "--reflink=never"]).arg(from).arg(to);
         command
     }
 }
 
 impl Contender for Local {
-    fn who(&self, way: Way) -> Option<Who> {
-        let name = if way == Way::Commands { "cp" } else { "local" };
-        Some(Who { name, kind: Kind::Limit, over: "disk" })
+    fn label(&self, access: Access) -> Option<Label> {
+        let name = if access == Access::Commands { "cp" } else { "local" };
+        Some(Label { name, kind: Kind::Limit, over: "disk" })
     }
 
-    fn put(&self, _: What, from: &Path, to: &Path) -> Command {
+    fn put(&self, _: Payload, from: &Path, to: &Path) -> Command {
         self.copy(from, to)
     }
 
-    fn get(&self, _: What, from: &Path, to: &Path) -> Command {
+    fn get(&self, _: Payload, from: &Path, to: &Path) -> Command {
         self.copy(from, to)
     }
 

@@ -1,9 +1,9 @@
-//! `petasos bench forward`: files through our server, by commands and by mounts, beside what else
-//! people use for it, and beside the local disk.
+//! `petasos bench forward`: files through a server of Petasos, by commands and by mounts, beside
+//! other programs and the local disk.
 //!
-//! Everybody's server runs at once and exports one directory; each row is measured of all of them
-//! right after each other, several times over. What hangs is killed, what delivers wrong data is
-//! named, and nothing stays: processes, mounts and files go when the command ends, also by Ctrl-C.
+//! All servers run at once and export one directory; each row is measured for all of them right
+//! after each other, several times. Processes that hang are killed, wrong data is reported, and
+//! nothing is left: processes, mounts and files are removed when the command ends, also by Ctrl-C.
 
 mod arena;
 mod board;
@@ -47,7 +47,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How much of the size of a large file one through a mount has.
+/// The large file has so many times the size of one through a mount.
 const MEDIUM: u64 = 4;
 
 /// How many small files there are for one that is empty.
@@ -65,7 +65,7 @@ pub(crate) struct BenchForward {
     /// What to measure [default: all]
     #[arg(value_enum)]
     what: Vec<Part>,
-    /// Transports that we are measured over, as in URLs: shm, tcp, auto, ofi+tcp [default: shm,tcp]
+    /// Transports of petasos forward, as in URLs: shm, tcp, auto, ofi+tcp [default: shm,tcp]
     #[arg(long, value_delimiter = ',')]
     transport: Vec<String>,
     /// Smaller files, fewer of them, fewer clients
@@ -85,7 +85,7 @@ pub(crate) struct BenchForward {
     #[arg(long, value_delimiter = ',', value_parser = parse_clients)]
     clients: Vec<usize>,
     /// Where to keep temporary files, some five times the size: the file system that is measured
-    /// [default: where such files belong]
+    /// [default: the directory for temporary files]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Write a page with plots to this directory, and the results as JSON beside it
@@ -98,7 +98,7 @@ pub(crate) struct BenchForward {
 /// A part of what is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Part {
-    /// Large and small files, there and back, by the commands
+    /// Large and small files, put and got, by the commands
     Commands,
     /// Large files by block size, small files and metadata through mounts
     Mounts,
@@ -121,7 +121,7 @@ fn parse_clients(text: &str) -> Result<usize, String> {
 }
 
 pub(super) fn run(options: &BenchForward) -> Outcome {
-    // What is under way is to be taken down in order.
+    // On a signal, processes and mounts end in order.
     interrupt::be_polite();
     let parts = match options.what.as_slice() {
         [] => Part::value_variants(),
@@ -145,7 +145,7 @@ pub(super) fn run(options: &BenchForward) -> Outcome {
     }
     let results = Results::new(&bench, &sizes, begin.elapsed(), rounds.end());
     drop(bench);
-    // What was measured is not lost because something else could not be.
+    // Show what was measured, also if another part failed.
     if ended.is_ok() || results.has_some() {
         results.give(folder.as_ref(), options.json.json)?;
     }
@@ -196,8 +196,8 @@ fn nfs() -> String {
     format!("NFS: {why}")
 }
 
-/// What a secret file has in it, as one word.
-fn word_of(secret: &Path) -> Outcome<String> {
+/// The text of a secret file.
+fn secret_text(secret: &Path) -> Outcome<String> {
     let text = fs::read_to_string(secret).map_err(|e| Failure::file("reading", secret, &e))?;
     Ok(text.trim().to_owned())
 }

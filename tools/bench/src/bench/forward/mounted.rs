@@ -1,4 +1,4 @@
-//! A mount as long as it is measured; taken away whatever state it is in.
+//! A mount for a measurement; unmounted in any state.
 
 use super::{
     contender::READY,
@@ -13,16 +13,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a mount may take to write back what it has when it is taken away.
+/// How long a mount may take to write back its data when it is unmounted.
 const WRITE_BACK: Duration = Duration::from_secs(20);
 
-/// Why there can be no mounts here, if so.
+/// Why mounts are not possible here, if so.
 pub(super) fn unavailable() -> Option<Failure> {
     if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
         let text = format!("mounts need /dev/fuse, which cannot be opened: {error}");
         return Some(Failure::new(Code::Unavailable, text));
     }
-    process::need("fusermount3", "fuse3").err()
+    process::require("fusermount3", "fuse3").err()
 }
 
 /// A mounted export; unmounted when dropped.
@@ -34,19 +34,19 @@ pub(super) struct Mounted {
 
 impl Mounted {
     pub(super) fn new(logs: &Logs, command: &Command, at: &Path) -> Outcome<Mounted> {
-        let fusermount = process::need("fusermount3", "fuse3")?;
+        let fusermount = process::require("fusermount3", "fuse3")?;
         let daemon = logs.daemon(command)?;
         let mut mounted = Mounted { at: at.to_owned(), fusermount, daemon };
         mounted.daemon.until(READY, |_| is_mounted(at).then_some(()))?;
         Ok(mounted)
     }
 
-    /// Where it is.
+    /// The mount point.
     pub(super) fn at(&self) -> &Path {
         &self.at
     }
 
-    /// Unmounts it in the ordinary way: all that was written is at the server after.
+    /// Unmounts it in order: then all written data is at the server.
     pub(super) fn end(mut self, logs: &Logs) -> Outcome {
         let running = logs.start(self.unmount(false), None)?;
         process::wait_all(vec![running], Instant::now(), WRITE_BACK)?;
@@ -66,13 +66,13 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if is_mounted(&self.at) {
-            // Whoever uses it gets errors from now on, and nothing here waits for it.
+            // Lazily: processes that use it get errors, and nothing here waits for them.
             let _ = self.unmount(true).status();
         }
     }
 }
 
-/// Whether something is mounted there, without asking what is mounted.
+/// Whether something is mounted there, without access to the mount itself.
 fn is_mounted(at: &Path) -> bool {
     let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
     mounts.split(|byte| *byte == b'\n').any(|line| {

@@ -1,7 +1,7 @@
-//! We ourselves: `petasos forward`, as anybody would run it, which this very executable is, too.
+//! Petasos itself: `petasos forward`, as a user runs it, by this executable.
 
 use super::{
-    contender::{Contender, Kind, READY, Site, Way, What, Who},
+    contender::{Access, Contender, Kind, Label, Payload, READY, Site},
     process::{self, Daemon},
 };
 use crate::exit::Outcome;
@@ -14,8 +14,8 @@ use std::{
 };
 
 pub(super) struct Petasos {
-    who: Who,
-    /// As the server says it.
+    label: Label,
+    /// As the server prints it.
     url: String,
     export: PathBuf,
     secret: PathBuf,
@@ -26,9 +26,9 @@ impl Petasos {
     /// Starts a server that listens over one transport.
     pub(super) fn start(site: &Site<'_>, transport: &'static Transport) -> Outcome<Petasos> {
         let scheme = transport.scheme;
-        // Each is started once, and named as long as the command runs.
+        // Leaked: each is started once, and its name is used as long as the command runs.
         let name = format!("petasos {scheme}").leak();
-        let who = Who { name, kind: Kind::Ours, over: scheme };
+        let label = Label { name, kind: Kind::Ours, over: scheme };
         let mut command = process::command(&["forward", "serve", "--listen", transport.any]);
         if wants_secret(scheme) {
             command.arg("--secret").arg(site.secret);
@@ -37,33 +37,33 @@ impl Petasos {
         let mut server = site.logs.daemon(&command)?;
         let url = server.until(READY, |out| url_in(&fs::read_to_string(out).ok()?, scheme))?;
         let (export, secret) = (site.export.to_owned(), site.secret.to_owned());
-        Ok(Petasos { who, url, export, secret, _server: server })
+        Ok(Petasos { label, url, export, secret, _server: server })
     }
 
     fn command(&self, words: &[&str]) -> Command {
         let mut command = process::command(&["forward"]);
         command.args(words);
-        if wants_secret(self.who.over) {
+        if wants_secret(self.label.over) {
             command.arg("--secret").arg(&self.secret);
         }
         command
     }
 
-    /// A place in the export, as the commands want it.
-    fn place(&self, path: &Path) -> OsString {
-        let mut place = OsString::from(&self.url);
-        place.push("//");
-        place.push(path.strip_prefix(&self.export).unwrap_or(path));
-        place
+    /// A path in the export, in the form that the commands take.
+    fn remote(&self, path: &Path) -> OsString {
+        let mut remote = OsString::from(&self.url);
+        remote.push("//");
+        remote.push(path.strip_prefix(&self.export).unwrap_or(path));
+        remote
     }
 }
 
-/// Whether both sides are told a secret: over shared memory the system vouches for them.
+/// Whether both sides need a secret: over shared memory the system authenticates them.
 fn wants_secret(scheme: &str) -> bool {
     scheme != "shm"
 }
 
-/// The URL in a full line of what the server has said.
+/// The URL in a full line of the server's output.
 fn url_in(said: &str, scheme: &str) -> Option<String> {
     let begin = said.find(&format!("{scheme}://"))?;
     let end = begin + said[begin..].find(char::is_whitespace)?;
@@ -71,25 +71,25 @@ fn url_in(said: &str, scheme: &str) -> Option<String> {
 }
 
 impl Contender for Petasos {
-    fn who(&self, _: Way) -> Option<Who> {
-        Some(self.who)
+    fn label(&self, _: Access) -> Option<Label> {
+        Some(self.label)
     }
 
-    fn put(&self, _: What, from: &Path, to: &Path) -> Command {
+    fn put(&self, _: Payload, from: &Path, to: &Path) -> Command {
         let mut command = self.command(&["put", "--quiet"]);
-        command.arg(from).arg(self.place(to));
+        command.arg(from).arg(self.remote(to));
         command
     }
 
-    fn get(&self, _: What, from: &Path, to: &Path) -> Command {
+    fn get(&self, _: Payload, from: &Path, to: &Path) -> Command {
         let mut command = self.command(&["get", "--quiet"]);
-        command.arg(self.place(from)).arg(to);
+        command.arg(self.remote(from)).arg(to);
         command
     }
 
     fn list(&self, tree: &Path) -> Option<Command> {
         let mut command = self.command(&["ls", "-R"]);
-        command.arg(self.place(tree));
+        command.arg(self.remote(tree));
         Some(command)
     }
 
@@ -104,7 +104,7 @@ impl Contender for Petasos {
     }
 
     fn how(&self) -> String {
-        "petasos forward put, get, ls -R and mount, with a server of its own; as they come"
+        "petasos forward put, get, ls -R and mount, with a server of its own, in their defaults"
             .to_owned()
     }
 }
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_url_of_a_server() {
-        assert_eq!(url_in("listening at shm://a", "shm"), None, "not all is there yet");
+        assert_eq!(url_in("listening at shm://a", "shm"), None, "the line is not complete");
         assert_eq!(url_in("listening at shm://a\n", "shm").unwrap(), "shm://a");
         let both = "listening at shm://a\nlistening at tcp://127.0.0.1:9\n";
         assert_eq!(url_in(both, "tcp").unwrap(), "tcp://127.0.0.1:9");

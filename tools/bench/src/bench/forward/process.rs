@@ -1,8 +1,8 @@
-//! Processes of others, and our own: started, waited for, and ended by their numbers.
+//! Processes of other programs and of this one: started, waited for, and ended by their numbers.
 //!
-//! Nothing here waits without end. A command has a deadline and is killed at it; a [`Daemon`] ends
-//! when it is dropped, and by the kernel's hand if this process dies first: it is started through
-//! this executable ([`run_tied`]), which asks for that and becomes the program.
+//! Every wait has a deadline. A command that exceeds it is killed; a [`Daemon`] ends when it is
+//! dropped, and the kernel ends it if this process dies first: it is started through this
+//! executable ([`run_tied`]), which requests that signal and then executes the program.
 
 use crate::{
     exit::{Code, Failure, Outcome},
@@ -23,22 +23,22 @@ use std::{
 /// The hidden subcommand for which `main` calls [`run_tied`].
 pub(crate) const TIED: &str = "tied-process";
 
-/// Between two looks at a process; also how coarse its time is.
-const LOOK: Duration = Duration::from_micros(300);
+/// Between two polls of a process; also the resolution of its time.
+const POLL_INTERVAL: Duration = Duration::from_micros(300);
 
 /// How long a daemon may take to end by itself.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// How much of what a process said is quoted.
+/// Lines of a process's errors that are quoted.
 const QUOTED_LINES: usize = 3;
 
-/// This executable, by whatever name it was started; an upgrade may have put another in its place.
-const OURSELVES: &str = "/proc/self/exe";
+/// This executable, also if an upgrade has replaced its file.
+const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// How our own processes are called.
-const OUR_NAME: &str = "petasos";
+/// The name of this program's own processes.
+const OWN_NAME: &str = "petasos";
 
-/// A failure because somebody pressed Ctrl-C.
+/// The failure after Ctrl-C.
 pub(super) fn interrupted() -> Failure {
     Failure::new(Code::Interrupted, "interrupted")
 }
@@ -48,36 +48,39 @@ pub(super) fn pause(time: Duration) -> Outcome {
     if interrupt::wait(Some(time)) { Err(interrupted()) } else { Ok(()) }
 }
 
-/// The command, which this executable is, too, with these arguments.
+/// The command `petasos`, by this executable, with these arguments.
 pub(super) fn command(arguments: &[&str]) -> Command {
-    let mut command = ourselves(&[crate::COMMAND]);
+    let mut command = own_program(&[crate::COMMAND]);
     command.args(arguments);
     command
 }
 
 /// This executable with these arguments.
-pub(super) fn ourselves(arguments: &[&str]) -> Command {
-    let mut command = Command::new(OURSELVES);
-    command.arg0(OUR_NAME).args(arguments);
+pub(super) fn own_program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(OWN_PROGRAM);
+    command.arg0(OWN_NAME).args(arguments);
     command
 }
 
-/// Where a program is: in the directories of `PATH`, and where those of administrators are.
+/// The path of a program: in the directories of `PATH`, and those of administration programs.
 pub(super) fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from);
-    env::split_paths(&path).chain(usual).map(|place| place.join(program)).find(|at| at.is_file())
+    env::split_paths(&path)
+        .chain(usual)
+        .map(|directory| directory.join(program))
+        .find(|at| at.is_file())
 }
 
-/// The same, with the package that has it where it is missing.
-pub(super) fn need(program: &str, package: &str) -> Outcome<PathBuf> {
+/// The same; an error names the package if the program is missing.
+pub(super) fn require(program: &str, package: &str) -> Outcome<PathBuf> {
     find(program).ok_or_else(|| {
         let text = format!("`{program}` is not installed; it is in the package {package}");
         Failure::new(Code::Unavailable, text)
     })
 }
 
-/// Where processes say what they have to say.
+/// The files to which processes print.
 pub(super) struct Logs {
     directory: PathBuf,
     next: Cell<u64>,
@@ -88,7 +91,7 @@ impl Logs {
         Logs { directory, next: Cell::new(0) }
     }
 
-    /// A file that is not there yet.
+    /// A new file name.
     pub(super) fn fresh(&self) -> PathBuf {
         let at = self.next.replace(self.next.get() + 1);
         self.directory.join(at.to_string())
@@ -104,15 +107,15 @@ impl Logs {
             Some(path) => Stdio::from(File::create(path).map_err(failed)?),
             None => Stdio::null(),
         };
-        // A group of its own: whatever it starts ends with it.
+        // A process group of its own: all processes that it starts end with it.
         command.stdin(Stdio::null()).stdout(out).stderr(errors).process_group(0);
         let child = command.spawn().map_err(failed)?;
         Ok(Running { child, what, log, ended: false })
     }
 
-    /// Starts what is to run until it is told to end. What it prints is in its log as well.
+    /// Starts a program that runs until it gets SIGTERM. Its output is kept as well.
     pub(super) fn daemon(&self, command: &Command) -> Outcome<Daemon> {
-        let mut tied = ourselves(&[TIED, &std::process::id().to_string()]);
+        let mut tied = own_program(&[TIED, &std::process::id().to_string()]);
         tied.arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {
             match value {
@@ -127,14 +130,14 @@ impl Logs {
     }
 }
 
-/// The last part of a program's path; of ours, with its subcommand.
+/// The last part of a program's path; of this program, with its subcommand.
 fn name_of(command: &Command) -> String {
-    if command.get_program() == OURSELVES {
+    if command.get_program() == OWN_PROGRAM {
         let word =
             |word: &&OsStr| word.as_encoded_bytes().first().is_some_and(u8::is_ascii_lowercase);
         let words = command.get_args().take_while(word).take(2);
         let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
-        return format!("{OUR_NAME} {}", words.join(" "));
+        return format!("{OWN_NAME} {}", words.join(" "));
     }
     let program = Path::new(command.get_program());
     program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned()
@@ -149,15 +152,15 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Whether it has ended, and well.
+    /// Whether it has ended with success; else a failure.
     pub(super) fn ended(&mut self) -> Outcome<bool> {
         match self.status()? {
             None => Ok(false),
             Some(status) if status.success() => Ok(true),
             Some(status) => {
-                // Our own codes mean what they say.
+                // The exit codes of this program are known.
                 let wrong = status.code() == Some(Code::Mismatch as i32);
-                let wrong = wrong && self.what.starts_with(OUR_NAME);
+                let wrong = wrong && self.what.starts_with(OWN_NAME);
                 let failure = self.failed(format!("ended with {status}"));
                 Err(if wrong { Failure::new(Code::Mismatch, failure) } else { failure })
             }
@@ -170,7 +173,7 @@ impl Running {
         Ok(status)
     }
 
-    /// A failure of this process, in its own last words.
+    /// A failure of this process, with its last lines.
     fn failed(&self, how: impl std::fmt::Display) -> Failure {
         let said = fs::read(&self.log).unwrap_or_default();
         let said = String::from_utf8_lossy(&said);
@@ -181,7 +184,7 @@ impl Running {
         Failure::new(Code::Failed, format!("{} {how}{colon}{last}", self.what))
     }
 
-    /// Waits for it to end, and says whether it has.
+    /// Waits for its end, and returns whether it has ended.
     fn ends(&mut self, patience: Duration) -> bool {
         let end = Instant::now() + patience;
         loop {
@@ -194,7 +197,7 @@ impl Running {
     }
 
     fn signal(&self, signal: Signal) {
-        // Not reaped yet: nobody else has its number, nor that of its group.
+        // Not reaped yet: no other process has its number, or that of its group.
         if !self.ended
             && let Some(pid) = Pid::from_raw(self.child.id() as i32)
         {
@@ -206,13 +209,13 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
-        // Whoever waits for a mount that hangs ends when that does, and not before.
+        // A process that waits for a mount that hangs ends only with that mount.
         self.ends(GRACE);
         let _ = fs::remove_file(&self.log);
     }
 }
 
-/// Waits until all of them have ended well, and says how long that took since `begin`.
+/// Waits until all of them have ended with success, and returns how long that took since `begin`.
 pub(super) fn wait_all(mut all: Vec<Running>, begin: Instant, patience: Duration) -> Outcome<f64> {
     let mut left = all.len();
     while left > 0 {
@@ -230,12 +233,12 @@ pub(super) fn wait_all(mut all: Vec<Running>, begin: Instant, patience: Duration
         {
             return Err(slow.failed(format!("did not end within {patience:.0?}")).within(TOO_SLOW));
         }
-        pause(LOOK)?;
+        pause(POLL_INTERVAL)?;
     }
     Ok(begin.elapsed().as_secs_f64())
 }
 
-/// How failures of those begin that were given up.
+/// The beginning of the failures of processes that were given up.
 const TOO_SLOW: &str = "given up";
 
 /// Whether a failure is that of a process that was given up.
@@ -250,7 +253,7 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    /// Waits until `found` gives something, for so long at most, and as long as the daemon lives.
+    /// Waits until `found` returns a value, for so long at most, and as long as the daemon lives.
     pub(super) fn until<T>(
         &mut self,
         patience: Duration,
@@ -271,7 +274,7 @@ impl Daemon {
         }
     }
 
-    /// Waits for it to end by itself.
+    /// Waits for its own end.
     pub(super) fn ends(&mut self, patience: Duration) -> bool {
         self.running.ends(patience)
     }
@@ -280,14 +283,14 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         self.running.signal(Signal::TERM);
-        // If it does not end, it is killed next.
+        // If it does not end, its `Running` kills it.
         self.ends(GRACE);
         let _ = fs::remove_file(&self.out);
     }
 }
 
-/// What the tied process does: it becomes the program of its arguments, and ends when the one who
-/// started it does.
+/// What the tied process does: it executes the program of its arguments, and ends when the process
+/// that started it does.
 pub(crate) fn run_tied(mut arguments: impl Iterator<Item = OsString>) -> Outcome {
     interrupt::unblock_terminate().map_err(Failure::system("signals"))?;
     let word = |word: OsString| word.to_string_lossy().parse::<i32>().ok();
@@ -296,7 +299,7 @@ pub(crate) fn run_tied(mut arguments: impl Iterator<Item = OsString>) -> Outcome
         return Err(Failure::new(Code::Usage, text).advise("petasos bench forward"));
     };
     set_parent_process_death_signal(Some(Signal::TERM)).map_err(Failure::system("signals"))?;
-    // It may have died before that was asked for.
+    // The parent may have died before that was requested.
     if getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(parent) {
         return Err(Failure::new(Code::Failed, "the process that started this one has ended"));
     }
@@ -315,35 +318,35 @@ mod tests {
     }
 
     #[test]
-    fn what_hangs_is_killed_with_all_that_it_started() {
-        let place = tempfile::tempdir().unwrap();
-        let logs = Logs::new(place.path().to_owned());
+    fn a_process_that_hangs_is_killed_with_all_that_it_started() {
+        let directory = tempfile::tempdir().unwrap();
+        let logs = Logs::new(directory.path().to_owned());
         let out = logs.fresh();
         let running = logs.start(shell("sleep 1000 & echo $!; wait"), Some(&out)).unwrap();
         let grandchild = loop {
             match fs::read_to_string(&out).unwrap().trim().parse::<i32>() {
                 Ok(pid) => break pid,
-                Err(_) => std::thread::sleep(LOOK),
+                Err(_) => std::thread::sleep(POLL_INTERVAL),
             }
         };
-        let failure = wait_all(vec![running], Instant::now(), LOOK).unwrap_err();
+        let failure = wait_all(vec![running], Instant::now(), POLL_INTERVAL).unwrap_err();
         assert!(was_too_slow(&failure), "{failure}");
-        // Its own parent is gone: whoever inherits it takes its end.
+        // Its own parent has ended: the process that inherits it reaps it.
         let end = Instant::now() + Duration::from_secs(20);
         let state = || fs::read_to_string(format!("/proc/{grandchild}/stat")).unwrap_or_default();
         while !state().is_empty() && !state().contains(") Z") {
             assert!(Instant::now() < end, "{}", state());
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
     #[test]
-    fn failures_are_in_the_words_of_the_process() {
-        let place = tempfile::tempdir().unwrap();
-        let logs = Logs::new(place.path().to_owned());
+    fn failures_quote_the_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let logs = Logs::new(directory.path().to_owned());
         let running = logs.start(shell("echo no such bucket >&2; exit 4"), None).unwrap();
         let failure = wait_all(vec![running], Instant::now(), Duration::from_secs(20)).unwrap_err();
-        // Its exit codes are not ours.
+        // Its exit codes are not those of this program.
         assert!(failure.code == Code::Failed && !was_too_slow(&failure));
         let text = failure.to_string();
         assert!(text.starts_with("sh ended with") && text.ends_with("no such bucket"), "{text}");

@@ -1,10 +1,10 @@
-//! rclone, with its own server for SFTP: no configuration but what is in its environment.
+//! rclone, with its own server for SFTP: its only configuration is in its environment.
 //!
-//! Its servers for HTTP take some 30 ms for each small file that is written, and cannot be written to
-//! as a stream.
+//! Its servers for HTTP take some 30 ms for each small file that is written, and cannot be written
+//! to as a stream.
 
 use super::{
-    contender::{Contender, READY, Site, Way, What, Who, listens, on_free_port},
+    contender::{Access, Contender, Label, Payload, READY, Site, listens, on_free_port},
     process::{self, Daemon},
 };
 use crate::exit::{Code, Failure, Outcome};
@@ -15,13 +15,13 @@ use std::{
     time::Instant,
 };
 
-/// Who may come in, with the secret.
+/// The user of the server, authenticated by the secret.
 const USER: &str = "petasos";
 
 pub(super) struct Rclone {
     program: PathBuf,
     own: PathBuf,
-    /// The secret as rclone keeps it.
+    /// The secret in rclone's own form.
     password: String,
     port: u16,
     export: PathBuf,
@@ -30,13 +30,13 @@ pub(super) struct Rclone {
 
 impl Rclone {
     pub(super) fn start(site: &Site<'_>) -> Outcome<Rclone> {
-        let program = process::need("rclone", "rclone")?;
-        let word = super::word_of(site.secret)?;
+        let program = process::require("rclone", "rclone")?;
+        let word = super::secret_text(site.secret)?;
         let password = obscured(site, &program, &word)?;
         on_free_port(|port| {
             let mut command = bare(&program, &site.own);
             command.args(["serve", "sftp", "--addr", &format!("127.0.0.1:{port}")]);
-            // Not as arguments, which everybody can see.
+            // Not as arguments, which every user can read.
             command.arg(site.export).env("RCLONE_USER", USER).env("RCLONE_PASS", &word);
             let mut server = site.logs.daemon(&command)?;
             server.until(READY, |_| listens(port))?;
@@ -63,14 +63,14 @@ impl Rclone {
         command
     }
 
-    fn place(&self, path: &Path) -> OsString {
-        let mut place = OsString::from(":sftp:");
-        place.push(path.strip_prefix(&self.export).unwrap_or(path));
-        place
+    fn remote(&self, path: &Path) -> OsString {
+        let mut remote = OsString::from(":sftp:");
+        remote.push(path.strip_prefix(&self.export).unwrap_or(path));
+        remote
     }
 
-    fn copy(&self, what: What, from: OsString, to: OsString) -> Command {
-        let mut command = self.command(if what == What::File { "copyto" } else { "copy" });
+    fn copy(&self, payload: Payload, from: OsString, to: OsString) -> Command {
+        let mut command = self.command(if payload == Payload::File { "copyto" } else { "copy" });
         command.arg(from).arg(to);
         command
     }
@@ -88,7 +88,7 @@ fn bare(program: &Path, own: &Path) -> Command {
 fn obscured(site: &Site<'_>, program: &Path, word: &str) -> Outcome<String> {
     let input = site.write("password", word)?;
     let out = site.logs.fresh();
-    // Its standard input is nobody's: the shell's redirection stands for it.
+    // Commands here have no standard input: the shell redirects the file.
     let mut command = Command::new("/bin/sh");
     command.args(["-c", "exec \"$0\" --config /dev/null obscure - < \"$1\""]);
     command.arg(program).arg(input);
@@ -96,33 +96,33 @@ fn obscured(site: &Site<'_>, program: &Path, word: &str) -> Outcome<String> {
     process::wait_all(vec![running], Instant::now(), READY)?;
     let found = std::fs::read_to_string(&out).map_err(|e| Failure::file("reading", &out, &e))?;
     match found.trim() {
-        "" => Err(Failure::new(Code::Failed, "rclone obscure said nothing")),
+        "" => Err(Failure::new(Code::Failed, "rclone obscure printed nothing")),
         found => Ok(found.to_owned()),
     }
 }
 
 impl Contender for Rclone {
-    fn who(&self, way: Way) -> Option<Who> {
-        Some(Who::peer(if way == Way::Commands { "rclone copy" } else { "rclone mount" }))
+    fn label(&self, access: Access) -> Option<Label> {
+        Some(Label::peer(if access == Access::Commands { "rclone copy" } else { "rclone mount" }))
     }
 
-    fn put(&self, what: What, from: &Path, to: &Path) -> Command {
-        self.copy(what, from.into(), self.place(to))
+    fn put(&self, payload: Payload, from: &Path, to: &Path) -> Command {
+        self.copy(payload, from.into(), self.remote(to))
     }
 
-    fn get(&self, what: What, from: &Path, to: &Path) -> Command {
-        self.copy(what, self.place(from), to.into())
+    fn get(&self, payload: Payload, from: &Path, to: &Path) -> Command {
+        self.copy(payload, self.remote(from), to.into())
     }
 
     fn list(&self, tree: &Path) -> Option<Command> {
         let mut command = self.command("lsf");
-        command.arg("-R").arg(self.place(tree));
+        command.arg("-R").arg(self.remote(tree));
         Some(command)
     }
 
     fn mount(&self, at: &Path) -> Option<Command> {
         let mut command = self.command("mount");
-        command.arg(self.place(&self.export)).arg(at);
+        command.arg(self.remote(&self.export)).arg(at);
         Some(command)
     }
 

@@ -1,12 +1,12 @@
-//! The rounds: each row of each contender, right after each other, the limit first.
+//! The rounds: each row for each contender, right after each other, the limit first.
 
 mod mounts;
 
 use super::{
     arena::Arena,
     board::{Board, Line},
-    cells::{Cell, Doing},
-    contender::{self, Applicant, Contender, Kind, Way, What, Who},
+    cells::{Cell, Task},
+    contender::{self, Access, Candidate, Contender, Kind, Label, Payload},
     mounted::{self, Mounted},
     process, sample,
 };
@@ -22,20 +22,20 @@ use std::{
     time::Duration,
 };
 
-/// Bytes of a transfer by which a transport's bandwidth is found.
+/// Bytes of a transfer that measures a transport's bandwidth.
 const TRANSFER: usize = 16 << 20;
 
 /// A contender in the rounds.
 struct Entrant {
     /// Its directory.
     key: String,
-    // Dropped before the server goes.
+    // Dropped before the server.
     mounted: Option<Mounted>,
     /// Nothing once it has been given up.
     contender: Option<Box<dyn Contender>>,
     /// Whether it has a mount as long as there are any.
     mounts: bool,
-    /// What it has failed in, which is not tried again.
+    /// The rows in which it has failed, which are not tried again.
     failed: Vec<Cell>,
     /// Where its empty files are.
     empty: Option<PathBuf>,
@@ -56,31 +56,31 @@ pub(super) struct Rounds<'a> {
     entrants: Vec<Entrant>,
     board: Board,
     bandwidths: Vec<Bandwidth>,
-    /// What went wrong with ourselves.
+    /// Failures of Petasos itself.
     broken: Vec<String>,
     first: bool,
 }
 
-/// What was found.
+/// The results.
 pub(super) struct Found {
     pub(super) lines: Vec<Line>,
-    /// What went wrong with ourselves.
+    /// Failures of Petasos itself.
     pub(super) broken: Vec<String>,
     /// How the contenders were set up.
     pub(super) how: Vec<String>,
 }
 
-/// What one row does with one contender: its value, per second.
+/// Measures one row for one contender: a value per second.
 type Measure<'f> = &'f dyn Fn(&Arena, &Entrant, &dyn Contender, &Path, bool) -> Outcome<f64>;
 
 impl<'a> Rounds<'a> {
-    /// Starts everybody who is there.
+    /// Starts all candidates.
     pub(super) fn new(
         bench: &'a Bench,
         arena: &'a Arena,
         transports: Vec<&'static Transport>,
     ) -> Outcome<Rounds<'a>> {
-        let applicants = contender::all(&transports);
+        let candidates = contender::all(&transports);
         let mut rounds = Rounds {
             bench,
             arena,
@@ -91,11 +91,11 @@ impl<'a> Rounds<'a> {
             broken: Vec::new(),
             first: true,
         };
-        for Applicant { key, start, ours } in applicants {
+        for Candidate { key, start, ours } in candidates {
             bench.progress.step(format!("starting {key}"));
             match start(arena.site(&key)?) {
                 Ok(contender) => {
-                    let mounts = contender.who(Way::Mount).is_some();
+                    let mounts = contender.label(Access::Mount).is_some();
                     let (mounted, failed, empty) = (None, Vec::new(), None);
                     let contender = Some(contender);
                     rounds.entrants.push(Entrant {
@@ -131,7 +131,7 @@ impl<'a> Rounds<'a> {
         Found { lines: self.board.lines(), broken: self.broken, how }
     }
 
-    /// All rows of some tables once.
+    /// One round of all rows of some tables.
     pub(super) fn round(&mut self, parts: &[super::Part]) -> Outcome {
         self.bandwidths()?;
         if parts.contains(&super::Part::Commands) {
@@ -150,7 +150,7 @@ impl<'a> Rounds<'a> {
         Ok(())
     }
 
-    /// What the transports can do between memories, now.
+    /// The bandwidths of the transports between memories, in this round.
     fn bandwidths(&mut self) -> Outcome {
         self.bandwidths.clear();
         for transport in &self.transports {
@@ -169,11 +169,11 @@ impl<'a> Rounds<'a> {
     }
 
     fn commands(&mut self) -> Outcome {
-        for (cell, what) in [(Cell::Put, What::File), (Cell::PutTree, What::Tree)] {
+        for (cell, payload) in [(Cell::Put, Payload::File), (Cell::PutTree, Payload::Tree)] {
             self.row(cell, &|arena, entrant, contender, _, check| {
-                let (from, count) = source(arena, what);
+                let (from, count) = source(arena, payload);
                 let to = arena.target(&entrant.key);
-                let seconds = arena.run(vec![contender.put(what, &from, &to)])?;
+                let seconds = arena.run(vec![contender.put(payload, &from, &to)])?;
                 if check {
                     arena.compare(&from, &to)?;
                 }
@@ -181,11 +181,11 @@ impl<'a> Rounds<'a> {
                 Ok(count / seconds)
             })?;
         }
-        for (cell, what) in [(Cell::Get, What::File), (Cell::GetTree, What::Tree)] {
+        for (cell, payload) in [(Cell::Get, Payload::File), (Cell::GetTree, Payload::Tree)] {
             self.row(cell, &|arena, entrant, contender, _, check| {
-                let (from, count) = source(arena, what);
-                let to = arena.back(&entrant.key);
-                let seconds = arena.run(vec![contender.get(what, &from, &to)])?;
+                let (from, count) = source(arena, payload);
+                let to = arena.fetched(&entrant.key);
+                let seconds = arena.run(vec![contender.get(payload, &from, &to)])?;
                 if check {
                     arena.compare(&from, &to)?;
                 }
@@ -194,7 +194,9 @@ impl<'a> Rounds<'a> {
             })?;
         }
         self.row(Cell::List, &|arena, _, contender, _, _| {
-            let Some(command) = contender.list(&arena.tree()) else { return Err(not_there()) };
+            let Some(command) = contender.list(&arena.tree()) else {
+                return Err(no_such_command());
+            };
             let files = arena.sizes.files;
             Ok((files + sample::directories(files)) as f64 / arena.run(vec![command])?)
         })
@@ -202,22 +204,22 @@ impl<'a> Rounds<'a> {
 
     fn clients(&mut self) -> Outcome {
         for clients in self.arena.sizes.clients.clone() {
-            for doing in [Doing::Write, Doing::Read, Doing::Small] {
-                let cell = Cell::Clients { way: Way::Commands, doing, clients };
+            for task in [Task::Write, Task::Read, Task::Small] {
+                let cell = Cell::Clients { access: Access::Commands, task, clients };
                 self.row(cell, &|arena, entrant, contender, _, check| {
-                    let (from, count) = match doing {
-                        Doing::Small => (arena.trees(clients), arena.sizes.files as f64),
+                    let (from, count) = match task {
+                        Task::Small => (arena.trees(clients), arena.sizes.files as f64),
                         _ => (arena.parts(clients), arena.sizes.large as f64 / 1e9),
                     };
-                    let name = |_: &PathBuf| match doing {
-                        Doing::Read => arena.back(&entrant.key),
+                    let name = |_: &PathBuf| match task {
+                        Task::Read => arena.fetched(&entrant.key),
                         _ => arena.target(&entrant.key),
                     };
                     let to: Vec<PathBuf> = from.iter().map(name).collect();
                     let pairs = || from.iter().zip(&to);
-                    let command = |(from, to): (&PathBuf, &PathBuf)| match doing {
-                        Doing::Read => contender.get(What::Tree, from, to),
-                        _ => contender.put(What::Tree, from, to),
+                    let command = |(from, to): (&PathBuf, &PathBuf)| match task {
+                        Task::Read => contender.get(Payload::Tree, from, to),
+                        _ => contender.put(Payload::Tree, from, to),
                     };
                     let seconds = arena.run(pairs().map(command).collect())?;
                     if check {
@@ -231,35 +233,38 @@ impl<'a> Rounds<'a> {
         Ok(())
     }
 
-    /// One row: all who take part, one after the other.
+    /// One row: all contenders that take part, one after the other.
     fn row(&mut self, cell: Cell, measure: Measure<'_>) -> Outcome {
         let mut local = None;
         for at in 0..self.entrants.len() {
             let entrant = &self.entrants[at];
-            let Some((who, root)) = entrant.takes_part(cell, self.arena) else { continue };
+            let Some((label, root)) = entrant.takes_part(cell, self.arena) else { continue };
             let Some(contender) = &entrant.contender else { continue };
-            self.bench.progress.step(format!("{}: {}", who.name, cell.what()));
+            self.bench.progress.step(format!("{}: {}", label.name, cell.what()));
             match measure(self.arena, entrant, &**contender, &root, self.first) {
                 Ok(value) => {
-                    let limit = *local.get_or_insert((who.name, value));
-                    let limit =
-                        if who.kind == Kind::Limit { limit } else { self.limit(cell, who, limit) };
-                    self.board.record(cell, who, value, limit);
+                    let limit = *local.get_or_insert((label.name, value));
+                    let limit = if label.kind == Kind::Limit {
+                        limit
+                    } else {
+                        self.limit(cell, label, limit)
+                    };
+                    self.board.record(cell, label, value, limit);
                 }
                 Err(failure) if failure.code == Code::Interrupted => return Err(failure),
-                Err(failure) if who.kind == Kind::Limit => {
+                Err(failure) if label.kind == Kind::Limit => {
                     return Err(failure.within("the limit of the local disk"));
                 }
-                Err(failure) => self.failed(at, who, cell, &failure),
+                Err(failure) => self.failed(at, label, cell, &failure),
             }
         }
         Ok(())
     }
 
     /// The slower of the disk and the transport.
-    fn limit(&self, cell: Cell, who: Who, local: (&'static str, f64)) -> (&'static str, f64) {
+    fn limit(&self, cell: Cell, label: Label, local: (&'static str, f64)) -> (&'static str, f64) {
         let Some(pulls) = cell.pulls() else { return local };
-        let of = self.bandwidths.iter().find(|bandwidth| bandwidth.over == who.over);
+        let of = self.bandwidths.iter().find(|bandwidth| bandwidth.over == label.over);
         let transport = of.map(|of| match pulls {
             true => ("pull over the transport", of.pull),
             false => ("push over the transport", of.push),
@@ -267,10 +272,10 @@ impl<'a> Rounds<'a> {
         transport.filter(|transport| transport.1 < local.1).unwrap_or(local)
     }
 
-    /// Keeps what went wrong, and that it is not tried again; who hangs is given up for good.
-    fn failed(&mut self, at: usize, who: Who, cell: Cell, failure: &Failure) {
+    /// Notes a failure, which is not tried again; a contender that hangs is given up for good.
+    fn failed(&mut self, at: usize, label: Label, cell: Cell, failure: &Failure) {
         let word = if failure.code == Code::Mismatch { "WRONG DATA: " } else { "" };
-        self.note(who, format!("{word}{}: {}: {failure}", who.name, cell.what()));
+        self.note(label, format!("{word}{}: {}: {failure}", label.name, cell.what()));
         let entrant = &mut self.entrants[at];
         entrant.failed.push(cell);
         if process::was_too_slow(failure) {
@@ -279,8 +284,8 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    fn note(&mut self, who: Who, text: String) {
-        match who.kind {
+    fn note(&mut self, label: Label, text: String) {
+        match label.kind {
             Kind::Ours if !self.broken.contains(&text) => self.broken.push(text),
             Kind::Ours => {}
             _ => self.bench.skip(text),
@@ -289,32 +294,32 @@ impl<'a> Rounds<'a> {
 }
 
 impl Entrant {
-    /// By what name it is in a row, and where it finds the export, if it is.
-    fn takes_part(&self, cell: Cell, arena: &Arena) -> Option<(Who, PathBuf)> {
+    /// Its label in a row, and the path of the export, if it takes part.
+    fn takes_part(&self, cell: Cell, arena: &Arena) -> Option<(Label, PathBuf)> {
         let contender = self.contender.as_ref().filter(|_| !self.failed.contains(&cell))?;
-        let who = contender.who(cell.way())?;
+        let label = contender.label(cell.access())?;
         let there = match cell {
             Cell::List => contender.list(&arena.tree()).is_some(),
-            Cell::Clients { way: Way::Commands, .. } => contender.by_clients(),
+            Cell::Clients { access: Access::Commands, .. } => contender.by_clients(),
             _ => true,
         };
-        let root = match (cell.way(), who.kind, &self.mounted) {
-            (Way::Mount, Kind::Ours | Kind::Peer, mounted) => mounted.as_ref()?.at().to_owned(),
+        let root = match (cell.access(), label.kind, &self.mounted) {
+            (Access::Mount, Kind::Ours | Kind::Peer, mounted) => mounted.as_ref()?.at().to_owned(),
             _ => arena.export().to_owned(),
         };
-        there.then_some((who, root))
+        there.then_some((label, root))
     }
 }
 
-/// What is copied, and how much it counts.
-fn source(arena: &Arena, what: What) -> (PathBuf, f64) {
-    match what {
-        What::File => (arena.large(), arena.sizes.large as f64 / 1e9),
-        What::Tree => (arena.tree(), arena.sizes.files as f64),
+/// The source of a copy, and how much it counts.
+fn source(arena: &Arena, payload: Payload) -> (PathBuf, f64) {
+    match payload {
+        Payload::File => (arena.large(), arena.sizes.large as f64 / 1e9),
+        Payload::Tree => (arena.tree(), arena.sizes.files as f64),
     }
 }
 
-/// Who takes part has it.
-fn not_there() -> Failure {
+/// A contender that takes part has the command.
+fn no_such_command() -> Failure {
     Failure::new(Code::Failed, "there is no such command")
 }

@@ -1,7 +1,7 @@
 //! rsync with a daemon of its own.
 
 use super::{
-    contender::{Contender, READY, Site, Way, What, Who, listens, on_free_port},
+    contender::{Access, Contender, Label, Payload, READY, Site, listens, on_free_port},
     process::{self, Daemon},
 };
 use crate::exit::Outcome;
@@ -12,7 +12,7 @@ use std::{
     process::Command,
 };
 
-/// Who may come in, with the secret.
+/// The user of the server, authenticated by the secret.
 const USER: &str = "petasos";
 
 pub(super) struct Rsync {
@@ -25,8 +25,8 @@ pub(super) struct Rsync {
 
 impl Rsync {
     pub(super) fn start(site: &Site<'_>) -> Outcome<Rsync> {
-        let program = process::need("rsync", "rsync")?;
-        let word = super::word_of(site.secret)?;
+        let program = process::require("rsync", "rsync")?;
+        let word = super::secret_text(site.secret)?;
         let password = site.write("password", &format!("{word}\n"))?;
         let secrets = site.write("secrets", &format!("{USER}:{word}\n"))?;
         let (secrets, export) = (secrets.display(), site.export.display());
@@ -53,41 +53,41 @@ impl Rsync {
         command
     }
 
-    fn place(&self, path: &Path, what: What) -> OsString {
-        let mut place = OsString::from(format!("rsync://{USER}@127.0.0.1:{}/export/", self.port));
-        place.push(path.strip_prefix(&self.export).unwrap_or(path));
-        contents(place, what)
+    fn remote(&self, path: &Path, payload: Payload) -> OsString {
+        let mut remote = OsString::from(format!("rsync://{USER}@127.0.0.1:{}/export/", self.port));
+        remote.push(path.strip_prefix(&self.export).unwrap_or(path));
+        contents(remote, payload)
     }
 }
 
-/// With a slash at the end, what is in a directory is meant.
-fn contents(mut path: OsString, what: What) -> OsString {
-    if what == What::Tree {
+/// A slash at the end means the contents of a directory.
+fn contents(mut path: OsString, payload: Payload) -> OsString {
+    if payload == Payload::Tree {
         path.push("/");
     }
     path
 }
 
 impl Contender for Rsync {
-    fn who(&self, way: Way) -> Option<Who> {
-        (way == Way::Commands).then_some(Who::peer("rsync"))
+    fn label(&self, access: Access) -> Option<Label> {
+        (access == Access::Commands).then_some(Label::peer("rsync"))
     }
 
-    fn put(&self, what: What, from: &Path, to: &Path) -> Command {
+    fn put(&self, payload: Payload, from: &Path, to: &Path) -> Command {
         let mut command = self.command();
-        command.arg(contents(from.into(), what)).arg(self.place(to, what));
+        command.arg(contents(from.into(), payload)).arg(self.remote(to, payload));
         command
     }
 
-    fn get(&self, what: What, from: &Path, to: &Path) -> Command {
+    fn get(&self, payload: Payload, from: &Path, to: &Path) -> Command {
         let mut command = self.command();
-        command.arg(self.place(from, what)).arg(contents(to.into(), what));
+        command.arg(self.remote(from, payload)).arg(contents(to.into(), payload));
         command
     }
 
     fn list(&self, tree: &Path) -> Option<Command> {
         let mut command = self.command();
-        command.arg("--list-only").arg(self.place(tree, What::Tree));
+        command.arg("--list-only").arg(self.remote(tree, Payload::Tree));
         Some(command)
     }
 

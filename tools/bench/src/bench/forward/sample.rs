@@ -1,39 +1,33 @@
-//! The data that is moved: one pattern, which each file shows from a place of its own.
+//! The data that is moved: one pattern, from which each file begins at an offset of its own.
 
+use petasos_testing::{Random, Xorshift};
 use std::{fs, io, path::Path, path::PathBuf};
 
 /// Bytes after which the pattern begins again: prime, so that no block begins like another.
 const PERIOD: usize = 2_097_143;
 
-/// The longest piece that can be had at once.
+/// The longest piece of [`Pattern::at`].
 pub(super) const LONGEST: usize = 1 << 20;
 
-/// Sizes of small files are up to this, all of them as likely.
+/// The largest size of small files; all sizes are equally likely.
 const SMALL: u64 = 16 << 10;
 
 /// Small files of one directory.
 const IN_DIRECTORY: usize = 100;
 
-/// Bytes that cannot be compressed, and are known by their place.
+/// Bytes that cannot be compressed, and are known by their offset.
 pub(super) struct Pattern(Vec<u8>);
 
 impl Pattern {
     pub(super) fn new() -> Pattern {
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-        let next = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 32) as u8
-        };
-        let mut bytes: Vec<u8> = std::iter::repeat_with(next).take(PERIOD).collect();
+        let mut bytes = Xorshift::new(0).bytes(PERIOD);
         bytes.extend_from_within(..LONGEST);
         Pattern(bytes)
     }
 
-    /// What stands at a place; at most [`LONGEST`] bytes.
-    pub(super) fn at(&self, place: u64, len: usize) -> &[u8] {
-        let begin = (place % PERIOD as u64) as usize;
+    /// The bytes at an offset, at most [`LONGEST`].
+    pub(super) fn at(&self, offset: u64, len: usize) -> &[u8] {
+        let begin = (offset % PERIOD as u64) as usize;
         &self.0[begin..begin + len]
     }
 }
@@ -48,7 +42,7 @@ pub(super) struct Small {
 
 /// The file of this number. Its size is drawn from the number, so that all trees are the same.
 pub(super) fn small(number: usize) -> Small {
-    let drawn = splitmix(number as u64);
+    let drawn = Random::new(number as u64).draw();
     let path = PathBuf::from(directory(number)).join(format!("file-{number:06}"));
     Small { path, begin: drawn >> 20, len: (drawn % (SMALL + 1)) as usize }
 }
@@ -63,14 +57,7 @@ pub(super) fn directories(files: usize) -> usize {
     files.div_ceil(IN_DIRECTORY)
 }
 
-fn splitmix(number: u64) -> u64 {
-    let mut z = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-/// Where two trees, or two files, first differ in names, sizes or bytes; nothing if they do not.
+/// Where two trees, or two files, first differ in names, sizes or bytes; none if they are the same.
 pub(super) fn difference(a: &Path, b: &Path) -> io::Result<Option<String>> {
     let (of_a, of_b) = (fs::metadata(a)?, fs::metadata(b)?);
     if of_a.is_dir() != of_b.is_dir() {
@@ -125,8 +112,8 @@ mod tests {
 
     #[test]
     fn a_difference_is_found_wherever_it_is() {
-        let place = tempfile::tempdir().unwrap();
-        let (a, b) = (place.path().join("a"), place.path().join("b"));
+        let directory = tempfile::tempdir().unwrap();
+        let (a, b) = (directory.path().join("a"), directory.path().join("b"));
         let pattern = Pattern::new();
         for root in [&a, &b] {
             fs::create_dir_all(root.join("c")).unwrap();
@@ -144,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pattern_goes_on_where_it_begins_again() {
+    fn the_pattern_repeats_without_a_gap() {
         let pattern = Pattern::new();
         let across = pattern.at(PERIOD as u64 - 10, 20);
         assert_eq!(across[..10], *pattern.at(PERIOD as u64 - 10, 10));

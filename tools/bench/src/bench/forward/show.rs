@@ -1,4 +1,4 @@
-//! What was found: tables, JSON, a page with plots.
+//! The results: tables, JSON, a page with plots.
 
 use super::{
     board::{Line, Standing},
@@ -21,12 +21,12 @@ use std::time::Duration;
 
 const TITLE: &str = "Petasos forwarding files beside others";
 
-const ABOUT: &str = "Files through petasos forward, beside what else moves them between machines, all \
-                     over loopback or shared memory of this one, and beside the local file system, \
-                     which is the page cache. Everybody exports the same directory; each row is \
-                     measured of all right after each other, in rounds.";
+const ABOUT: &str = "Files through petasos forward, beside other programs that move files between \
+                     machines, all over loopback or shared memory of this machine, and beside the \
+                     local file system, that is, the page cache. All servers export the same \
+                     directory; each row is measured for all right after each other, in rounds.";
 
-/// All that there is to tell.
+/// All results.
 #[derive(Serialize)]
 pub(super) struct Results {
     version: &'static str,
@@ -38,11 +38,11 @@ pub(super) struct Results {
     machine: Machine,
     seconds: f64,
     lines: Vec<Line>,
-    /// Where a peer is faster than one of ours, in words.
+    /// The rows in which a peer is faster than Petasos, as text.
     behind: Vec<String>,
     notes: Vec<String>,
     skipped: Vec<String>,
-    /// What went wrong with ourselves.
+    /// Failures of Petasos itself.
     broken: Vec<String>,
 }
 
@@ -77,12 +77,12 @@ impl Results {
         !self.lines.is_empty()
     }
 
-    /// What went wrong with ourselves, if anything.
+    /// Failures of Petasos itself, if any.
     pub(super) fn broken(&self) -> Option<String> {
         (!self.broken.is_empty()).then(|| self.broken.join("\n  "))
     }
 
-    /// Prints them, and writes the page where one is wanted.
+    /// Prints them, and writes the page if one is wanted.
     pub(super) fn give(&self, folder: Option<&Folder>, json: bool) -> Outcome {
         let page = folder.map(|folder| folder.write(&self.page(), self)).transpose()?;
         if json {
@@ -96,7 +96,7 @@ impl Results {
         if !goals.lines.is_empty() {
             text += &format!("{}\n", goals.text());
         }
-        text += &self.said().iter().fold(String::new(), |all, line| all + line + "\n");
+        text += &self.footnotes().iter().fold(String::new(), |all, line| all + line + "\n");
         text += &format!("{:.0} s in all", self.seconds);
         if let Some(page) = page {
             text += &format!("\nreport: {}", page.display());
@@ -114,9 +114,9 @@ impl Results {
         grids.filter(|(_, grid)| !grid.lines.is_empty()).collect()
     }
 
-    /// Where a goal is set, and whether it is reached.
+    /// The rows with a goal, and whether it is reached.
     fn goals(&self) -> Grid {
-        let columns = ["what", "who", ">value", ">limit", "of", ">ratio", ">goal", ""];
+        let columns = ["what", "program", ">value", ">limit", "of", ">ratio", ">goal", ""];
         let mut lines = Vec::new();
         for line in &self.lines {
             let Some(goal) = line.goal else { continue };
@@ -124,7 +124,7 @@ impl Results {
                 let show = |value| figures::show(line.unit, value);
                 lines.push(vec![
                     line.what.clone(),
-                    ours.who.name.to_owned(),
+                    ours.label.name.to_owned(),
                     show(ours.value),
                     show(ours.limit),
                     ours.limit_of.to_owned(),
@@ -139,7 +139,7 @@ impl Results {
     }
 
     /// All lines below the tables.
-    fn said(&self) -> Vec<String> {
+    fn footnotes(&self) -> Vec<String> {
         let mut said: Vec<String> = self.notes.clone();
         let both =
             |line: &Line| [Kind::Ours, Kind::Peer].iter().all(|kind| line.best(*kind).is_some());
@@ -158,7 +158,7 @@ impl Results {
         let goals = self.goals();
         let summary = (!goals.lines.is_empty()).then(|| Section {
             title: "Large files".to_owned(),
-            about: "What is to be reached, of the slower of the local disk and the transport."
+            about: "The goals: ratios to the slower of the local disk and the transport."
                 .to_owned(),
             grids: vec![Grid { caption: String::new(), ..goals }],
             notes: Vec::new(),
@@ -172,7 +172,7 @@ impl Results {
             sections.push(Section { title, about, grids: vec![grid], notes });
         }
         let (title, about) = ("How it was measured".to_owned(), String::new());
-        sections.push(Section { title, about, grids: Vec::new(), notes: self.said() });
+        sections.push(Section { title, about, grids: Vec::new(), notes: self.footnotes() });
         Page {
             title: TITLE,
             about: ABOUT,
@@ -192,7 +192,7 @@ impl Results {
             ],
             summary,
             charts: charts(&[], &self.guests()),
-            grids: plots.into_iter().flat_map(|plot| self.behind_plot(plot)).collect(),
+            grids: plots.into_iter().flat_map(|plot| self.of_plot(plot)).collect(),
             sections,
         }
     }
@@ -200,7 +200,7 @@ impl Results {
     fn guests(&self) -> Vec<Guest> {
         let all = self.lines.iter().flat_map(|line| &line.standings);
         let guest = |standing: &Standing| {
-            let whose = match standing.who.kind {
+            let whose = match standing.label.kind {
                 Kind::Limit => Whose::Machine,
                 Kind::Ours => Whose::Ours,
                 Kind::Peer => Whose::Others,
@@ -211,7 +211,7 @@ impl Results {
     }
 
     /// The tables that have what a plot shows.
-    fn behind_plot(&self, plot: Plot) -> Vec<(Plot, Grid)> {
+    fn of_plot(&self, plot: Plot) -> Vec<(Plot, Grid)> {
         let shown = |line: &&Line| {
             line.standings.iter().any(|one| one.at.as_ref().is_some_and(|at| at.plot == plot))
         };
@@ -223,18 +223,18 @@ impl Results {
     }
 }
 
-/// A table: a line for each row, a column for each contender, ratios beside our own.
+/// A table: a line for each row, a column for each contender, with ratios for Petasos.
 fn grid(table: Table, lines: &[&Line]) -> Grid {
     let mut all: Vec<&Standing> = Vec::new();
     for standing in lines.iter().flat_map(|line| &line.standings) {
-        if !all.iter().any(|known| known.who == standing.who) {
+        if !all.iter().any(|known| known.label == standing.label) {
             all.push(standing);
         }
     }
     let mut columns = vec!["what".to_owned()];
     for standing in &all {
-        columns.push(format!(">{}", standing.who.name));
-        if standing.who.kind == Kind::Ours {
+        columns.push(format!(">{}", standing.label.name));
+        if standing.label.kind == Kind::Ours {
             columns.push(">ratio".to_owned());
         }
     }
@@ -242,10 +242,10 @@ fn grid(table: Table, lines: &[&Line]) -> Grid {
     let line = |line: &&Line| {
         let mut cells = vec![line.what.clone()];
         for standing in &all {
-            let found = line.standings.iter().find(|one| one.who == standing.who);
+            let found = line.standings.iter().find(|one| one.label == standing.label);
             let none = || "–".to_owned();
             cells.push(found.map_or_else(none, |one| figures::show(line.unit, one.value)));
-            if standing.who.kind == Kind::Ours {
+            if standing.label.kind == Kind::Ours {
                 cells.push(found.map_or_else(none, |one| format!("{:.2}", one.ratio)));
             }
         }
@@ -258,7 +258,7 @@ fn grid(table: Table, lines: &[&Line]) -> Grid {
     Grid { caption: table.title().to_owned(), columns, lines: lines.iter().map(line).collect() }
 }
 
-/// Where a peer is faster than one of ours.
+/// The rows in which a peer is faster than Petasos.
 fn behind(line: &Line) -> Vec<String> {
     let Some(peer) = line.best(Kind::Peer) else { return Vec::new() };
     let slower = line.of(Kind::Ours).filter(|ours| ours.value < peer.value);
@@ -268,7 +268,7 @@ fn behind(line: &Line) -> Vec<String> {
         let [ahead, value] = [peer.value, ours.value].map(|value| figures::show(line.unit, value));
         format!(
             "{table}, {}: {} {value}, {} {ahead} ({times:.2} times)",
-            line.what, ours.who.name, peer.who.name
+            line.what, ours.label.name, peer.label.name
         )
     };
     slower.map(say).collect()
@@ -291,8 +291,8 @@ fn notes(sizes: &super::Sizes, rounds: usize, how: Vec<String>) -> Vec<String> {
         format!(
             "mounts: calls of one process from the first to the close; a file of {}, an eighth of it \
              in blocks of less than 64 KiB; {} empty files for metadata, made when the server has \
-             them. What is read or looked at is in the server's page cache, and not in that \
-             of the mount, which is made anew before. What is written is at the server when the file \
+             them. Files that are read or listed are in the server's page cache, and not in \
+             that of the mount, which is made anew before. Written data is at the server when the file \
              is closed, on its disk with fsync only",
             size(sizes.medium),
             sizes.empty
@@ -304,7 +304,7 @@ fn notes(sizes: &super::Sizes, rounds: usize, how: Vec<String>) -> Vec<String> {
             "parts",
             size(sizes.medium)
         ),
-        "what arrived is compared byte by byte in the first round".to_owned(),
+        "copies are compared byte by byte in the first round".to_owned(),
     ];
     notes.extend(how);
     notes

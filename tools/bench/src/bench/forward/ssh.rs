@@ -1,7 +1,7 @@
 //! sshfs and scp, with an sshd of their own: its keys, its configuration, its port.
 
 use super::{
-    contender::{Contender, READY, Site, Way, What, Who, listens, on_free_port},
+    contender::{Access, Contender, Label, Payload, READY, Site, listens, on_free_port},
     process::{self, Daemon},
 };
 use crate::{
@@ -24,7 +24,7 @@ const HOST: &str = "bench";
 /// A fast cipher that both sides have: the default is slower on many machines.
 const CIPHER: &str = "aes128-gcm@openssh.com";
 
-/// Where an sshd that is started by root locks up its processes without rights; an empty directory.
+/// The empty directory in which an sshd that root starts confines its unprivileged processes.
 const PRIVILEGE_SEPARATION: &str = "/run/sshd";
 
 pub(super) struct Ssh {
@@ -38,11 +38,11 @@ pub(super) struct Ssh {
 
 impl Ssh {
     pub(super) fn start(site: &Site<'_>) -> Outcome<Ssh> {
-        let sshd = process::need("sshd", "openssh-server")?;
-        let keygen = process::need("ssh-keygen", "openssh-client")?;
+        let sshd = process::require("sshd", "openssh-server")?;
+        let keygen = process::require("ssh-keygen", "openssh-client")?;
         let (sshfs, scp) = (process::find("sshfs"), process::find("scp"));
         if sshfs.is_none() && scp.is_none() {
-            process::need("sshfs", "sshfs")?;
+            process::require("sshfs", "sshfs")?;
         }
         let separation = Separation::make()?;
         let (host, user) = (key(site, &keygen, "host-key")?, key(site, &keygen, "user-key")?);
@@ -79,16 +79,16 @@ impl Ssh {
         Ok(Ssh { sshfs, scp, config, export, _server: server, _separation: separation })
     }
 
-    fn place(&self, path: &Path) -> OsString {
-        let mut place = OsString::from(format!("{HOST}:"));
-        place.push(path);
-        place
+    fn remote(&self, path: &Path) -> OsString {
+        let mut remote = OsString::from(format!("{HOST}:"));
+        remote.push(path);
+        remote
     }
 
-    fn copy(&self, what: What, from: OsString, to: OsString) -> Command {
+    fn copy(&self, payload: Payload, from: OsString, to: OsString) -> Command {
         let mut command = Command::new(self.scp.as_deref().unwrap_or(Path::new("scp")));
         command.arg("-q").arg("-p").arg("-F").arg(&self.config);
-        if what == What::Tree {
+        if payload == Payload::Tree {
             command.arg("-r");
         }
         command.arg(from).arg(to);
@@ -96,7 +96,7 @@ impl Ssh {
     }
 }
 
-/// Makes a pair of keys; gives where the private one is.
+/// Makes a pair of keys; returns the path of the private one.
 fn key(site: &Site<'_>, keygen: &Path, name: &str) -> Outcome<PathBuf> {
     let path = site.own.join(name);
     let mut command = Command::new(keygen);
@@ -111,7 +111,7 @@ fn public(key: &Path) -> Outcome<String> {
     fs::read_to_string(&path).map_err(|error| Failure::file("reading", &path, &error))
 }
 
-/// The name of the user whose rights we have.
+/// The name of this process's user.
 fn user_name() -> Outcome<String> {
     let uid = geteuid().as_raw().to_string();
     let known = fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -123,7 +123,7 @@ fn user_name() -> Outcome<String> {
     named.ok_or_else(|| Failure::new(Code::Unavailable, format!("user {uid} has no name")))
 }
 
-/// The directory that sshd wants, where it was not there; removed when dropped.
+/// The directory that sshd needs, if it did not exist; removed when dropped.
 struct Separation;
 
 impl Separation {
@@ -150,19 +150,19 @@ impl Drop for Separation {
 }
 
 impl Contender for Ssh {
-    fn who(&self, way: Way) -> Option<Who> {
-        match way {
-            Way::Commands => self.scp.as_ref().map(|_| Who::peer("scp")),
-            Way::Mount => self.sshfs.as_ref().map(|_| Who::peer("sshfs")),
+    fn label(&self, access: Access) -> Option<Label> {
+        match access {
+            Access::Commands => self.scp.as_ref().map(|_| Label::peer("scp")),
+            Access::Mount => self.sshfs.as_ref().map(|_| Label::peer("sshfs")),
         }
     }
 
-    fn put(&self, what: What, from: &Path, to: &Path) -> Command {
-        self.copy(what, from.into(), self.place(to))
+    fn put(&self, payload: Payload, from: &Path, to: &Path) -> Command {
+        self.copy(payload, from.into(), self.remote(to))
     }
 
-    fn get(&self, what: What, from: &Path, to: &Path) -> Command {
-        self.copy(what, self.place(from), to.into())
+    fn get(&self, payload: Payload, from: &Path, to: &Path) -> Command {
+        self.copy(payload, self.remote(from), to.into())
     }
 
     fn list(&self, _: &Path) -> Option<Command> {
@@ -171,7 +171,7 @@ impl Contender for Ssh {
 
     fn mount(&self, at: &Path) -> Option<Command> {
         let mut command = Command::new(self.sshfs.as_ref()?);
-        command.arg("-f").arg("-F").arg(&self.config).arg(self.place(&self.export)).arg(at);
+        command.arg("-f").arg("-F").arg(&self.config).arg(self.remote(&self.export)).arg(at);
         Some(command)
     }
 

@@ -1,5 +1,5 @@
-//! What is done in a directory, which may be a mount: by a process of its own, so that whoever hangs
-//! can be killed, and one that is measured starts with nothing in its memory.
+//! Work in a directory, which may be a mount. It runs in a process of its own, so that work that
+//! hangs can be killed, and each measurement starts with empty memory.
 //!
 //! The work is an argument in JSON, the answer a line of JSON: how long it took, without the start
 //! of the process and the making of the data.
@@ -25,7 +25,7 @@ pub(crate) const SUBCOMMAND: &str = "forward-work";
 /// A piece of work.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Work {
-    /// Writes a file in blocks, and closes it, with all on the disk if so wanted.
+    /// Writes a file in blocks, and closes it; with `sync`, all is on the disk.
     Write { path: PathBuf, bytes: u64, block: usize, sync: bool },
     /// Reads so many bytes of a file from its beginning.
     Read { path: PathBuf, bytes: u64, block: usize },
@@ -37,7 +37,7 @@ pub(super) enum Work {
     ReadAll { directory: PathBuf },
     /// Makes so many empty files.
     Create { directory: PathBuf, count: usize },
-    /// Looks at each of them.
+    /// Stats each of them.
     Stat { directory: PathBuf, count: usize },
     /// Lists them.
     Readdir { directory: PathBuf, count: usize },
@@ -51,44 +51,45 @@ pub(super) enum Work {
     Check { path: PathBuf, bytes: u64 },
 }
 
-/// What the process says when it could begin.
+/// What the process prints when it is ready to begin.
 pub(super) const READY: &str = "ready";
 
-/// What the process does: the work, when it has got through the gate, a file that is locked until
-/// all are ready.
+/// What the process does: the work, once it has passed the start barrier, a file that is locked
+/// until all are ready.
 pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>) -> Outcome {
-    let (work, gate) = (arguments.next().unwrap_or_default(), arguments.next().unwrap_or_default());
+    let (work, barrier) =
+        (arguments.next().unwrap_or_default(), arguments.next().unwrap_or_default());
     let work: Work = serde_json::from_slice(work.as_encoded_bytes()).map_err(|error| {
         let text = format!("this subcommand is for petasos itself: {error}");
         Failure::new(Code::Usage, text).advise("petasos bench forward")
     })?;
-    let seconds = match work.go(Path::new(&gate)) {
+    let seconds = match work.go(Path::new(&barrier)) {
         Ok(seconds) => seconds,
-        Err(Trouble::Different(what)) => return Err(Failure::new(Code::Mismatch, what)),
-        Err(Trouble::System(error)) => {
+        Err(WorkError::Different(what)) => return Err(Failure::new(Code::Mismatch, what)),
+        Err(WorkError::System(error)) => {
             return Err(Failure::new(Code::Failed, format!("{error}")));
         }
     };
     output::print(&seconds.to_string())
 }
 
-/// Why it was not done.
-enum Trouble {
+/// Why the work failed.
+enum WorkError {
     Different(String),
     System(io::Error),
 }
 
-impl From<io::Error> for Trouble {
-    fn from(error: io::Error) -> Trouble {
-        Trouble::System(error)
+impl From<io::Error> for WorkError {
+    fn from(error: io::Error) -> WorkError {
+        WorkError::System(error)
     }
 }
 
 impl Work {
-    /// Does it, and says how many seconds it took.
-    fn go(&self, gate: &Path) -> Result<f64, Trouble> {
-        let timed = |work: &mut dyn FnMut() -> io::Result<()>| -> Result<f64, Trouble> {
-            pass(gate)?;
+    /// Does the work, and returns how many seconds it took.
+    fn go(&self, barrier: &Path) -> Result<f64, WorkError> {
+        let timed = |work: &mut dyn FnMut() -> io::Result<()>| -> Result<f64, WorkError> {
+            wait_at(barrier)?;
             let begin = Instant::now();
             work()?;
             Ok(begin.elapsed().as_secs_f64())
@@ -141,34 +142,36 @@ impl Work {
                 timed(&mut || each(directory, *count, |path| fs::remove_file(renamed(path))))
             }
             Work::Compare { original, copy } => {
-                match pass(gate).and_then(|()| sample::difference(original, copy))? {
+                match wait_at(barrier).and_then(|()| sample::difference(original, copy))? {
                     None => Ok(0.0),
-                    Some(what) => Err(Trouble::Different(what)),
+                    Some(what) => Err(WorkError::Different(what)),
                 }
             }
-            Work::Check { path, bytes } => match pass(gate).and_then(|()| check(path, *bytes))? {
-                None => Ok(0.0),
-                Some(what) => Err(Trouble::Different(what)),
-            },
+            Work::Check { path, bytes } => {
+                match wait_at(barrier).and_then(|()| check(path, *bytes))? {
+                    None => Ok(0.0),
+                    Some(what) => Err(WorkError::Different(what)),
+                }
+            }
         }
     }
 }
 
-/// Says that all is prepared, and waits until the gate is opened.
-fn pass(gate: &Path) -> io::Result<()> {
-    let gate = File::open(gate)?;
+/// Prints that all is prepared, and waits until the barrier opens.
+fn wait_at(barrier: &Path) -> io::Result<()> {
+    let barrier = File::open(barrier)?;
     let mut out = io::stdout();
     writeln!(out, "{READY}")?;
     out.flush()?;
-    Ok(flock(&gate, FlockOperation::LockShared)?)
+    Ok(flock(&barrier, FlockOperation::LockShared)?)
 }
 
 fn short(path: &Path) -> io::Error {
-    let text = format!("{} has fewer entries or bytes than were put there", path.display());
+    let text = format!("{} has fewer entries or bytes than were written", path.display());
     io::Error::new(io::ErrorKind::UnexpectedEof, text)
 }
 
-/// Closes a file: what was written may be refused only then.
+/// Closes a file: an error of a write may be reported only then.
 fn close(file: File) -> io::Result<()> {
     Ok(nix::unistd::close(file)?)
 }

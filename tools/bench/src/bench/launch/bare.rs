@@ -1,5 +1,5 @@
-//! What the machine takes without any launcher: as many processes, started or brought together by
-//! bare system calls.
+//! The machine's limit without any launcher: as many processes, started or synchronised by bare
+//! system calls.
 
 use super::programs::quiet;
 use crate::exit::{Failure, Outcome};
@@ -14,11 +14,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The word on the command line that makes a process one of those that come together.
+/// The argument that makes a process one of those at the barrier.
 pub(crate) const BARE: &str = "bench-launch-bare";
-/// One that says nothing for so long is gone.
+/// A process that sends nothing for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often they come together.
+/// How many barriers are measured.
 const TIMES: usize = 200;
 
 /// So many processes, started one after the other and then waited for, in nanoseconds.
@@ -51,8 +51,8 @@ impl Star {
         Ok(star)
     }
 
-    /// All have said a word, and all get one.
-    fn come_together(&mut self) -> io::Result<()> {
+    /// Receives a byte of each process, and then sends one to each.
+    fn barrier(&mut self) -> io::Result<()> {
         let mut word = [0];
         for (_, stream) in &mut self.0 {
             stream.read_exact(&mut word)?;
@@ -64,29 +64,30 @@ impl Star {
 impl Drop for Star {
     fn drop(&mut self) {
         for (child, _) in &mut self.0 {
-            // Both fail only for a process that is gone already.
+            // Both fail only for a process that has ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// How long so many processes take to come together: each sends a byte to one process, which answers
-/// when it has all, over Unix sockets that are slept on. With one process, a word there and back.
+/// How long a barrier of so many processes takes: each sends a byte to one process, which answers
+/// when it has all, over Unix sockets, all asleep in between. With one process, a byte there and
+/// back.
 pub(super) fn together(count: u32) -> Outcome<f64> {
     let measure = || -> io::Result<f64> {
         let mut star = Star::new(count)?;
-        // The first word is there when the process is.
-        star.come_together()?;
+        // The first byte arrives when the process has started.
+        star.barrier()?;
         let mut times = Vec::with_capacity(TIMES);
         for _ in 0..TIMES {
             let start = Instant::now();
-            star.come_together()?;
+            star.barrier()?;
             times.push(start.elapsed().as_nanos() as f64);
         }
         Ok(crate::limits::median(&mut times))
     };
-    measure().map_err(Failure::system("processes that come together over sockets"))
+    measure().map_err(Failure::system("a barrier of processes over sockets"))
 }
 
 /// What one of them does, until its socket is closed.
@@ -105,7 +106,7 @@ pub(crate) fn run_bare() -> Outcome {
             }
         }
     };
-    // Whoever is gone does not listen any more.
+    // The parent may have ended, which is no failure.
     let _ = run();
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! What is measured, as lines: a figure at a size, of everybody, beside the machine's limit.
+//! The figures, as lines: a figure at a size, for all launchers, beside the machine's limit.
 
-use super::programs::Who;
+use super::programs::Launcher;
 use crate::{
     figures,
     limits::median,
@@ -10,11 +10,11 @@ use serde::Serialize;
 
 /// A figure within a job.
 pub(super) struct Figure {
-    /// What ranks call it.
+    /// Its name in the output of ranks.
     pub(super) key: &'static str,
     pub(super) what: &'static str,
     pub(super) unit: &'static str,
-    /// What is to be reached, from so many ranks on.
+    /// The goals, from so many ranks on.
     goals: &'static [(u32, f64)],
     pub(super) plot: Option<Plot>,
 }
@@ -56,17 +56,17 @@ pub(super) const FIGURES: [Figure; 12] = [
 ];
 
 impl Figure {
-    /// What is to be reached with so many ranks.
+    /// The goal with so many ranks.
     pub(super) fn goal(&self, ranks: u32) -> Option<f64> {
         let reached = self.goals.iter().rev().find(|(from, _)| *from <= ranks);
         reached.map(|(_, goal)| *goal)
     }
 
-    /// Which of the bare figures is its limit: so many processes come together.
+    /// The bare figure that is its limit: a barrier of so many processes.
     pub(super) fn limit(&self, ranks: u32) -> Option<u32> {
         match self.key {
             "fence" | "full_fence" => Some(ranks),
-            // A word to another process, and one back.
+            // A byte to another process, and one back.
             "first_get" | "commit" | "event" | "hop" => Some(1),
             _ => None,
         }
@@ -96,16 +96,16 @@ impl Table {
         }
     }
 
-    /// What its lines are at different numbers of.
+    /// What the size of a line counts.
     pub(super) fn of(self) -> &'static str {
         if self == Table::Simulated { "nodes" } else { "ranks" }
     }
 }
 
-/// A figure of somebody.
+/// The figure of one launcher.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Standing {
-    pub(super) who: Who,
+    pub(super) launcher: Launcher,
     /// A column.
     pub(super) name: String,
     /// The median of the rounds.
@@ -119,27 +119,27 @@ pub(super) struct Standing {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Line {
     pub(super) table: Table,
-    /// The same words in every run, for scripts.
+    /// The same text in every run, for scripts.
     pub(super) key: &'static str,
     pub(super) what: &'static str,
     /// Ranks, or nodes.
     pub(super) size: u32,
     pub(super) unit: &'static str,
     pub(super) standings: Vec<Standing>,
-    /// Of ours, what is to be reached.
+    /// The goal of Petasos.
     pub(super) goal: Option<f64>,
     pub(super) reached: Option<bool>,
-    /// How many times what we take somebody else takes, of rounds the median: OpenPMIx first, then
-    /// the machine itself.
+    /// The value of OpenPMIx as a multiple of that of Petasos, the median of the rounds.
     pub(super) ahead: Option<f64>,
+    /// The value of Petasos as a multiple of the machine's, the median of the rounds.
     pub(super) of_limit: Option<f64>,
 }
 
 impl Standing {
-    /// A figure of some rounds, which are not none.
-    pub(super) fn new(who: Who, rounds: Vec<f64>) -> Standing {
+    /// A figure of one or more rounds.
+    pub(super) fn new(launcher: Launcher, rounds: Vec<f64>) -> Standing {
         let value = median(&mut rounds.clone());
-        Standing { who, name: who.name().to_owned(), value, rounds, at: None }
+        Standing { launcher, name: launcher.name().to_owned(), value, rounds, at: None }
     }
 
     /// The same by another name.
@@ -162,11 +162,13 @@ impl Line {
         unit: &'static str,
         standings: Vec<Standing>,
     ) -> Line {
-        let rounds = |who: Who| standings.iter().find(|one| one.who == who).map(|one| &one.rounds);
+        let rounds = |launcher: Launcher| {
+            standings.iter().find(|one| one.launcher == launcher).map(|one| &one.rounds)
+        };
         let judged = matches!(table, Table::Start | Table::Within);
-        let ratio = |above: Who, below: Who| {
+        let ratio = |above: Launcher, below: Launcher| {
             if !judged {
-                // There whoever learns addresses has several figures.
+                // In the other tables a launcher has several figures.
                 return None;
             }
             let ratios = rounds(above)?.iter().zip(rounds(below)?).map(|(a, b)| a / b);
@@ -174,8 +176,8 @@ impl Line {
             (!ratios.is_empty()).then(|| median(&mut ratios))
         };
         Line {
-            ahead: ratio(Who::OpenPmix, Who::Petasos),
-            of_limit: ratio(Who::Petasos, Who::Bare),
+            ahead: ratio(Launcher::OpenPmix, Launcher::Petasos),
+            of_limit: ratio(Launcher::Petasos, Launcher::Bare),
             table,
             key,
             what,
@@ -187,16 +189,16 @@ impl Line {
         }
     }
 
-    /// The same, with what is to be reached.
+    /// The same, with a goal.
     pub(super) fn with_goal(mut self, goal: Option<f64>) -> Line {
-        let ours = self.of(Who::Petasos);
+        let ours = self.of(Launcher::Petasos);
         self.goal = goal.filter(|_| ours.is_some());
         self.reached = self.goal.zip(ours).map(|(goal, ours)| ours <= goal);
         self
     }
 
-    pub(super) fn of(&self, who: Who) -> Option<f64> {
-        self.standings.iter().find(|one| one.who == who).map(|one| one.value)
+    pub(super) fn of(&self, launcher: Launcher) -> Option<f64> {
+        self.standings.iter().find(|one| one.launcher == launcher).map(|one| one.value)
     }
 
     pub(super) fn show(&self, value: f64) -> String {
@@ -210,13 +212,13 @@ mod tests {
 
     #[test]
     fn ratios_are_of_rounds() {
-        let ours = Standing::new(Who::Petasos, vec![10.0, 20.0, 40.0]);
-        let theirs = Standing::new(Who::OpenPmix, vec![20.0, 60.0, 40.0]);
-        let bare = Standing::new(Who::Bare, vec![5.0, 5.0, 5.0]);
+        let ours = Standing::new(Launcher::Petasos, vec![10.0, 20.0, 40.0]);
+        let theirs = Standing::new(Launcher::OpenPmix, vec![20.0, 60.0, 40.0]);
+        let bare = Standing::new(Launcher::Bare, vec![5.0, 5.0, 5.0]);
         let line = Line::new(Table::Within, ("fence", "fence"), 2, "ns", vec![ours, theirs, bare]);
         let line = line.with_goal(Some(20.0));
         assert_eq!((line.ahead, line.of_limit), (Some(2.0), Some(4.0)));
-        assert_eq!((line.of(Who::Petasos), line.reached), (Some(20.0), Some(true)));
+        assert_eq!((line.of(Launcher::Petasos), line.reached), (Some(20.0), Some(true)));
     }
 
     #[test]

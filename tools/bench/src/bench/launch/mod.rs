@@ -1,9 +1,9 @@
-//! `petasos bench launch`: how long jobs take to start and end, what fences, cards and events take
-//! between their ranks, and how these learn where the others are: beside OpenPMIx and `mpirun`, and
-//! beside what the machine takes without any launcher.
+//! `petasos bench launch`: how long jobs take to start and end, what fences, business cards and
+//! events take between their ranks, and how ranks learn the addresses of others: beside OpenPMIx
+//! and `mpirun`, and beside the machine without any launcher.
 //!
-//! Everybody's figure is measured right after the others', several times over. OpenPMIx's come from a
-//! small program on its client library (`peer.c`), compiled when it is needed.
+//! The figures of all launchers are measured right after each other, several times. OpenPMIx's come
+//! from a small program on its client library (`peer.c`), which is compiled when it is needed.
 
 mod bare;
 mod lines;
@@ -28,16 +28,17 @@ pub(crate) struct BenchLaunch {
     /// What to measure [default: all]
     #[arg(value_enum)]
     what: Vec<Part>,
-    /// Numbers of ranks [default: 16,64,256 to start, 2,16,64 within a job, 1,4,16,64,256 to wire up]
+    /// Numbers of ranks [default: 16,64,256 to start, 2,16,64 within a job, 1,4,16,64,256 to wire
+    /// up]
     #[arg(short = 'n', long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     ranks: Vec<u32>,
-    /// The most ranks of any job; larger ones are left out
+    /// The most ranks of any job; larger jobs are left out
     #[arg(long, value_name = "N", default_value_t = 256)]
     most: u32,
     /// Numbers of nodes to simulate
     #[arg(long, value_delimiter = ',', default_value = "10,100,1000,10000", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     nodes: Vec<u32>,
-    /// How often each is measured, in turn with the others
+    /// How often each figure is measured, in turn with the others
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=101))]
     rounds: u8,
     /// Write a page with plots to this directory, and the results as JSON beside it
@@ -95,7 +96,7 @@ pub(super) fn run(options: &BenchLaunch) -> Outcome {
                 lines.extend(measuring.simulated(*nodes)?);
             }
         }
-        // Others take milliseconds for an event: once is enough.
+        // OpenPMIx takes milliseconds for an event: once is enough.
         let mut events = true;
         for ranks in sizes(*part) {
             match part {

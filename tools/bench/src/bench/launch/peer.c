@@ -1,5 +1,5 @@
 /* What `petasos bench launch` measures of OpenPMIx: the same steps as its native rank, through
- * libpmix, under whatever launcher has started it. Rank 0 prints its figures as a line of JSON.
+ * libpmix, under any launcher. Rank 0 prints its figures as a line of JSON.
  *
  *   peer measure EVENTS     figures within a job; EVENTS is 1 if events are measured, else 0
  *   peer direct|full        each rank prints how long it took to learn its neighbours' addresses
@@ -87,7 +87,7 @@ static void fence(int collect) {
     OK(PMIx_Fence(NULL, 0, collect ? &info : NULL, collect ? 1 : 0));
 }
 
-/* Events that came from others: how old they were. */
+/* Ages of the events that came from others. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t bell = PTHREAD_COND_INITIALIZER;
 static double ages[ALONE + TRIPS];
@@ -131,7 +131,7 @@ static void hear(void) {
     pthread_mutex_unlock(&lock);
 }
 
-/* Ranks 0 and 1: events one at a time from 0 to 1, then there and back. Gives one hop. */
+/* Ranks 0 and 1: events one at a time from 0 to 1, then there and back. Returns the time of one hop. */
 static double events(void) {
     pmix_status_t code = EVENT;
     pmix_proc_t both[2] = {proc_of(0), proc_of(1)};
@@ -272,7 +272,7 @@ static void wire_up(int full) {
         pmix_value_t *value = NULL;
         pmix_proc_t peer = proc_of(peers[n]);
         pmix_status_t status;
-        /* Under mpirun a card that is not there yet is not waited for. */
+        /* mpirun does not wait for a card that is not published yet. */
         while ((status = PMIx_Get(&peer, "address", NULL, 0, &value)) == PMIX_ERR_NOT_FOUND &&
                now() - start < 20e9)
             usleep(100);
@@ -283,7 +283,7 @@ static void wire_up(int full) {
     double end = now();
     printf("{\"wired\":%.0f,\"at\":%.0f}\n", end - start, end);
     fflush(stdout);
-    /* Nobody leaves while others may still ask for its card. */
+    /* No rank leaves while others may still ask for its card. */
     fence(0);
     OK(PMIx_Finalize(NULL, 0));
 }

@@ -1,4 +1,4 @@
-//! Launchers, the programs that they start here, and what becomes of a job.
+//! Launchers, the programs that they start here, and the results of a job.
 
 use super::{
     super::forward::TIED,
@@ -22,20 +22,20 @@ use std::{
     time::Duration,
 };
 
-/// What is measured of OpenPMIx, in C.
+/// The program that is measured with OpenPMIx, in C.
 const PEER: &str = include_str!("peer.c");
 /// A launcher that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How long it may take to end when it is told to.
+/// How long it may take to end after a signal.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Who starts a job, and whose client its program uses.
+/// The launcher of a job, and the client library of its program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Who {
-    /// Our launcher, our client.
+pub(super) enum Launcher {
+    /// `petasos run`, and the client of Petasos.
     Petasos,
-    /// Our launcher, libpmix.
+    /// `petasos run`, libpmix.
     PetasosLibpmix,
     /// `mpirun` of Open MPI, libpmix.
     OpenPmix,
@@ -45,31 +45,31 @@ pub(super) enum Who {
     Bare,
 }
 
-impl Who {
+impl Launcher {
     /// In tables.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Who::Petasos => "petasos",
-            Who::PetasosLibpmix => "libpmix in petasos run",
-            Who::OpenPmix => "OpenPMIx, mpirun",
-            Who::Mpich => "MPICH, mpiexec",
-            Who::Bare => "bare",
+            Launcher::Petasos => "petasos",
+            Launcher::PetasosLibpmix => "libpmix in petasos run",
+            Launcher::OpenPmix => "OpenPMIx, mpirun",
+            Launcher::Mpich => "MPICH, mpiexec",
+            Launcher::Bare => "bare",
         }
     }
 }
 
-/// What there is on this machine to start jobs with.
+/// The launchers and programs of this machine.
 pub(super) struct Programs {
     own: PathBuf,
     mpirun: Option<PathBuf>,
     mpiexec: Option<PathBuf>,
     /// The program on libpmix.
     peer: Option<PathBuf>,
-    /// For what jobs print.
-    place: PathBuf,
+    /// For the output of jobs.
+    directory: PathBuf,
 }
 
-/// A job that went well.
+/// A job that succeeded.
 pub(super) struct Ran {
     pub(super) out: String,
     /// When it was started, on the clock of the machine, and how long it took, in nanoseconds.
@@ -77,7 +77,7 @@ pub(super) struct Ran {
     pub(super) took: f64,
 }
 
-/// Nothing in, nothing out.
+/// Without input and output.
 pub(super) fn quiet(command: &mut Command) -> &mut Command {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null())
 }
@@ -87,16 +87,17 @@ fn find(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|at| at.join(program)).find(|at| at.is_file())
 }
 
-/// Compiles the program on libpmix, if that can be done here.
-fn compile(place: &Path) -> Result<PathBuf, String> {
+/// Compiles the program on libpmix, if that is possible here.
+fn compile(directory: &Path) -> Result<PathBuf, String> {
     let gcc = find("gcc").ok_or("gcc is not here (package gcc)")?;
     let machine = Command::new(&gcc).arg("-print-multiarch").output();
     let machine = machine.map_err(|error| format!("gcc: {error}"))?.stdout;
     let machine = String::from_utf8_lossy(&machine).trim().to_owned();
-    let places = [format!("/usr/lib/{machine}/pmix2"), "/usr/local".to_owned(), "/usr".to_owned()];
-    let base = places.iter().map(Path::new).find(|base| base.join("include/pmix.h").exists());
+    let prefixes =
+        [format!("/usr/lib/{machine}/pmix2"), "/usr/local".to_owned(), "/usr".to_owned()];
+    let base = prefixes.iter().map(Path::new).find(|base| base.join("include/pmix.h").exists());
     let base = base.ok_or("the headers of OpenPMIx are not here (package libpmix-dev)")?;
-    let (source, program) = (place.join("peer.c"), place.join("peer"));
+    let (source, program) = (directory.join("peer.c"), directory.join("peer"));
     fs::write(&source, PEER).map_err(|error| format!("{}: {error}", source.display()))?;
     let mut command = Command::new(&gcc);
     command.arg("-O2").arg("-o").arg(&program).arg(&source);
@@ -110,7 +111,7 @@ fn compile(place: &Path) -> Result<PathBuf, String> {
 }
 
 impl Programs {
-    /// Looks for them; what is not here is said by `skip`.
+    /// Looks for them; `skip` gets a reason for each that is missing.
     pub(super) fn find(scratch: &Scratch, mut skip: impl FnMut(String)) -> Outcome<Programs> {
         let own = std::env::current_exe().map_err(Failure::system("finding this program"))?;
         let mpirun = find("mpirun.openmpi");
@@ -122,76 +123,85 @@ impl Programs {
             skip("MPICH: mpiexec.hydra is not here (package mpich)".to_owned());
         }
         let peer = compile(scratch.path()).map_err(|why| skip(format!("libpmix: {why}"))).ok();
-        Ok(Programs { own, mpirun, mpiexec, peer, place: scratch.path().to_owned() })
+        Ok(Programs { own, mpirun, mpiexec, peer, directory: scratch.path().to_owned() })
     }
 
-    /// Whether a program that uses this client can be started so.
-    pub(super) fn has(&self, who: Who) -> bool {
-        match who {
-            Who::Petasos | Who::Bare => true,
-            Who::PetasosLibpmix => self.peer.is_some(),
-            Who::OpenPmix => self.peer.is_some() && self.mpirun.is_some(),
-            Who::Mpich => false,
+    /// Whether a program on this client library can be started by this launcher.
+    pub(super) fn has(&self, launcher: Launcher) -> bool {
+        match launcher {
+            Launcher::Petasos | Launcher::Bare => true,
+            Launcher::PetasosLibpmix => self.peer.is_some(),
+            Launcher::OpenPmix => self.peer.is_some() && self.mpirun.is_some(),
+            Launcher::Mpich => false,
         }
     }
 
-    /// Whether it can start programs at all.
-    pub(super) fn starts(&self, who: Who) -> bool {
-        match who {
-            Who::Petasos | Who::Bare => true,
-            Who::PetasosLibpmix => false,
-            Who::OpenPmix => self.mpirun.is_some(),
-            Who::Mpich => self.mpiexec.is_some(),
+    /// Whether the launcher can start programs at all.
+    pub(super) fn starts(&self, launcher: Launcher) -> bool {
+        match launcher {
+            Launcher::Petasos | Launcher::Bare => true,
+            Launcher::PetasosLibpmix => false,
+            Launcher::OpenPmix => self.mpirun.is_some(),
+            Launcher::Mpich => self.mpiexec.is_some(),
         }
     }
 
-    /// A job of so many ranks of what is measured, told these words.
-    pub(super) fn measuring(&self, who: Who, ranks: u32, words: &[&str]) -> Result<Ran, String> {
+    /// A job of so many ranks of the measuring program, with these arguments.
+    pub(super) fn measuring(
+        &self,
+        launcher: Launcher,
+        ranks: u32,
+        words: &[&str],
+    ) -> Result<Ran, String> {
         let mut program: Vec<&str> = Vec::new();
-        let path = match who {
-            Who::PetasosLibpmix | Who::OpenPmix => self.peer.as_ref().ok_or("it is not here")?,
+        let path = match launcher {
+            Launcher::PetasosLibpmix | Launcher::OpenPmix => {
+                self.peer.as_ref().ok_or("it is not here")?
+            }
             _ => {
                 program.push(RANK);
                 &self.own
             }
         };
         program.extend(words);
-        self.job(who, ranks, path, &program)
+        self.job(launcher, ranks, path, &program)
     }
 
     /// A job of so many ranks of a program.
     pub(super) fn job(
         &self,
-        who: Who,
+        launcher: Launcher,
         ranks: u32,
         program: &Path,
         arguments: &[&str],
     ) -> Result<Ran, String> {
-        let (launcher, options): (_, &[&str]) = match who {
-            Who::OpenPmix => (self.mpirun.as_ref(), &["--oversubscribe", "--allow-run-as-root"]),
-            Who::Mpich => (self.mpiexec.as_ref(), &[]),
+        let (starter, options): (_, &[&str]) = match launcher {
+            Launcher::OpenPmix => {
+                (self.mpirun.as_ref(), &["--oversubscribe", "--allow-run-as-root"])
+            }
+            Launcher::Mpich => (self.mpiexec.as_ref(), &[]),
             _ => (Some(&self.own), &[crate::COMMAND, "run"]),
         };
-        let launcher = launcher.ok_or("it is not here")?;
-        // Tied to this process, so that nothing goes on when it is gone.
+        let starter = starter.ok_or("it is not here")?;
+        // Tied to this process, so that nothing goes on when it has ended.
         let mut command = Command::new(&self.own);
-        command.args([TIED, &std::process::id().to_string()]).arg(launcher);
+        command.args([TIED, &std::process::id().to_string()]).arg(starter);
         command.args(options).args(["-n", &ranks.to_string()]).arg(program).args(arguments);
         self.run(&mut command)
     }
 
-    /// Runs a launcher to its end; what it printed, or why it failed.
+    /// Runs a launcher to its end; returns its output, or why it failed.
     fn run(&self, command: &mut Command) -> Result<Ran, String> {
-        let [out, err] = ["out", "err"].map(|name| self.place.join(name));
+        let [out, err] = ["out", "err"].map(|name| self.directory.join(name));
         let file = |path: &Path| File::create(path).map_err(|error| error.to_string());
-        // A group of its own, to end all of one that hangs.
+        // A process group of its own, to end all processes of a launcher that hangs.
         command.process_group(0).stdin(Stdio::null()).stdout(file(&out)?).stderr(file(&err)?);
         let begin = nanoseconds(ClockId::Monotonic);
         let mut child = command.spawn().map_err(|error| error.to_string())?;
         let ended = ends_within(&child, PATIENCE);
         let took = nanoseconds(ClockId::Monotonic) - begin;
         if !ended {
-            // What it started is its own to end, if it still can.
+            // SIGTERM first: the launcher ends its ranks itself, if it still can.
             for signal in [Signal::TERM, Signal::KILL] {
                 let _ = kill_process_group(Pid::from_child(&child), signal);
                 if ends_within(&child, GRACE) {
@@ -213,7 +223,7 @@ impl Programs {
                     .lines()
                     .map(str::trim)
                     .find(|line| line.chars().any(char::is_alphanumeric));
-                Err(format!("{status}: {}", line.unwrap_or("it says nothing")))
+                Err(format!("{status}: {}", line.unwrap_or("no message")))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A rank of what is measured, on the native client. The same steps as in `peer.c`.
+//! A rank of the measuring program, on the native client. The same steps as in `peer.c`.
 
 use crate::{
     exit::{Code, Failure, Outcome},
@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The word on the command line that makes a process a rank of what is measured.
+/// The argument that makes a process a rank of the measuring program.
 pub(crate) const RANK: &str = "bench-launch-rank";
 const EVENT: i32 = 7001;
 /// Events one at a time.
@@ -29,44 +29,44 @@ const TRIPS: usize = 20;
 const CARD: usize = 64;
 const COMMITS: usize = 50;
 
-/// How a rank learns the addresses of its neighbours.
+/// How a rank learns the addresses of its neighbours (modex: module exchange, MPI's word for it).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Way {
+pub(super) enum Modex {
     /// They were assigned before the start.
     InstantOn,
-    /// Each puts its own on its card, and asks for its neighbours'.
+    /// Each rank puts its own on its card, and asks for those of its neighbours.
     Direct,
-    /// Each puts its own on its card, and a fence spreads all cards.
+    /// Each rank puts its own on its card, and a fence spreads all cards.
     Full,
 }
 
-impl Way {
-    pub(super) const ALL: [Way; 3] = [Way::InstantOn, Way::Direct, Way::Full];
+impl Modex {
+    pub(super) const ALL: [Modex; 3] = [Modex::InstantOn, Modex::Direct, Modex::Full];
 
     /// In tables.
     pub(super) fn title(self) -> &'static str {
         match self {
-            Way::InstantOn => "instant on",
-            Way::Direct => "direct exchange",
-            Way::Full => "full exchange",
+            Modex::InstantOn => "instant on",
+            Modex::Direct => "direct exchange",
+            Modex::Full => "full exchange",
         }
     }
 
     /// On a command line.
     pub(super) fn word(self) -> &'static str {
         match self {
-            Way::InstantOn => "instant",
-            Way::Direct => "direct",
-            Way::Full => "full",
+            Modex::InstantOn => "instant",
+            Modex::Direct => "direct",
+            Modex::Full => "full",
         }
     }
 }
 
-/// What one rank says of how it learnt addresses.
+/// What one rank prints when it has its addresses.
 #[derive(Serialize)]
 struct Wired {
-    /// Nanoseconds since it was part of the job.
+    /// Nanoseconds since its init.
     wired: f64,
     /// When it was done, on the clock of the machine.
     at: f64,
@@ -78,13 +78,14 @@ pub(super) fn nanoseconds(clock: ClockId) -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-/// What a rank does; rank 0 prints what it found, or each does.
+/// What a rank does; rank 0 prints the figures, or each rank does.
 pub(crate) fn run_rank(words: impl Iterator<Item = OsString>) -> Outcome {
     let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
     let failed = |error| Failure::new(Code::Failed, error);
-    let way = Way::ALL.into_iter().find(|way| words.first().is_some_and(|word| word == way.word()));
-    match way {
-        Some(way) => wire_up(way).map_err(failed),
+    let modex =
+        Modex::ALL.into_iter().find(|modex| words.first().is_some_and(|word| word == modex.word()));
+    match modex {
+        Some(modex) => wire_up(modex).map_err(failed),
         None => {
             let with_events = words.get(1).is_some_and(|word| word == "1");
             let measured = measure(with_events).map_err(failed)?;
@@ -127,7 +128,7 @@ fn measure(with_events: bool) -> Result<Option<BTreeMap<&'static str, f64>>, Job
     bare()?;
     let private = private_bytes() - before;
     let mut found = BTreeMap::from([("init", init), ("init_cpu", init_cpu), ("private", private)]);
-    // Only rank 0 asks: the others are as idle as they would be.
+    // Only rank 0 asks: the others are idle.
     if rank == 0 && size > 1 {
         let mut gets = Vec::new();
         for peer in 1..size {
@@ -165,15 +166,15 @@ fn measure(with_events: bool) -> Result<Option<BTreeMap<&'static str, f64>>, Job
     Ok((rank == 0).then_some(found))
 }
 
-/// The card of a rank, looked at.
+/// Gets the card of a rank, and checks it.
 fn card(job: &Job, rank: u32) -> Result<(), JobError> {
     let value = job.get(rank, "direct")?;
     let right = value.as_bytes().is_some_and(|bytes| bytes == [rank as u8; CARD]);
     if right { Ok(()) } else { Err(JobError::Lost("a card has other bytes".to_owned())) }
 }
 
-/// Ranks 0 and 1: events one at a time from 0 to 1, whose age 1 puts on its card, then there and
-/// back. Gives one hop.
+/// Ranks 0 and 1: events one at a time from 0 to 1, whose age rank 1 puts on its card, then there
+/// and back. Returns the time of one hop.
 fn events(job: &Job) -> Result<f64, JobError> {
     let (sender, receiver) = channel();
     let with = Registration { codes: vec![EVENT], ..Registration::default() };
@@ -191,33 +192,33 @@ fn events(job: &Job) -> Result<f64, JobError> {
         let group = Some(both.clone());
         job.fence_with(FenceOptions { group, without_cards: true, timeout: None })
     };
-    let tell = || {
+    let notify = || {
         let sent = Value::Uint(nanoseconds(ClockId::Monotonic) as u64);
         job.notify(EVENT, Range::Local, vec![("bench.sent".to_owned(), sent)])
     };
-    let hear = || {
-        let heard = receiver.recv_timeout(Duration::from_secs(20));
-        heard.map_err(|error| JobError::Lost(error.to_string()))
+    let receive = || {
+        let received = receiver.recv_timeout(Duration::from_secs(20));
+        received.map_err(|error| JobError::Lost(error.to_string()))
     };
     let mut ages = Vec::new();
     together()?;
     for _ in 0..ALONE {
         if rank == 0 {
             thread::sleep(Duration::from_millis(2));
-            tell()?;
+            notify()?;
         } else {
-            ages.push(hear()?);
+            ages.push(receive()?);
         }
     }
     together()?;
     let start = Instant::now();
     for _ in 0..TRIPS {
         if rank == 0 {
-            tell()?;
+            notify()?;
         }
-        hear()?;
+        receive()?;
         if rank == 1 {
-            tell()?;
+            notify()?;
         }
     }
     let hop = start.elapsed().as_nanos() as f64 / (2 * TRIPS) as f64;
@@ -230,28 +231,28 @@ fn events(job: &Job) -> Result<f64, JobError> {
 }
 
 /// Learns the addresses of both neighbours, and prints how long that took.
-fn wire_up(way: Way) -> Result<(), JobError> {
+fn wire_up(modex: Modex) -> Result<(), JobError> {
     let job = Job::init()?;
     let (rank, size) = (job.rank(), job.size());
     let start = nanoseconds(ClockId::Monotonic);
-    if way != Way::InstantOn {
+    if modex != Modex::InstantOn {
         let own = format!("shm://somewhere-{}-{rank}", std::process::id());
         job.put(Scope::Global, "address", own);
         job.commit()?;
     }
-    if way == Way::Full {
+    if modex == Modex::Full {
         job.fence()?;
     }
     for peer in [(rank + 1) % size, (rank + size - 1) % size] {
-        match way {
-            Way::InstantOn => drop(job.peer(peer)?),
-            Way::Direct | Way::Full => drop(job.get(peer, "address")?),
+        match modex {
+            Modex::InstantOn => drop(job.peer(peer)?),
+            Modex::Direct | Modex::Full => drop(job.get(peer, "address")?),
         }
     }
     let at = nanoseconds(ClockId::Monotonic);
     let printed = output::print_json_line(&Wired { wired: at - start, at });
     printed.map_err(|error| JobError::Lost(error.to_string()))?;
-    // Nobody leaves while others may still ask for its card.
+    // No rank leaves while others may still ask for its card.
     job.fence_with(FenceOptions { without_cards: true, ..FenceOptions::default() })?;
     job.finalize()
 }

@@ -1,10 +1,10 @@
-//! What is measured in turn: everybody's figures right after each other, several times over.
+//! The rounds: the figures of all launchers right after each other, several times.
 
 use super::{
     bare,
     lines::{FIGURES, Line, Standing, Table},
-    programs::{Programs, Ran, Who},
-    rank::Way,
+    programs::{Launcher, Programs, Ran},
+    rank::Modex,
     simulated,
 };
 use crate::{
@@ -17,13 +17,14 @@ use std::{collections::BTreeMap, path::Path};
 
 /// What a launched process does: nothing.
 const PROGRAM: &str = "true";
-/// A full exchange keeps as many cards as there are nodes on each of them, all in this process.
+/// In a full exchange each node keeps as many cards as there are nodes, all in this process.
 const FULL_NODES: u32 = 1_000;
 
-/// Those who bring up jobs, in the order of the columns.
-const LAUNCHERS: [Who; 4] = [Who::Petasos, Who::OpenPmix, Who::Mpich, Who::Bare];
-/// Those within whose jobs something is measured.
-const WITHIN: [Who; 3] = [Who::Petasos, Who::PetasosLibpmix, Who::OpenPmix];
+/// The launchers whose starts are measured, in the order of the columns.
+const LAUNCHERS: [Launcher; 4] =
+    [Launcher::Petasos, Launcher::OpenPmix, Launcher::Mpich, Launcher::Bare];
+/// The launchers within whose jobs something is measured.
+const WITHIN: [Launcher; 3] = [Launcher::Petasos, Launcher::PetasosLibpmix, Launcher::OpenPmix];
 
 pub(super) struct Rounds<'a> {
     pub(super) programs: &'a Programs,
@@ -35,17 +36,17 @@ pub(super) struct Rounds<'a> {
 /// The figures of a rank, by name.
 type Found = BTreeMap<String, f64>;
 
-/// What a rank that has been brought up says.
+/// What a rank prints when it has its addresses.
 #[derive(Clone, Copy, serde::Deserialize)]
 struct Wired {
     wired: f64,
     at: f64,
 }
 
-/// How somebody's ranks learn addresses, and how long that took in each round.
+/// How ranks under a launcher learn addresses, and how long that took in each round.
 struct Exchange {
-    who: Who,
-    way: Way,
+    launcher: Launcher,
+    modex: Modex,
     /// Of a rank, after its init.
     own: Vec<f64>,
     /// Of the last rank, since the start of the launcher.
@@ -53,20 +54,25 @@ struct Exchange {
 }
 
 impl Exchange {
-    fn new(who: Who, way: Way) -> Exchange {
-        Exchange { who, way, own: Vec::new(), last: Vec::new() }
+    fn new(launcher: Launcher, modex: Modex) -> Exchange {
+        Exchange { launcher, modex, own: Vec::new(), last: Vec::new() }
     }
 }
 
 impl Rounds<'_> {
-    /// What somebody's job gave, or nothing, and why not among what was skipped. Of ourselves that is a
+    /// The result of a job, or nothing and a reason among those skipped. For Petasos that is a
     /// failure.
-    fn given<T>(&mut self, who: Who, ranks: u32, given: Result<T, String>) -> Outcome<Option<T>> {
+    fn value_or_skip<T>(
+        &mut self,
+        launcher: Launcher,
+        ranks: u32,
+        given: Result<T, String>,
+    ) -> Outcome<Option<T>> {
         match given {
             Ok(given) => Ok(Some(given)),
             Err(why) => {
-                let why = format!("{}, {ranks} ranks: {why}", who.name());
-                if who == Who::Petasos {
+                let why = format!("{}, {ranks} ranks: {why}", launcher.name());
+                if launcher == Launcher::Petasos {
                     return Err(Failure::new(Code::Failed, why));
                 }
                 if !self.skipped.contains(&why) {
@@ -79,21 +85,21 @@ impl Rounds<'_> {
 
     /// Jobs that do nothing, from their start to their end.
     pub(super) fn starts(&mut self, ranks: u32) -> Outcome<Line> {
-        let present: Vec<Who> =
-            LAUNCHERS.into_iter().filter(|who| self.programs.starts(*who)).collect();
+        let present: Vec<Launcher> =
+            LAUNCHERS.into_iter().filter(|launcher| self.programs.starts(*launcher)).collect();
         let mut found: Vec<Vec<f64>> = vec![Vec::new(); present.len()];
         for round in 0..self.rounds {
-            for (who, found) in present.iter().zip(&mut found) {
+            for (launcher, found) in present.iter().zip(&mut found) {
                 if found.len() < round {
-                    // It failed before; one that hangs takes long to do so.
+                    // It failed before; a launcher that hangs takes long to fail.
                     continue;
                 }
-                self.progress.step(format!("{ranks} ranks that do nothing: {}", who.name()));
-                let took = match who {
-                    Who::Bare => Some(bare::start(PROGRAM, ranks)?),
+                self.progress.step(format!("{ranks} ranks that do nothing: {}", launcher.name()));
+                let took = match launcher {
+                    Launcher::Bare => Some(bare::start(PROGRAM, ranks)?),
                     _ => {
-                        let ran = self.programs.job(*who, ranks, Path::new(PROGRAM), &[]);
-                        self.given(*who, ranks, ran)?.map(|ran| ran.took)
+                        let ran = self.programs.job(*launcher, ranks, Path::new(PROGRAM), &[]);
+                        self.value_or_skip(*launcher, ranks, ran)?.map(|ran| ran.took)
                     }
                 };
                 found.extend(took);
@@ -103,32 +109,33 @@ impl Rounds<'_> {
             standing.at(Plot::LaunchStart, "jobs that do nothing", ranks)
         });
         let line = Line::new(Table::Start, ("start", "start to end"), ranks, "ns", standings);
-        let goal = line.of(Who::Bare).filter(|_| ranks >= 64).map(|bare| 2.0 * bare);
+        let goal = line.of(Launcher::Bare).filter(|_| ranks >= 64).map(|bare| 2.0 * bare);
         Ok(line.with_goal(goal))
     }
 
     /// What is measured within jobs of so many ranks.
     pub(super) fn within(&mut self, ranks: u32, with_events: bool) -> Outcome<Vec<Line>> {
-        let present: Vec<Who> = WITHIN.into_iter().filter(|who| self.programs.has(*who)).collect();
+        let present: Vec<Launcher> =
+            WITHIN.into_iter().filter(|launcher| self.programs.has(*launcher)).collect();
         let mut found: Vec<Vec<Found>> = vec![Vec::new(); present.len()];
         let mut limits: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
         let words = ["measure", if with_events { "1" } else { "0" }];
         for round in 0..self.rounds {
             for count in [1, ranks] {
-                self.progress.step(format!("{count} bare processes that come together"));
+                self.progress.step(format!("{count} bare processes at a barrier"));
                 let rounds = limits.entry(count).or_default();
                 if rounds.len() < self.rounds {
                     rounds.push(bare::together(count)?);
                 }
             }
-            for (who, found) in present.iter().zip(&mut found) {
+            for (launcher, found) in present.iter().zip(&mut found) {
                 if found.len() < round {
                     continue;
                 }
-                self.progress.step(format!("within a job of {ranks} ranks: {}", who.name()));
-                let ran = self.programs.measuring(*who, ranks, &words);
+                self.progress.step(format!("within a job of {ranks} ranks: {}", launcher.name()));
+                let ran = self.programs.measuring(*launcher, ranks, &words);
                 let figures = ran.and_then(|ran| figures(&ran));
-                found.extend(self.given(*who, ranks, figures)?);
+                found.extend(self.value_or_skip(*launcher, ranks, figures)?);
             }
         }
         let mut lines = Vec::new();
@@ -137,16 +144,16 @@ impl Rounds<'_> {
                 let values = rounds.iter().filter_map(|found| found.get(figure.key).copied());
                 values.filter(|value| *value > 0.0).collect()
             });
-            let place = |standing: Standing| match figure.plot {
+            let plotted = |standing: Standing| match figure.plot {
                 Some(plot) => standing.at(plot, figure.what, ranks),
                 None => standing,
             };
-            let mut all = standings(&present, of_all.collect(), place);
+            let mut all = standings(&present, of_all.collect(), plotted);
             if all.is_empty() {
                 continue;
             }
             let limit = figure.limit(ranks).and_then(|count| limits.get(&count));
-            all.extend(limit.map(|rounds| place(Standing::new(Who::Bare, rounds.clone()))));
+            all.extend(limit.map(|rounds| plotted(Standing::new(Launcher::Bare, rounds.clone()))));
             let line = Line::new(Table::Within, (figure.key, figure.what), ranks, figure.unit, all);
             lines.push(line.with_goal(figure.goal(ranks)));
         }
@@ -155,25 +162,31 @@ impl Rounds<'_> {
 
     /// How long processes take to learn their neighbours' addresses.
     pub(super) fn wire_up(&mut self, ranks: u32) -> Outcome<Vec<Line>> {
-        let ways = |who: Who| match who {
-            Who::Petasos => &Way::ALL[..],
-            // Nobody assigns addresses there.
-            _ => &Way::ALL[1..],
+        let modexes = |launcher: Launcher| match launcher {
+            Launcher::Petasos => &Modex::ALL[..],
+            // OpenPMIx assigns no addresses.
+            _ => &Modex::ALL[1..],
         };
-        let present = [Who::Petasos, Who::OpenPmix].into_iter();
-        let present = present.filter(|who| self.programs.has(*who));
+        let present = [Launcher::Petasos, Launcher::OpenPmix].into_iter();
+        let present = present.filter(|launcher| self.programs.has(*launcher));
         let mut all: Vec<Exchange> = present
-            .flat_map(|who| ways(who).iter().map(move |way| Exchange::new(who, *way)))
+            .flat_map(|launcher| {
+                modexes(launcher).iter().map(move |modex| Exchange::new(launcher, *modex))
+            })
             .collect();
         for round in 0..self.rounds {
-            for Exchange { who, way, own, last } in &mut all {
+            for Exchange { launcher, modex, own, last } in &mut all {
                 if last.len() < round {
                     continue;
                 }
-                self.progress.step(format!("{ranks} ranks, {}: {}", way.title(), who.name()));
-                let ran = self.programs.measuring(*who, ranks, &[way.word()]);
+                self.progress.step(format!(
+                    "{ranks} ranks, {}: {}",
+                    modex.title(),
+                    launcher.name()
+                ));
+                let ran = self.programs.measuring(*launcher, ranks, &[modex.word()]);
                 let wired = ran.and_then(|ran| wired(&ran, ranks));
-                if let Some((median, until)) = self.given(*who, ranks, wired)? {
+                if let Some((median, until)) = self.value_or_skip(*launcher, ranks, wired)? {
                     own.push(median);
                     last.push(until);
                 }
@@ -181,11 +194,15 @@ impl Rounds<'_> {
         }
         let of = |what: &str, pick: fn(&Exchange) -> &Vec<f64>| {
             let named = all.iter().filter(|one| !pick(one).is_empty()).map(|one| {
-                let name = match one.who {
-                    Who::Petasos => one.way.title().to_owned(),
-                    who => format!("{}: {}", who.name(), one.way.title()),
+                let name = match one.launcher {
+                    Launcher::Petasos => one.modex.title().to_owned(),
+                    launcher => format!("{}: {}", launcher.name(), one.modex.title()),
                 };
-                Standing::new(one.who, pick(one).clone()).named(name).at(Plot::WireUp, what, ranks)
+                Standing::new(one.launcher, pick(one).clone()).named(name).at(
+                    Plot::WireUp,
+                    what,
+                    ranks,
+                )
             });
             named.collect::<Vec<_>>()
         };
@@ -200,28 +217,27 @@ impl Rounds<'_> {
     /// The same with daemons that are simulated.
     pub(super) fn simulated(&mut self, nodes: u32) -> Outcome<Vec<Line>> {
         let mut found = Vec::new();
-        for way in Way::ALL {
-            self.progress.step(format!("simulated: {nodes} nodes, {}", way.title()));
-            if way == Way::Full && nodes > FULL_NODES {
+        for modex in Modex::ALL {
+            self.progress.step(format!("simulated: {nodes} nodes, {}", modex.title()));
+            if modex == Modex::Full && nodes > FULL_NODES {
                 self.skipped.push(format!(
-                    "simulated, {nodes} nodes, {}: each of them would keep {nodes} cards, all in this \
-                     process",
-                    way.title()
+                    "simulated, {nodes} nodes, {}: each node would keep {nodes} cards, all in this process",
+                    modex.title()
                 ));
                 continue;
             }
-            let ran = simulated::run(nodes, way);
+            let ran = simulated::run(nodes, modex);
             let ran = ran.ok_or_else(|| {
                 let why = format!("simulated, {nodes} nodes: not all got their addresses");
                 Failure::new(Code::Failed, why)
             })?;
-            found.push((way, ran));
+            found.push((modex, ran));
         }
         let line =
             |(key, what), unit, plot: Plot, panel: &str, pick: fn(&simulated::Found) -> f64| {
-                let standings = found.iter().map(|(way, ran)| {
-                    let standing = Standing::new(Who::Petasos, vec![pick(ran)]);
-                    standing.named(way.title()).at(plot, panel, nodes)
+                let standings = found.iter().map(|(modex, ran)| {
+                    let standing = Standing::new(Launcher::Petasos, vec![pick(ran)]);
+                    standing.named(modex.title()).at(plot, panel, nodes)
                 });
                 Line::new(Table::Simulated, (key, what), nodes, unit, standings.collect())
             };
@@ -241,19 +257,19 @@ impl Rounds<'_> {
                 "the busiest daemon",
                 |f| f.most_bytes,
             ),
-            line(("bytes", "bytes of a daemon"), "B", loads, "on an average", |f| f.bytes),
+            line(("bytes", "bytes of a daemon"), "B", loads, "on average", |f| f.bytes),
         ])
     }
 }
 
-/// Those that have figures.
+/// The launchers that have figures.
 fn standings(
-    all: &[Who],
+    all: &[Launcher],
     found: Vec<Vec<f64>>,
-    place: impl Fn(Standing) -> Standing,
+    plotted: impl Fn(Standing) -> Standing,
 ) -> Vec<Standing> {
-    let those = all.iter().zip(found).filter(|(_, rounds)| !rounds.is_empty());
-    those.map(|(who, rounds)| place(Standing::new(*who, rounds))).collect()
+    let with_figures = all.iter().zip(found).filter(|(_, rounds)| !rounds.is_empty());
+    with_figures.map(|(launcher, rounds)| plotted(Standing::new(*launcher, rounds))).collect()
 }
 
 /// What rank 0 printed.

@@ -1,8 +1,8 @@
-//! What was found: tables, JSON, a page with plots.
+//! The results: tables, JSON, a page with plots.
 
 use super::{
     lines::{Line, Standing, Table},
-    programs::Who,
+    programs::Launcher,
     simulated::{MODEL, Model},
 };
 use crate::{
@@ -19,11 +19,11 @@ use std::time::Duration;
 
 const TITLE: &str = "Petasos launching jobs beside OpenPMIx";
 
-const ABOUT: &str = "Jobs from their start to their end, what fences, cards and events take in them, and \
-                     how processes learn where the others are: ours, OpenPMIx with mpirun of Open MPI, \
-                     and the machine without either. All are measured in turn, several times over.";
+const ABOUT: &str = "Jobs from their start to their end, fences, business cards and events in them, and how \
+                     processes learn the addresses of others: petasos, OpenPMIx with mpirun of Open \
+                     MPI, and the machine without either. All are measured in turn, several times.";
 
-/// All that there is to tell.
+/// All results.
 #[derive(Serialize)]
 pub(super) struct Results {
     version: &'static str,
@@ -31,7 +31,7 @@ pub(super) struct Results {
     machine: Machine,
     seconds: f64,
     lines: Vec<Line>,
-    /// What the simulation takes things to cost.
+    /// The times of the simulation.
     model: Model,
     notes: Vec<String>,
     skipped: Vec<String>,
@@ -57,7 +57,7 @@ impl Results {
         }
     }
 
-    /// Prints them, and writes the page where one is wanted.
+    /// Prints them, and writes the page if one is wanted.
     pub(super) fn give(&self, folder: Option<&Folder>, json: bool) -> Outcome {
         let page = folder.map(|folder| folder.write(&self.page(), self)).transpose()?;
         if json {
@@ -67,7 +67,7 @@ impl Results {
         for (_, grid) in self.grids() {
             text += &format!("{}\n", grid.text());
         }
-        text += &self.said().iter().fold(String::new(), |all, line| all + line + "\n");
+        text += &self.footnotes().iter().fold(String::new(), |all, line| all + line + "\n");
         text += &format!("{:.0} s in all", self.seconds);
         if let Some(page) = page {
             text += &format!("\nreport: {}", page.display());
@@ -86,7 +86,7 @@ impl Results {
     }
 
     /// All lines below the tables.
-    fn said(&self) -> Vec<String> {
+    fn footnotes(&self) -> Vec<String> {
         let skipped = self.skipped.iter().map(|why| format!("skipped: {why}"));
         self.notes.iter().cloned().chain(skipped).collect()
     }
@@ -99,7 +99,7 @@ impl Results {
             sections.push(Section { title, about, grids: vec![grid], notes: Vec::new() });
         }
         let (title, about) = ("How it was measured".to_owned(), String::new());
-        sections.push(Section { title, about, grids: Vec::new(), notes: self.said() });
+        sections.push(Section { title, about, grids: Vec::new(), notes: self.footnotes() });
         let rounds = format!("{} in turn, {:.0} s in all", self.rounds, self.seconds);
         Page {
             title: TITLE,
@@ -108,16 +108,16 @@ impl Results {
             facts: vec![("Rounds", rounds)],
             summary: None,
             charts: charts(&[], &self.guests()),
-            grids: Plot::LAUNCH.into_iter().flat_map(|plot| self.behind_plot(plot)).collect(),
+            grids: Plot::LAUNCH.into_iter().flat_map(|plot| self.of_plot(plot)).collect(),
             sections,
         }
     }
 
     fn guests(&self) -> Vec<Guest> {
         let guest = |standing: &Standing| {
-            let whose = match standing.who {
-                Who::Bare => Whose::Machine,
-                Who::Petasos => Whose::Ours,
+            let whose = match standing.launcher {
+                Launcher::Bare => Whose::Machine,
+                Launcher::Petasos => Whose::Ours,
                 _ => Whose::Others,
             };
             Some(Guest { whose, at: standing.at.clone()?, value: standing.value })
@@ -126,7 +126,7 @@ impl Results {
     }
 
     /// The tables that have what a plot shows.
-    fn behind_plot(&self, plot: Plot) -> Vec<(Plot, Grid)> {
+    fn of_plot(&self, plot: Plot) -> Vec<(Plot, Grid)> {
         let shown = |line: &&Line| {
             line.standings.iter().any(|one| one.at.as_ref().is_some_and(|at| at.plot == plot))
         };
@@ -138,7 +138,7 @@ impl Results {
     }
 }
 
-/// A table: a line for each figure, a column for each of those who have some.
+/// A table: a line for each figure, a column for each launcher that has one.
 fn grid(table: Table, lines: &[&Line]) -> Grid {
     let mut names: Vec<&str> = Vec::new();
     for standing in lines.iter().flat_map(|line| &line.standings) {
@@ -177,21 +177,21 @@ fn notes(rounds: usize, lines: &[Line]) -> Vec<String> {
     let has = |table: Table| lines.iter().any(|line| line.table == table);
     let mut notes = vec![format!(
         "medians of {rounds} rounds, in each of which all are measured right after each other; \
-         unpinned; what is ahead is so many times as fast as OpenPMIx in the same round"
+         unpinned; ahead: so many times as fast as OpenPMIx in the same round"
     )];
     if has(Table::Start) {
         notes.push(
-            "start: the program is `true`; bare are as many processes, started and waited for; the \
+            "start: the program is `true`; bare: as many processes, started and waited for; the \
              goal is twice that, from 64 on"
                 .to_owned(),
         );
     }
     if has(Table::Within) {
         notes.push(
-            "within a job: times of rank 0, of many the median (of first gets, one for each peer); bare \
-             is as many processes that send a byte each to one over Unix sockets, asleep in between, \
-             and get one back when it has all; for gets, commits and events, one process there and back; \
-             libpmix in petasos run is the client library of OpenPMIx with our daemon"
+            "within a job: times of rank 0, of many the median (of first gets, one for each peer); bare: \
+             as many processes that send a byte each to one over Unix sockets, asleep in between, and \
+             get one back when it has all; for gets, commits and events, one process there and back; \
+             libpmix in petasos run: the client library of OpenPMIx with the daemon of petasos"
                 .to_owned(),
         );
         notes.push(
@@ -202,18 +202,18 @@ fn notes(rounds: usize, lines: &[Line]) -> Vec<String> {
     }
     if has(Table::WireUp) {
         notes.push(
-            "addresses: each process wants those of its neighbours in a ring; instant on: assigned \
+            "addresses: each process needs those of its neighbours in a ring; instant on: assigned \
              before the start; direct: each puts its own on its card, and asks (under mpirun again \
-             every 100 µs, as a card that is not there yet is not waited for there); full: a fence spreads \
-             all cards, first"
+             every 100 µs, as mpirun does not wait for a card that is not published yet); full: a fence \
+             spreads all cards first"
                 .to_owned(),
         );
     }
     if has(Table::Simulated) {
         notes.push(format!(
             "simulated: the engines of real daemons, one process on each node, in virtual time: {} µs \
-             from node to node, {} µs and {} ns a byte for a daemon to send or take a message, {} µs \
-             for a question to one's daemon, processes start within {} ms",
+             from node to node, {} µs and {} ns a byte for a daemon to send or receive a message, {} µs \
+             for a request to the daemon, processes start within {} ms",
             MODEL.latency_ns / 1000,
             MODEL.message_ns / 1000,
             MODEL.byte_ns,

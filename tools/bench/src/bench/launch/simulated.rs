@@ -1,10 +1,10 @@
 //! Daemons of a job in one process, on a network in virtual time: how long it takes until all
-//! processes have their neighbours' addresses, and what the nodes have to do for it.
+//! processes have their neighbours' addresses, and how many bytes the nodes move for it.
 //!
 //! The engines are those of real daemons, their messages are encoded to know their lengths, and all
-//! else is a model of few numbers ([`Model`]). Nothing is left to chance: each run is the same.
+//! else is a model of few numbers ([`Model`]). There is no randomness: each run is the same.
 
-use super::rank::Way;
+use super::rank::Modex;
 use petasos::{
     fabric::Time,
     wire::{Encoding, to_vec},
@@ -18,16 +18,16 @@ use petasos_pmix::{
 use serde::Serialize;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// What things take, in nanoseconds.
+/// Times of the model, in nanoseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Model {
-    /// On the way from a node to another.
+    /// From a node to another.
     pub(super) latency_ns: u64,
-    /// A daemon for a message that it sends or takes.
+    /// A daemon for a message that it sends or receives.
     pub(super) message_ns: u64,
     /// And for each byte of it.
     pub(super) byte_ns: f64,
-    /// A process's question to its daemon, and the answer's way back.
+    /// A process's request to its daemon, and the answer.
     pub(super) request_ns: u64,
     /// Processes start within so long.
     pub(super) spread_ns: u64,
@@ -41,18 +41,18 @@ pub(super) const MODEL: Model = Model {
     spread_ns: 1_000_000,
 };
 
-/// What came of it.
+/// The results.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Found {
     /// From the start of the last process until all have their neighbours' addresses, nanoseconds.
     pub(super) ready_ns: f64,
-    /// Bytes that the busiest daemon sends and takes, and a daemon on an average.
+    /// Bytes that the busiest daemon sends and receives, and a daemon on average.
     pub(super) most_bytes: f64,
     pub(super) bytes: f64,
 }
 
 /// What happens at a node.
-enum Plan {
+enum NodeEvent {
     /// Its process asks.
     Ask,
     Arrive {
@@ -62,46 +62,46 @@ enum Plan {
     },
 }
 
-/// What a daemon has done.
+/// The load of a daemon.
 #[derive(Clone, Copy, Default)]
-struct Done {
-    /// Until then it is at work.
+struct Load {
+    /// Until then it is busy.
     busy: u64,
     bytes: u64,
 }
 
 struct Net {
-    way: Way,
+    modex: Modex,
     nodes: u32,
     engines: Vec<Engine>,
-    done: Vec<Done>,
-    /// How far each process is.
+    loads: Vec<Load>,
+    /// The step of each process.
     steps: Vec<usize>,
     /// By time, and in the order in which they were made.
-    plans: BTreeMap<(u64, u64), (Node, Plan)>,
+    events: BTreeMap<(u64, u64), (Node, NodeEvent)>,
     number: u64,
     ready: u64,
     waiting: u32,
 }
 
 /// A job of one process on each of so many nodes, whose processes learn their neighbours' addresses
-/// in this way; nothing, if they do not get there.
-pub(super) fn run(nodes: u32, way: Way) -> Option<Found> {
-    let mut net = Net::new(nodes, way);
-    while let Some(((at, number), (node, plan))) = net.plans.pop_first() {
-        let busy = net.done[node.0 as usize].busy;
+/// by this exchange; nothing, if not all get them.
+pub(super) fn run(nodes: u32, modex: Modex) -> Option<Found> {
+    let mut net = Net::new(nodes, modex);
+    while let Some(((at, number), (node, event))) = net.events.pop_first() {
+        let busy = net.loads[node.0 as usize].busy;
         if busy > at {
-            // A daemon does one thing after the other, in the order in which they came.
-            net.plans.insert((busy, number), (node, plan));
+            // A daemon handles one event after the other, in the order in which they came.
+            net.events.insert((busy, number), (node, event));
             continue;
         }
-        net.happen(at, node, plan);
+        net.handle(at, node, event);
         if net.waiting == 0 {
             break;
         }
     }
     let last_start = MODEL.spread_ns;
-    let bytes = || net.done.iter().map(|done| done.bytes);
+    let bytes = || net.loads.iter().map(|done| done.bytes);
     (net.waiting == 0).then(|| Found {
         ready_ns: net.ready.saturating_sub(last_start) as f64,
         most_bytes: bytes().max().unwrap_or_default() as f64,
@@ -127,7 +127,7 @@ fn job(nodes: u32) -> Arc<JobMap> {
 }
 
 impl Net {
-    fn new(nodes: u32, way: Way) -> Net {
+    fn new(nodes: u32, modex: Modex) -> Net {
         let job = job(nodes);
         let engines = (0..nodes).map(|at| {
             let mut engine = Engine::new(Node(at), nodes, Config::default(), Time::ZERO);
@@ -136,30 +136,30 @@ impl Net {
             engine
         });
         let mut net = Net {
-            way,
+            modex,
             nodes,
             engines: engines.collect(),
-            done: vec![Done::default(); nodes as usize],
+            loads: vec![Load::default(); nodes as usize],
             steps: vec![0; nodes as usize],
-            plans: BTreeMap::new(),
+            events: BTreeMap::new(),
             number: 0,
             ready: 0,
             waiting: nodes,
         };
         // Spread evenly, but not in the order of the ranks.
         for at in 0..nodes {
-            let place = u64::from(at) * 7_919 % u64::from(nodes) + 1;
-            net.plan(place * MODEL.spread_ns / u64::from(nodes), Node(at), Plan::Ask);
+            let start = u64::from(at) * 7_919 % u64::from(nodes) + 1;
+            net.schedule(start * MODEL.spread_ns / u64::from(nodes), Node(at), NodeEvent::Ask);
         }
         net
     }
 
-    fn plan(&mut self, at: u64, node: Node, plan: Plan) {
+    fn schedule(&mut self, at: u64, node: Node, event: NodeEvent) {
         self.number += 1;
-        self.plans.insert((at, self.number), (node, plan));
+        self.events.insert((at, self.number), (node, event));
     }
 
-    /// What the process of a node asks next; nothing, if it has all that it wants.
+    /// The next request of a node's process; nothing, if it has all addresses.
     fn request(&self, node: Node) -> Option<Request> {
         let proc = |rank: u32| Proc::new(JobId(0), rank % self.nodes);
         let get = |rank: u32| {
@@ -171,23 +171,23 @@ impl Net {
             Request::Commit(vec![("address".to_owned(), Entry { scope: Scope::Global, value })])
         };
         let (next, previous) = (|| get(node.0 + 1), || get(node.0 + self.nodes - 1));
-        match (self.way, self.steps[node.0 as usize]) {
+        match (self.modex, self.steps[node.0 as usize]) {
             (_, 0) => Some(Request::Connect(proc(node.0))),
-            (Way::InstantOn, _) => None,
+            (Modex::InstantOn, _) => None,
             (_, 1) => Some(commit()),
-            (Way::Direct, 2) => Some(next()),
-            (Way::Direct, 3) => Some(previous()),
-            (Way::Full, 2) => Some(Request::Fence { group: None, collect: true, timeout: None }),
-            (Way::Full, 3) => Some(next()),
-            (Way::Full, 4) => Some(previous()),
+            (Modex::Direct, 2) => Some(next()),
+            (Modex::Direct, 3) => Some(previous()),
+            (Modex::Full, 2) => Some(Request::Fence { group: None, collect: true, timeout: None }),
+            (Modex::Full, 3) => Some(next()),
+            (Modex::Full, 4) => Some(previous()),
             _ => None,
         }
     }
 
-    fn happen(&mut self, at: u64, node: Node, plan: Plan) {
+    fn handle(&mut self, at: u64, node: Node, event: NodeEvent) {
         let now = Time(at);
-        match plan {
-            Plan::Ask => match self.request(node) {
+        match event {
+            NodeEvent::Ask => match self.request(node) {
                 Some(request) => {
                     let step = self.steps[node.0 as usize];
                     let client = ClientId(u64::from(node.0));
@@ -199,37 +199,38 @@ impl Net {
                     self.waiting -= 1;
                 }
             },
-            Plan::Arrive { from, message, len } => {
-                self.works(node, at, len);
+            NodeEvent::Arrive { from, message, len } => {
+                self.account(node, at, len);
                 self.engines[node.0 as usize].message(now, from, message);
             }
         }
-        self.pump(at, node);
+        self.send_outputs(at, node);
     }
 
-    /// A daemon sends or takes a message; says when it is done.
-    fn works(&mut self, node: Node, at: u64, len: usize) -> u64 {
-        let done = &mut self.done[node.0 as usize];
+    /// A daemon sends or receives a message; returns when it is done.
+    fn account(&mut self, node: Node, at: u64, len: usize) -> u64 {
+        let done = &mut self.loads[node.0 as usize];
         let takes = MODEL.message_ns + (len as f64 * MODEL.byte_ns) as u64;
         done.busy = done.busy.max(at) + takes;
         done.bytes += len as u64;
         done.busy
     }
 
-    fn pump(&mut self, at: u64, node: Node) {
+    fn send_outputs(&mut self, at: u64, node: Node) {
         while let Some(output) = self.engines[node.0 as usize].poll() {
             match output {
                 Output::Send { to, message } => {
                     let len = to_vec(Encoding::Native, &message).len();
-                    let sent = self.works(node, at, len);
+                    let sent = self.account(node, at, len);
                     let arrives = sent + MODEL.latency_ns;
-                    self.plan(arrives, to, Plan::Arrive { from: node, message, len });
+                    self.schedule(arrives, to, NodeEvent::Arrive { from: node, message, len });
                 }
-                // Whoever is refused does not get there, and so the run has no result.
+                // A process whose request is refused never gets its addresses: the run has no
+                // result.
                 Output::Answer { result: Ok(_), .. } => {
                     self.steps[node.0 as usize] += 1;
-                    let done = self.done[node.0 as usize].busy.max(at) + MODEL.request_ns;
-                    self.plan(done, node, Plan::Ask);
+                    let done = self.loads[node.0 as usize].busy.max(at) + MODEL.request_ns;
+                    self.schedule(done, node, NodeEvent::Ask);
                 }
                 _ => {}
             }
@@ -243,17 +244,18 @@ mod tests {
 
     #[test]
     fn what_was_assigned_costs_nothing_and_a_fence_grows_with_the_job() {
-        let [instant, direct, full] = Way::ALL.map(|way| [8, 64].map(|n| run(n, way).unwrap()));
+        let [instant, direct, full] =
+            Modex::ALL.map(|modex| [8, 64].map(|n| run(n, modex).unwrap()));
         assert!(instant[1].ready_ns <= direct[1].ready_ns);
         assert!(direct[1].ready_ns < full[1].ready_ns);
-        // A card's way there and back for each neighbour, and the news that the job is connected.
+        // A request and a card for each neighbour, and the message that the job is connected.
         assert!(direct[1].bytes < 2.0 * direct[0].bytes, "{direct:?}");
         assert!(full[1].bytes > 6.0 * full[0].bytes, "{full:?}");
     }
 
     #[test]
     fn each_run_is_the_same() {
-        let twice = [0, 1].map(|_| run(50, Way::Full).unwrap());
+        let twice = [0, 1].map(|_| run(50, Modex::Full).unwrap());
         assert_eq!(twice[0].ready_ns, twice[1].ready_ns);
         assert_eq!(twice[0].bytes, twice[1].bytes);
     }

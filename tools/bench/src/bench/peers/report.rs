@@ -1,4 +1,4 @@
-//! What was found of each.
+//! The figures of each stack.
 
 mod show;
 
@@ -7,20 +7,20 @@ use petasos_peers::{Peer, Transport};
 use serde::Serialize;
 use std::fmt::Display;
 
-/// Who is not another stack.
-const US: &str = "petasos";
-/// Neither: messages of ours, without calls.
+/// The name of Petasos in the tables.
+const PETASOS: &str = "petasos";
+/// Messages of Petasos, without calls.
 const MESSAGE: &str = "petasos, message";
 const MACHINE: &str = "machine: ";
 
-/// What is measured, of each stack in turn.
+/// What is measured for each stack in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cell {
     /// One call after the other, with so many bytes there and back.
     Echo { bytes: usize },
     /// Calls of the smallest size by the second.
     Rate { in_flight: usize },
-    /// Bandwidth of calls with so many bytes there, and next to nothing back.
+    /// Bandwidth of calls with so many bytes of arguments, and a small result.
     Large { bytes: usize },
 }
 
@@ -55,7 +55,7 @@ impl Cell {
 pub(super) struct Found {
     pub(super) value: f64,
     pub(super) p99: Option<f64>,
-    /// Which limit, if it is one.
+    /// The name of the limit, if it is one.
     pub(super) name: &'static str,
 }
 
@@ -73,7 +73,7 @@ impl Found {
     }
 }
 
-/// What was found for a cell, round by round.
+/// The figures of a cell, round by round.
 pub(super) struct Tally {
     cell: Cell,
     machine: Vec<Found>,
@@ -82,7 +82,7 @@ pub(super) struct Tally {
     peers: Vec<(Peer, Vec<Against>)>,
 }
 
-/// A measurement, and what belongs to it in the same round.
+/// A measurement, and its references in the same round.
 #[derive(Clone, Copy)]
 struct Against {
     found: Found,
@@ -118,22 +118,22 @@ impl Tally {
     }
 
     /// A round begins.
-    pub(super) fn machine_and_us(&mut self, machine: Found, ours: Found) {
+    pub(super) fn machine_and_petasos(&mut self, machine: Found, ours: Found) {
         self.machine.push(machine);
         self.ours.push(ours);
     }
 
-    /// What belongs to a measurement of this round.
+    /// A measurement of this round with its references.
     fn against(&self, found: Found) -> Option<Against> {
         Some(Against { found, machine: *self.machine.last()?, ours: *self.ours.last()? })
     }
 
-    /// Our part of the round without calls.
+    /// The round of Petasos without calls.
     pub(super) fn message(&mut self, found: Found) {
         self.messages.extend(self.against(found));
     }
 
-    /// A peer's part of the round.
+    /// The round of a peer.
     pub(super) fn peer(&mut self, peer: &Peer, found: Found) {
         let Some(against) = self.against(found) else { return };
         let same = |known: &Peer| (known.name, known.transport) == (peer.name, peer.transport);
@@ -143,7 +143,7 @@ impl Tally {
         }
     }
 
-    /// A line for each: the machine, we, the peers.
+    /// A line for each: the machine, Petasos, the peers.
     fn standings(self, scheme: &'static str, waiting: &'static str) -> Vec<Standing> {
         let Tally { cell, machine, ours, messages, peers } = self;
         let pairs = machine.iter().zip(&ours);
@@ -157,25 +157,25 @@ impl Tally {
         if matches!(cell, Cell::Rate { .. }) {
             name += ", one at a time";
         }
-        let standing = |who: String, over: String, rounds: Vec<Against>, ratio: Ratio| {
-            Standing::new(cell, (scheme, waiting), who, over, rounds, ratio)
+        let standing = |stack: String, over: String, rounds: Vec<Against>, ratio: Ratio| {
+            Standing::new(cell, (scheme, waiting), stack, over, rounds, ratio)
         };
         let mut all = vec![
             standing(format!("{MACHINE}{name}"), scheme.to_owned(), limit, Against::of_petasos),
-            standing(US.to_owned(), scheme.to_owned(), own, Against::of_machine),
+            standing(PETASOS.to_owned(), scheme.to_owned(), own, Against::of_machine),
         ];
         if !messages.is_empty() {
             let scheme = scheme.to_owned();
             all.push(standing(MESSAGE.to_owned(), scheme, messages, Against::of_petasos));
         }
         for (peer, rounds) in peers {
-            let mut who = peer.name.to_owned();
+            let mut stack = peer.name.to_owned();
             if let Cell::Echo { bytes } = cell
                 && bytes < peer.smallest
             {
-                who += &format!(" ({} B)", peer.smallest);
+                stack += &format!(" ({} B)", peer.smallest);
             }
-            all.push(standing(who, peer.transport.to_string(), rounds, Against::of_petasos));
+            all.push(standing(stack, peer.transport.to_string(), rounds, Against::of_petasos));
         }
         all
     }
@@ -184,13 +184,13 @@ impl Tally {
 /// A line of the table.
 #[derive(Debug, Serialize)]
 struct Standing {
-    /// With whom it is compared: all on one node, or all over TCP.
+    /// The group that it is compared in: all on one node, or all over TCP.
     transport: &'static str,
-    /// How it got there in fact.
+    /// The transport that the stack itself used.
     over: String,
     waiting: &'static str,
     what: String,
-    who: String,
+    stack: String,
     value: f64,
     /// `ns`, `calls/s` or `GB/s` (10^9 bytes per second).
     unit: &'static str,
@@ -198,7 +198,7 @@ struct Standing {
     p99: Option<f64>,
     /// As a multiple of the machine's limit in the same round.
     of_machine: f64,
-    /// As a multiple of ours in the same round.
+    /// As a multiple of the value of Petasos in the same round.
     of_petasos: f64,
     /// The values of all rounds.
     rounds: Vec<f64>,
@@ -212,7 +212,7 @@ impl Standing {
     fn new(
         cell: Cell,
         (transport, waiting): (&'static str, &'static str),
-        who: String,
+        stack: String,
         over: String,
         rounds: Vec<Against>,
         ratio: Ratio,
@@ -225,7 +225,7 @@ impl Standing {
             over,
             waiting,
             what: cell.what(),
-            who,
+            stack,
             value,
             unit: cell.unit(),
             p99,
@@ -254,7 +254,7 @@ struct Entrant {
     how: &'static str,
 }
 
-/// All that was found.
+/// All figures.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Report {
     standings: Vec<Standing>,
@@ -285,7 +285,7 @@ impl Report {
         }
     }
 
-    /// Keeps why a peer could not be measured, once.
+    /// Notes why a peer could not be measured, once.
     pub(super) fn skip(&mut self, name: &'static str, why: &impl Display) {
         let skipped = Skipped { name, why: why.to_string() };
         if !self.skipped.contains(&skipped) {
@@ -306,20 +306,21 @@ mod tests {
         for (machine, ours, theirs) in
             [(50.0, 100.0, 900.0), (400.0, 600.0, 1200.0), (50.0, 200.0, 600.0)]
         {
-            tally.machine_and_us(Found::value(machine).named("cache_line"), Found::value(ours));
+            tally
+                .machine_and_petasos(Found::value(machine).named("cache_line"), Found::value(ours));
             tally.message(Found::value(ours / 2.0));
             tally.peer(peer, Found::value(theirs));
         }
         let lines = tally.standings("shm", "spinning");
         let of = |line: &Standing| (line.value, line.of_machine, line.of_petasos);
-        // Ratios to the machine were 2, 1.5 and 4, and those of the peer to ours 9, 2 and 3.
+        // Ratios to the machine were 2, 1.5 and 4, and those of the peer to Petasos 9, 2 and 3.
         assert_eq!(of(&lines[0]), (50.0, 1.0, 0.5));
         assert_eq!(of(&lines[1]), (100.0, 2.0, 1.0));
         assert_eq!(of(&lines[2]).2, 0.5);
         assert_eq!(of(&lines[3]), (600.0, 12.0, 3.0));
-        assert_eq!(lines[0].who, "machine: cache line");
-        assert_eq!(lines[2].who, "petasos, message");
-        assert_eq!(lines[3].who, "ucx_perftest (8 B)");
+        assert_eq!(lines[0].stack, "machine: cache line");
+        assert_eq!(lines[2].stack, "petasos, message");
+        assert_eq!(lines[3].stack, "ucx_perftest (8 B)");
         assert_eq!(lines[3].rounds, [900.0, 1200.0, 600.0]);
     }
 

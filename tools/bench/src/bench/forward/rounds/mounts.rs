@@ -4,13 +4,13 @@ use super::{
     super::{
         Part,
         arena::{Arena, share},
-        cells::{Cell, Doing},
-        contender::Way,
+        cells::{Cell, Task},
+        contender::Access,
         mounted::Mounted,
         process,
         work::Work,
     },
-    Entrant, Rounds, not_there,
+    Entrant, Rounds, no_such_command,
 };
 use crate::{
     exit::{Code, Outcome},
@@ -21,10 +21,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Blocks of what is written with an fsync, and by several processes.
+/// Blocks of writes with an fsync, and of several processes.
 const LARGE_BLOCK: u64 = 1 << 20;
 
-/// After this all have sent what was closed.
+/// After this time all mounts have sent what was closed.
 const SETTLED: Duration = Duration::from_millis(100);
 
 impl Rounds<'_> {
@@ -55,7 +55,7 @@ impl Rounds<'_> {
                     sync,
                 }])?;
                 if check {
-                    // At the server, without asking the mount.
+                    // In the export, not through the mount.
                     arena.work(&[Work::Check { path: there.clone(), bytes }])?;
                 }
                 scratch::remove(&there);
@@ -74,7 +74,7 @@ impl Rounds<'_> {
         })
     }
 
-    /// Each with a mount that has read nothing yet.
+    /// Each with a new mount.
     fn reads(&mut self) -> Outcome {
         for block in self.arena.sizes.blocks.clone() {
             self.remount()?;
@@ -116,16 +116,16 @@ impl Rounds<'_> {
         ];
         for (cell, work) in steps {
             if matches!(cell, Cell::Stat | Cell::Readdir) {
-                // So that it is asked of the server.
+                // So that the mount has to ask the server.
                 self.remount()?;
             }
             self.row(cell, &|arena, entrant, _, root, _| {
-                let Some(there) = &entrant.empty else { return Err(not_there()) };
+                let Some(there) = &entrant.empty else { return Err(no_such_command()) };
                 let seconds = arena.work(&[work(within(arena, root, there), count)])?;
                 let begin = Instant::now();
                 if cell == Cell::Create {
-                    // Some make them later than they say.
-                    arena.until_there(there, count)?;
+                    // Some mounts answer before the server has the file.
+                    arena.wait_for_entries(there, count)?;
                 }
                 Ok(count as f64 / (seconds + begin.elapsed().as_secs_f64()))
             })?;
@@ -138,26 +138,26 @@ impl Rounds<'_> {
         Ok(())
     }
 
-    /// Several processes at work in one mount.
+    /// Several processes in one mount.
     fn processes(&mut self) -> Outcome {
         for clients in some(&self.arena.sizes.clients) {
-            for doing in [Doing::Write, Doing::Read, Doing::Small] {
+            for task in [Task::Write, Task::Read, Task::Small] {
                 self.remount()?;
-                let cell = Cell::Clients { way: Way::Mount, doing, clients };
+                let cell = Cell::Clients { access: Access::Mount, task, clients };
                 self.row(cell, &|arena, entrant, _, root, _| {
                     let parts = arena.parts(clients);
                     let (mut all, mut made) = (Vec::new(), Vec::new());
                     for (client, part) in parts.iter().enumerate() {
-                        all.push(match doing {
-                            Doing::Read => Work::ReadAll { directory: within(arena, root, part) },
-                            Doing::Write => {
+                        all.push(match task {
+                            Task::Read => Work::ReadAll { directory: within(arena, root, part) },
+                            Task::Write => {
                                 let (there, path) = in_mount(arena, entrant, root);
                                 made.push(there);
                                 let bytes = arena.sizes.medium / clients as u64;
                                 let block = LARGE_BLOCK as usize;
                                 Work::Write { path, bytes, block, sync: false }
                             }
-                            Doing::Small => {
+                            Task::Small => {
                                 let (there, directory) = in_mount(arena, entrant, root);
                                 made.push(there);
                                 let share = share(arena.sizes.files, client, clients);
@@ -168,10 +168,10 @@ impl Rounds<'_> {
                     }
                     let seconds = arena.work(&all)?;
                     made.iter().for_each(|path| scratch::remove(path));
-                    Ok(match doing {
-                        Doing::Small => arena.sizes.files as f64,
-                        Doing::Read => arena.sizes.large as f64 / 1e9,
-                        Doing::Write => arena.sizes.medium as f64 / 1e9,
+                    Ok(match task {
+                        Task::Small => arena.sizes.files as f64,
+                        Task::Read => arena.sizes.large as f64 / 1e9,
+                        Task::Write => arena.sizes.medium as f64 / 1e9,
                     } / seconds)
                 })?;
             }
@@ -179,7 +179,7 @@ impl Rounds<'_> {
         Ok(())
     }
 
-    /// Mounts that have seen nothing yet, for all who have any.
+    /// New mounts with empty caches, for all contenders that have one.
     fn remount(&mut self) -> Outcome {
         self.unmount()?;
         for at in 0..self.entrants.len() {
@@ -187,7 +187,7 @@ impl Rounds<'_> {
             let Some(contender) = entrant.contender.as_ref().filter(|_| entrant.mounts) else {
                 continue;
             };
-            let Some(who) = contender.who(Way::Mount) else { continue };
+            let Some(label) = contender.label(Access::Mount) else { continue };
             let point = self.arena.mount_point(&entrant.key)?;
             let Some(command) = contender.mount(&point) else { continue };
             match Mounted::new(&self.arena.logs, &command, &point) {
@@ -195,7 +195,7 @@ impl Rounds<'_> {
                 Err(failure) if failure.code == Code::Interrupted => return Err(failure),
                 Err(failure) => {
                     self.entrants[at].mounts = false;
-                    self.note(who, format!("{}: mounting: {failure}", who.name));
+                    self.note(label, format!("{}: mounting: {failure}", label.name));
                 }
             }
         }
@@ -204,19 +204,21 @@ impl Rounds<'_> {
 
     fn unmount(&mut self) -> Outcome {
         if self.entrants.iter().any(|entrant| entrant.mounted.is_some()) {
-            // Some send a file a moment after its close has returned, and forget it when unmounted.
+            // Some mounts send a file a moment after its close has returned, and lose it when
+            // unmounted.
             process::pause(SETTLED)?;
         }
         for at in 0..self.entrants.len() {
             let entrant = &mut self.entrants[at];
-            let who = entrant.contender.as_ref().and_then(|contender| contender.who(Way::Mount));
-            let (Some(mounted), Some(who)) = (entrant.mounted.take(), who) else { continue };
+            let label =
+                entrant.contender.as_ref().and_then(|contender| contender.label(Access::Mount));
+            let (Some(mounted), Some(label)) = (entrant.mounted.take(), label) else { continue };
             match mounted.end(&self.arena.logs) {
                 Ok(()) => {}
                 Err(failure) if failure.code == Code::Interrupted => return Err(failure),
                 Err(failure) => {
                     self.entrants[at].mounts = false;
-                    self.note(who, format!("{}: unmounting: {failure}", who.name));
+                    self.note(label, format!("{}: unmounting: {failure}", label.name));
                 }
             }
         }
@@ -224,12 +226,12 @@ impl Rounds<'_> {
     }
 }
 
-/// A path of the export as it is seen through a mount.
+/// A path of the export through a mount.
 fn within(arena: &Arena, root: &Path, path: &Path) -> PathBuf {
     path.strip_prefix(arena.export()).map_or_else(|_| path.to_owned(), |path| root.join(path))
 }
 
-/// A new path: at the server, and as it is seen through a mount.
+/// A new path: at the server, and through a mount.
 fn in_mount(arena: &Arena, entrant: &Entrant, root: &Path) -> (PathBuf, PathBuf) {
     let there = arena.target(&entrant.key);
     let here = within(arena, root, &there);

@@ -1,6 +1,6 @@
-//! How what was found is shown: as text, in a page, in plots.
+//! How the figures are shown: as text, in a page, in plots.
 
-use super::{Cell, Entrant, MACHINE, MESSAGE, Report, Skipped, Standing, US};
+use super::{Cell, Entrant, MACHINE, MESSAGE, PETASOS, Report, Skipped, Standing};
 use crate::{
     grid::Grid,
     plots::{At, Plot},
@@ -11,14 +11,14 @@ impl Report {
     /// All lines as one table.
     fn grid(&self) -> Grid {
         let columns =
-            ["transport", "waiting", "what", "who", ">value", ">p99", ">× machine", ">× petasos"];
+            ["transport", "waiting", "what", "stack", ">value", ">p99", ">× machine", ">× petasos"];
         let mut last = None;
         let mut lines = Vec::new();
         for line in &self.standings {
-            // Said once for those that are compared.
-            let head = [line.transport, line.waiting, &line.what];
-            let cells = if last == Some(head) { [""; 3] } else { head };
-            last = Some(head);
+            // Shown once for the lines that are compared.
+            let group = [line.transport, line.waiting, &line.what];
+            let cells = if last == Some(group) { [""; 3] } else { group };
+            last = Some(group);
             let [value, p99] = line.shown.clone();
             let ratio = |ratio: f64| format!("{ratio:.2}");
             let mut row: Vec<String> = cells.map(str::to_owned).to_vec();
@@ -30,19 +30,19 @@ impl Report {
         Grid { caption: String::new(), columns, lines }
     }
 
-    /// How to read the table, who is in it, and who is not.
+    /// How to read the table, which stacks are in it, and which are not.
     fn notes(&self, rounds: usize) -> Vec<String> {
         let mut notes = vec![
-            "× machine, × petasos: as a multiple of the machine's limit and of ours, measured right \
-             before; of times, small is good, of rates and GB/s, large is good."
+            "× machine, × petasos: as a multiple of the machine's limit and of petasos, measured \
+             right before; of times, small is good, of rates and GB/s, large is good."
                 .to_owned(),
             format!(
-                "Of {rounds} rounds, that with the median ratio of us to the machine, and of a peer \
-                 to us, is shown."
+                "Of {rounds} rounds, that with the median ratio of petasos to the machine, and of a \
+                 peer to petasos, is shown."
             ),
             "petasos: typed calls, asynchronous, with a deadline; large arguments are pulled by the \
              server. petasos, message: bytes there and back by the same transport without calls, \
-             as of those of the others that have none."
+             to compare with the stacks that have no calls."
                 .to_owned(),
         ];
         let peer =
@@ -53,7 +53,7 @@ impl Report {
         notes
     }
 
-    /// The report for people.
+    /// The report as text.
     pub(crate) fn text(&self, rounds: usize) -> String {
         format!("{}\n{}", self.grid().table(), self.notes(rounds).join("\n"))
     }
@@ -62,19 +62,20 @@ impl Report {
     pub(crate) fn section(&self, rounds: usize) -> Section {
         Section {
             title: "Other stacks".to_owned(),
-            about: "Each cell is measured of the machine, of us, and of each of the others right \
-                    after each other."
-                .to_owned(),
+            about:
+                "Each cell is measured for the machine, for petasos, and for each of the others \
+                    right after each other."
+                    .to_owned(),
             grids: vec![self.grid()],
             notes: self.notes(rounds),
         }
     }
 
-    /// The other stacks' figures, with their places in our plots.
+    /// The other stacks' figures, with their places in the plots.
     pub(crate) fn guests(&self) -> Vec<Guest> {
-        // Ours and the machine's have rows of their own, but of large arguments.
+        // Those of Petasos and of the machine have rows of their own, except for large arguments.
         let large = |line: &Standing| matches!(line.cell, Cell::Large { .. });
-        let without_calls = |line: &Standing| line.who == MESSAGE;
+        let without_calls = |line: &Standing| line.stack == MESSAGE;
         let lines = self.standings.iter().map(|line| (line, line.whose()));
         let wanted = lines
             .filter(|(line, whose)| *whose == Whose::Others || large(line) || without_calls(line));
@@ -83,16 +84,16 @@ impl Report {
 }
 
 impl Standing {
-    /// Who it is, and how it got there where that is not said otherwise.
+    /// The stack's name, with its transport where that is another one.
     fn name(&self) -> String {
         let over = if self.over == self.transport { "" } else { ", unix socket" };
-        format!("{}{over}", self.who)
+        format!("{}{over}", self.stack)
     }
 
     fn whose(&self) -> Whose {
-        match &*self.who {
-            US | MESSAGE => Whose::Ours,
-            who if who.starts_with(MACHINE) => Whose::Machine,
+        match &*self.stack {
+            PETASOS | MESSAGE => Whose::Ours,
+            stack if stack.starts_with(MACHINE) => Whose::Machine,
             _ => Whose::Others,
         }
     }
@@ -104,7 +105,7 @@ impl Standing {
             Cell::Rate { in_flight } => (Plot::Rate, in_flight),
             Cell::Large { bytes } => (Plot::PeerBandwidth, bytes),
         };
-        // The least that a peer can send says so in its name, which is that of one line here.
+        // The smallest size of a peer is in its name; here a peer is one line.
         let series = match self.cell {
             Cell::Echo { .. } => self.name().split(" (").next().unwrap_or_default().to_owned(),
             _ => self.name(),
