@@ -26,7 +26,7 @@
 //!
 //! There is one acknowledgement: the number before which all records have been taken (handed to the
 //! engine, and fetched where they had to be). It returns everything that the sender counts: the window
-//! of short packets, the cells of the FIFO, the memory that was lent. It rides in the head of each
+//! of short packets, the cells of the FIFO, the memory that was lent. It rides in the header of each
 //! record that goes the other way, and is read when that arrives, not when its turn comes. Past half of
 //! the window, past a quarter of the FIFO, at the end of what was lent, or after a while, it goes in a
 //! control packet, which has slots of its own.
@@ -97,14 +97,20 @@ mod config;
 mod counters;
 pub mod device;
 mod endpoint;
+mod events;
 mod exclusive;
 pub mod fifo;
 mod flow;
-mod head;
+mod header;
 mod inbound;
+mod loans;
 mod outbound;
 pub mod over;
+mod peers;
 pub mod policy;
+mod port;
+mod regions;
+mod schedule;
 mod short;
 mod thresholds;
 

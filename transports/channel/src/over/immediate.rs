@@ -19,7 +19,7 @@ use crate::{
 use petasos_fabric::{Access, Endpoint, InjectError};
 
 /// The bytes before those that are put.
-pub(super) const HEAD: usize = 2 + NAME + 8 + 8;
+pub(super) const HEADER: usize = 2 + NAME + 8 + 8;
 /// The length of a name, in bytes.
 pub(super) const NAME: usize = 16;
 /// What names memory: a registration, and a secret that nobody guesses.
@@ -52,18 +52,18 @@ impl<E: Endpoint> Over<E> {
             self.mail.push_back(DeviceEvent::Refused { node: to, fault: Fault::Stale });
             return Ok(());
         };
-        let mut head = [0; HEAD];
-        (head[0], head[1]) = (IMMEDIATE, event.is_some().into());
-        head[2..2 + NAME].copy_from_slice(&name);
-        head[2 + NAME..HEAD - 8].copy_from_slice(&target.offset.to_le_bytes());
-        head[HEAD - 8..].copy_from_slice(&event.unwrap_or_default().to_le_bytes());
-        self.inner.inject(peer, &[&head, bytes]).map_err(refusal)
+        let mut header = [0; HEADER];
+        (header[0], header[1]) = (IMMEDIATE, event.is_some().into());
+        header[2..2 + NAME].copy_from_slice(&name);
+        header[2 + NAME..HEADER - 8].copy_from_slice(&target.offset.to_le_bytes());
+        header[HEADER - 8..].copy_from_slice(&event.unwrap_or_default().to_le_bytes());
+        self.inner.inject(peer, &[&header, bytes]).map_err(refusal)
     }
 
     /// Takes a message that is about an immediate put; false if it is not.
     pub(super) fn immediate(&mut self, node: Node, message: &[u8]) -> bool {
         match message.split_first() {
-            Some((&IMMEDIATE, put)) if message.len() >= HEAD => match self.land(node, put) {
+            Some((&IMMEDIATE, put)) if message.len() >= HEADER => match self.land(node, put) {
                 Ok(arrived) => self.mail.extend(arrived),
                 // The first is enough, and who does not listen makes no heap of them.
                 Err(fault) if self.refused.iter().all(|(of, _)| *of != node) => {

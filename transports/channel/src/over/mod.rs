@@ -131,7 +131,7 @@ impl<E: Endpoint> Over<E> {
         let short = usize::try_from(short).unwrap_or(usize::MAX);
         let limits = DeviceLimits {
             packet: can.limits.max_inject - 1,
-            immediate: (can.limits.max_inject - immediate::HEAD).min(short),
+            immediate: (can.limits.max_inject - immediate::HEADER).min(short),
             transfer: usize::try_from(can.limits.max_transfer).unwrap_or(usize::MAX).min(1 << 30),
             atomic: if can.atomics == Support::None { 0 } else { can.limits.max_atomic },
             processor_atomics: can.processor_atomics,
