@@ -1,28 +1,31 @@
-//! Payloads of packets that the library writes to where they belong, with word of it for the owner: how a put with event
-//! goes past the processors.
+//! Payloads of packets that the library writes to where they belong, with completion data for the
+//! owner: so the data of a put with event passes no processor.
 //!
-//! The engine takes a put with event apart into packets, of which the last one raises the event, and is answered. Such a
-//! packet says where its payload goes. Where the initiator has a grant for that region, and the payload is long enough to
-//! be worth it, the packet is sent without it; the library writes it to its place, by the grant's key, and tells the owner
-//! when all of it is there ([`Happened::Noticed`]). The packet is taken when both have come, in whichever order, and in
-//! its turn, as if the payload had come with it.
+//! The engine takes a put with event apart into packets, of which the last one raises the event,
+//! and is answered. Such a packet says where its payload belongs. Where the initiator has a grant
+//! for that region, and the payload is long enough to be worth it, the packet is sent without it;
+//! the library writes it to its place, by the grant's key, and the owner gets completion data when
+//! all of it has arrived ([`Happened::CompletionData`]). The packet is taken when both have
+//! arrived, in either order, and in its turn, as if it had carried the payload.
 //!
-//! So nothing is built on what is said in completion data, which is short (8 bytes, or 4), comes from anybody, and
-//! has no room for what an event says: which region, from where on, how long, and 64 bits. All of that is in the packet,
-//! which has a ticket, comes once, and is checked by the engine: a region that is closed raises no event. Nor on any order
-//! of writes: each has a notice of its own, which comes when that write is there, and an event comes behind all packets of
-//! its put. Nobody waits for a completion before the next is posted.
+//! So nothing depends on the content of completion data, which is short (8 bytes, or 4), may come
+//! from any process, and has no room for the content of an event: which region, from where on, how
+//! long, and 64 bits. All of that is in the packet, which has a ticket, arrives once, and is
+//! checked by the engine: a region that is closed raises no event. Nor does anything depend on the
+//! order of writes: each has completion data of its own, which arrives with that write, and an
+//! event is raised behind all packets of its put. No write waits for the completion of the one
+//! before.
 //!
-//! Whoever guesses a link's name ([`Notice`]) and writes to the library's port can at most have a packet taken before its
-//! payload is there.
+//! A process that guesses a link's name ([`CompletionData`]) and writes to the library's port can
+//! at most have a packet taken before its payload has arrived.
 //!
-//! [`Happened::Noticed`]: crate::Happened::Noticed
+//! [`Happened::CompletionData`]: crate::Happened::CompletionData
 
 use crate::{
     access::{Grant, Target},
-    frame::{Control, Notice},
-    network::{Mark, Network, Reach, Refusal},
-    state::Datagrams,
+    datagrams::Datagrams,
+    frame::{CompletionData, Control},
+    network::{Mark, Network, Refusal, RemoteOp},
 };
 use petasos_fabric::{
     Access, Event, Peer,
@@ -31,108 +34,114 @@ use petasos_fabric::{
 use std::collections::hash_map::Entry;
 
 impl<N: Network> Datagrams<N> {
-    /// A put with event of `total` bytes goes to a region: asks for leave to write there, if that is worth it. Until it
-    /// comes payloads go within their packets.
-    pub(crate) fn ask_for_notices(&mut self, peer: Peer, target: Target, total: u64) {
-        if total < self.accesses.notices_from {
+    /// A put with event of `total` bytes goes to a region: asks for a grant of it, if that is worth
+    /// it. Until the grant arrives, payloads travel in their packets.
+    pub(crate) fn ask_for_grant(&mut self, peer: Peer, target: Target, total: u64) {
+        if total < self.accesses.completion_data_from {
             return;
         }
         if let Entry::Vacant(vacant) = self.accesses.grants.entry((peer, target)) {
             vacant.insert(Grant::Asked(Vec::new()));
-            self.write_letter(peer, Control::Ask(target));
+            self.send_control(peer, Control::Ask(target));
         }
     }
 
-    /// What notices of a peer begin with: made when it first needs to know. 0 if there are none here.
-    pub(crate) fn notice_name(&mut self, peer: Peer) -> u64 {
-        let names = Notice::names(self.net.facts().notice_bits);
-        let known = self.link(peer).map_or(0, |link| link.notice);
+    /// With what completion data from a peer begins: chosen when the peer first needs to know. 0 if
+    /// there is no completion data here.
+    pub(crate) fn completion_name(&mut self, peer: Peer) -> u64 {
+        let names = CompletionData::names(self.net.facts().data_bits);
+        let known = self.links.of(peer).map_or(0, |link| link.inward.completion_name());
         if names == 0 || known > 0 {
             return known;
         }
         for _ in 0..64 {
             let random = getrandom::u64().expect("the system's random source answers");
             let name = random & names;
-            if name > 0
-                && let Entry::Vacant(vacant) = self.notices.entry(name)
-                && let Some(Some(link)) = self.links.get_mut(peer.index as usize)
-            {
-                vacant.insert(peer.index);
-                link.notice = name;
+            if name > 0 && self.links.name_completion(peer.index, name) {
                 return name;
             }
         }
         0
     }
 
-    /// Has the library write the payload of the next packet to a peer, if it can: then the packet is left without. True
-    /// if it does; refused for want of room, nothing has happened.
-    pub(crate) fn bring(&mut self, index: u32, packet: &mut Packet) -> Result<bool, Refusal> {
+    /// Has the library write the payload of the next packet to a peer, if it can, and takes it out
+    /// of the packet. True if it does.
+    ///
+    /// # Errors
+    /// The library had no room, and nothing has happened.
+    pub(crate) fn write_payload(
+        &mut self,
+        index: u32,
+        packet: &mut Packet,
+    ) -> Result<bool, Refusal> {
         let Datagrams { accesses, net, links, config, counters, .. } = self;
         let Outgoing::Memory(pieces) = &packet.payload else { return Ok(false) };
         let [piece] = &pieces[..] else { return Ok(false) };
         let Some((target, offset)) = put_place(&packet.header) else { return Ok(false) };
-        let Some(Some(link)) = links.get_mut(index as usize) else { return Ok(false) };
+        let Some(link) = links.get_mut(index) else { return Ok(false) };
         let facts = net.facts();
         let fits = piece.len() <= facts.access.unwrap_or(0) && accesses.running < config.sends / 2;
-        let grant = accesses.grants.get_mut(&(link.peer, target));
-        let (Some(Grant::Given { key, rights, notice, running }), Some(node), true) =
-            (grant, link.node, fits)
+        let grant = accesses.grants.get_mut(&(link.peer(), target));
+        let (Some(Grant::Given { key, rights, name, running }), Some(node), true) =
+            (grant, link.node(), fits)
         else {
             return Ok(false);
         };
-        let notice = Notice { name: *notice, number: link.sent as u8 };
-        let Some(data) = notice.to_data(facts.notice_bits) else { return Ok(false) };
+        let data = CompletionData { name: *name, number: link.out.sent() as u8 };
+        let Some(data) = data.to_data(facts.data_bits) else { return Ok(false) };
         if !rights.allows(Access::WRITE) {
             return Ok(false);
         }
-        let serial = link.next_serial();
-        let mark = Mark::Brought { link: index, serial };
-        net.access(node, Reach::Noticed(data), piece.clone(), key, offset, mark)?;
-        accesses.brought.insert((index, serial), (link.peer, target));
-        // It is under way until the library is done with the payload, whenever the packet goes.
-        link.depart();
-        (link.running, link.brought) = (link.running + 1, true);
+        let serial = link.out.next_serial();
+        let mark = Mark::Payload { link: index, serial };
+        net.access(node, RemoteOp::PutWithData(data), piece.clone(), key, offset, mark)?;
+        accesses.payloads.insert((index, serial), (link.peer(), target));
+        // The packet is under way until the library has written the payload, whenever the packet is
+        // sent.
+        link.out.depart();
+        link.out.begin_operations(1);
+        link.out.set_payload_written();
         (*running, accesses.running) = (*running + 1, accesses.running + 1);
-        counters.noticed_out += 1;
+        counters.completion_data_out += 1;
         packet.payload = Outgoing::Nothing;
         packet.header = packet.header.without_payload();
         Ok(true)
     }
 
-    /// The library is done with a payload: the grant may be given back.
-    pub(crate) fn brought(&mut self, link: u32, serial: u32) {
-        let Some((peer, target)) = self.accesses.brought.remove(&(link, serial)) else { return };
+    /// The library has written a payload: the grant may be returned.
+    pub(crate) fn payload_done(&mut self, link: u32, serial: u32) {
+        let Some((peer, target)) = self.accesses.payloads.remove(&(link, serial)) else { return };
         self.accesses.running -= 1;
         if let Some(Grant::Given { running, .. } | Grant::Revoked { running }) =
             self.accesses.grants.get_mut(&(peer, target))
         {
             *running -= 1;
         }
-        self.give_back(peer, target);
+        self.return_grant(peer, target);
     }
 
-    /// As if somebody wrote to memory of ours, and said this: for tests, for it takes a key of the library's.
+    /// Takes in completion data as if a process had written to our memory: for tests, as a write
+    /// needs a key of the library's.
     #[doc(hidden)]
-    pub fn hear_notice(&mut self, data: u64, events: &mut Vec<Event>) {
-        self.noticed(data, events);
+    pub fn take_completion_data(&mut self, data: u64, events: &mut Vec<Event>) {
+        self.completion_arrived(data, events);
     }
 
-    /// Somebody wrote to memory of ours, and says this.
-    pub(crate) fn noticed(&mut self, data: u64, events: &mut Vec<Event>) {
-        let notice = Notice::from_data(data);
-        let index = self.notices.get(&notice.name).copied();
-        let link = index.and_then(|index| self.links.get_mut(index as usize)?.as_deref_mut());
+    /// Completion data of a write to our memory has arrived.
+    pub(crate) fn completion_arrived(&mut self, data: u64, events: &mut Vec<Event>) {
+        let data = CompletionData::from_data(data);
+        let index = self.links.by_completion(data.name);
+        let link = index.and_then(|index| self.links.get_mut(index));
         let (Some(index), Some(link)) = (index, link) else {
-            self.counters.stray_notices += 1;
+            self.counters.stray_completion_data += 1;
             return;
         };
-        match link.note(notice.number) {
-            true => self.counters.noticed_in += 1,
-            false => self.counters.stray_notices += 1,
+        match link.inward.complete(data.number) {
+            true => self.counters.completion_data_in += 1,
+            false => self.counters.stray_completion_data += 1,
         }
-        // What waited for it is told now.
-        if link.is_due() && !link.paused {
+        // The packet that waited for it is taken now.
+        if link.inward.is_due() && !link.inward.is_paused() {
             self.take_deferred(index, usize::MAX, events);
         }
     }

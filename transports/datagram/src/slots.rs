@@ -4,8 +4,8 @@ use petasos_fabric::{Region, Slice, two_sided::Outgoing};
 
 /// The slots. Their buffers lie at fixed places, of which libraries may be told.
 ///
-/// Slots whose operations never end, as some libraries leave those of peers that are lost, are made up for by others
-/// ([`Slots::grow`]), as many at a time as there were at first.
+/// Slots whose operations never end, as some libraries leave those of peers that are lost, are made
+/// up for by others ([`Slots::grow`]), as many at a time as there were at first.
 #[derive(Debug)]
 pub struct Slots<T> {
     buffers: Region,
@@ -108,7 +108,8 @@ impl<T> Slots<T> {
         (&self.more[slot / self.first], slot % self.first * Self::BUFFER)
     }
 
-    /// The buffer of a slot: [`Slots::BUFFER`] bytes, as long as [`Slots::memory`], or what [`Slots::grow`] gave, is held.
+    /// The buffer of a slot: [`Slots::BUFFER`] bytes, as long as [`Slots::memory`], or what
+    /// [`Slots::grow`] gave, is held.
     ///
     /// # Panics
     /// If there is no such slot.

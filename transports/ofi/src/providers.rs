@@ -95,7 +95,7 @@ impl Provider {
     }
 
     /// Bits of completion data that its writes carry and that can be relied on.
-    pub(crate) fn notice_bits(&self, offer: &Offer) -> u32 {
+    pub(crate) fn data_bits(&self, offer: &Offer) -> u32 {
         let bytes = if self.notices { offer.completion_data().min(8) } else { 0 };
         8 * bytes as u32
     }

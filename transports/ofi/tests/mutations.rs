@@ -5,7 +5,7 @@ mod common;
 
 use common::{SHM, found};
 use petasos_conformance::{Network as Place, mutations::mutated, random::Random};
-use petasos_datagram::{Config, Happened, Mark, Network, Node, Reach};
+use petasos_datagram::{Config, Happened, Mark, Network, Node, RemoteOp};
 use petasos_fabric::{Access, Slice};
 use petasos_ofi::Net;
 use petasos_testing::{again, role, survived};
@@ -167,7 +167,7 @@ impl Pair {
         let Some(key) = net.key(*node, place) else { return false };
         let local = Slice::from(vec![what; 16]);
         let end = Instant::now() + PATIENCE;
-        while let Err(refusal) = net.access(*node, Reach::Put, local.clone(), &key, 64, ACCESS) {
+        while let Err(refusal) = net.access(*node, RemoteOp::Put, local.clone(), &key, 64, ACCESS) {
             pass(&mut [net, peer]);
             assert!(Instant::now() < end, "not begun: {refusal:?}");
         }

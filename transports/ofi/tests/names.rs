@@ -7,7 +7,7 @@ mod common;
 use bytes::Bytes;
 use common::{SHM, found, network};
 use petasos_conformance::Network as Place;
-use petasos_datagram::{Config, Happened, Mark, Network, Node, Reach, Refusal};
+use petasos_datagram::{Config, Happened, Mark, Network, Node, Refusal, RemoteOp};
 use petasos_fabric::{Access, Region, Slice, two_sided::Outgoing};
 use petasos_ofi::Net;
 use petasos_testing::survived;
@@ -113,7 +113,7 @@ fn memory(place: Place) {
     let key = net.key(node, &there).unwrap();
     // What cannot be written is not read into.
     let fixed = Region::view(&Slice::from(vec![5; 4096])).whole();
-    let refused = net.access(node, Reach::Get, fixed.clone(), &key, 0, ACCESS);
+    let refused = net.access(node, RemoteOp::Get, fixed.clone(), &key, 0, ACCESS);
     assert!(matches!(refused, Err(Refusal::Failed(_))), "{refused:?}");
     assert!(fixed.to_vec().iter().all(|byte| *byte == 5));
     // Nor what came copied there.
@@ -130,7 +130,7 @@ fn memory(place: Place) {
         assert_eq!(net.copy(packet, 4, &room), 50);
     }
     let elsewhere = other.insert(peer.name()).unwrap();
-    let refused = net.access(elsewhere, Reach::Put, Slice::from(vec![1; 16]), &key, 0, ACCESS);
+    let refused = net.access(elsewhere, RemoteOp::Put, Slice::from(vec![1; 16]), &key, 0, ACCESS);
     assert!(matches!(refused, Err(Refusal::Failed(_))), "{refused:?}");
     // They go wherever they are, also after their networks.
     thread::spawn(move || drop(opened)).join().unwrap();

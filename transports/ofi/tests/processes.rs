@@ -15,7 +15,7 @@ use std::{ffi::OsString, time::Instant};
 fn open(network: Network) -> Ofi {
     let mut config = config(network);
     config.sends = 4;
-    config.notices_from = Some(4096);
+    config.completion_data_from = Some(4096);
     Ofi::open(&network.anywhere(), config).unwrap()
 }
 
@@ -35,7 +35,12 @@ fn with(test: &str, network: Network) {
     let native = client.end.capabilities().remote_access == Support::Native;
     assert_eq!(client.end.counters().accesses > 0, native, "{:?}", client.end.counters());
     let native = client.end.capabilities().put_with_event == Support::Native;
-    assert_eq!(client.end.counters().noticed_out > 0, native, "{:?}", client.end.counters());
+    assert_eq!(
+        client.end.counters().completion_data_out > 0,
+        native,
+        "{:?}",
+        client.end.counters()
+    );
     client.dies_in_the_middle(|| server.kill());
     if network == SHM {
         let left = left_by(server.id());

@@ -5,7 +5,7 @@ mod common;
 
 use common::{CMA, POSIX, SYSV, is_here};
 use petasos_conformance::{Network as Place, mutations::mutated, random::Random};
-use petasos_datagram::{Config, Happened, Mark, Network, Node, Reach};
+use petasos_datagram::{Config, Happened, Mark, Network, Node, RemoteOp};
 use petasos_fabric::{Access, Slice};
 use petasos_testing::{again, role, survived};
 use petasos_ucx::Net;
@@ -151,15 +151,15 @@ fn keys(place: Place, seeds: Range<u64>) {
         let key = net.key(node, &damaged);
         taken += u32::from(key.is_some());
         if let Some(key) = key.filter(|_| damaged.starts_with(&place_there[..BASE])) {
-            for reach in [Reach::Put, Reach::Get] {
-                let _ = net.access(node, reach, Slice::from(vec![1; 16]), &key, 64, ACCESS);
+            for op in [RemoteOp::Put, RemoteOp::Get] {
+                let _ = net.access(node, op, Slice::from(vec![1; 16]), &key, 64, ACCESS);
             }
         }
         pass(&mut [&mut net, &mut peer]);
     }
     eprintln!("{}: {taken} keys were taken", place.scheme);
     let key = net.key(node, &place_there).expect("the key itself");
-    net.access(node, Reach::Put, Slice::from(vec![9; 16]), &key, 128, ACCESS).unwrap();
+    net.access(node, RemoteOp::Put, Slice::from(vec![9; 16]), &key, 128, ACCESS).unwrap();
     let end = Instant::now() + Duration::from_secs(60);
     while memory.part(128, 16).unwrap().to_vec() != [9; 16] {
         pass(&mut [&mut net, &mut peer]);

@@ -7,7 +7,7 @@ mod common;
 use bytes::Bytes;
 use common::{CMA, POSIX, is_here, network};
 use petasos_conformance::Network as Place;
-use petasos_datagram::{Config, Happened, Mark, Network, Node, Reach, Refusal};
+use petasos_datagram::{Config, Happened, Mark, Network, Node, Refusal, RemoteOp};
 use petasos_fabric::{Access, Region, Slice, two_sided::Outgoing};
 use petasos_testing::survived;
 use petasos_ucx::Net;
@@ -113,7 +113,7 @@ fn memory(place: Place) {
     let key = net.key(node, &there).unwrap();
     // What cannot be written is not read into.
     let fixed = Region::view(&Slice::from(vec![5; 4096])).whole();
-    let refused = net.access(node, Reach::Get, fixed.clone(), &key, 0, ACCESS);
+    let refused = net.access(node, RemoteOp::Get, fixed.clone(), &key, 0, ACCESS);
     assert!(matches!(refused, Err(Refusal::Failed(_))), "{refused:?}");
     assert!(fixed.to_vec().iter().all(|byte| *byte == 5));
     // Nor what came copied there.
@@ -134,8 +134,8 @@ fn memory(place: Place) {
     let again = net.insert(peer.name()).unwrap();
     let local = Slice::from(vec![1; 16]);
     for (net, node) in [(&mut other, elsewhere), (&mut net, again)] {
-        for reach in [Reach::Put, Reach::Get] {
-            let refused = net.access(node, reach, local.clone(), &key, 0, ACCESS);
+        for op in [RemoteOp::Put, RemoteOp::Get] {
+            let refused = net.access(node, op, local.clone(), &key, 0, ACCESS);
             assert!(matches!(refused, Err(Refusal::Failed(_))), "{refused:?}");
         }
     }

@@ -1,9 +1,9 @@
-//! A library of networks within one thread, which can be told to be silent: what is posted then is never over, until it
-//! is told to let go.
+//! A library of networks within one thread, which can be told to be silent: what is posted then is
+//! never over, until it is told to let go.
 
 use petasos_datagram::{
     Config, Facts, Handle, Happened, Mark, Medium, Meeting, Network, Node, Nodes, Objects,
-    OpenError, Packet, Reach, Refusal, Taken, slots,
+    OpenError, Packet, Refusal, RemoteOp, Taken, slots,
 };
 use petasos_fabric::{Access, Address, Enforcement, Slice, two_sided::Outgoing};
 use std::{
@@ -117,8 +117,8 @@ impl Network for Mock {
             fragment: Config::MAX_MESSAGE,
             inject: 0,
             access: Some(1 << 20),
-            notice_bits: 0,
-            notices_from: u64::MAX,
+            data_bits: 0,
+            completion_data_from: u64::MAX,
             enforcement: Enforcement::Owner,
         };
         Ok(Mock {
@@ -208,7 +208,7 @@ impl Network for Mock {
     fn access(
         &mut self,
         _: Node,
-        reach: Reach,
+        op: RemoteOp,
         local: Slice,
         key: &u64,
         offset: u64,
@@ -220,8 +220,8 @@ impl Network for Mock {
         let remote = world(|world| world.memory.get(key).cloned()).ok_or(Refusal::Failed(-2))?;
         let remote = remote.part(offset as usize, local.len()).ok_or(Refusal::Failed(-3))?;
         let silent = world(|world| world.silent);
-        let held = match reach {
-            Reach::Get => {
+        let held = match op {
+            RemoteOp::Get => {
                 if !silent {
                     remote.copy_to(&local);
                 }

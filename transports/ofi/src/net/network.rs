@@ -11,8 +11,8 @@ use crate::{
     providers::{BEST, Provider},
 };
 use petasos_datagram::{
-    Config, Facts, Happened, Mark, Medium, Meeting, Network, Node, Packet, Reach, Refusal, Taken,
-    bare::Plain,
+    Config, Facts, Happened, Mark, Medium, Meeting, Network, Node, Packet, Refusal, RemoteOp,
+    Taken, bare::Plain,
 };
 use petasos_fabric::{Access, Address, Enforcement, Slice, two_sided::Outgoing};
 use std::os::fd::BorrowedFd;
@@ -54,8 +54,8 @@ impl Network for Net {
             false => Enforcement::Device,
         };
         let access = offer.has_rma() && !modest;
-        let notice_bits = if access { provider.notice_bits(&offer) } else { 0 };
-        Net::open_offer(&offer, sizes, enforcement, Remote { access, notice_bits })
+        let data_bits = if access { provider.data_bits(&offer) } else { 0 };
+        Net::open_offer(&offer, sizes, enforcement, Remote { access, data_bits })
     }
 
     #[inline]
@@ -127,13 +127,13 @@ impl Network for Net {
     fn access(
         &mut self,
         node: Node,
-        reach: Reach,
+        op: RemoteOp,
         local: Slice,
         key: &(u64, u64),
         offset: u64,
         mark: Mark,
     ) -> Result<(), Refusal> {
-        self.post_access(node, reach, local, *key, offset, mark)
+        self.post_access(node, op, local, *key, offset, mark)
     }
 
     fn spare(&mut self, lost: usize) {

@@ -102,7 +102,7 @@ pub(super) struct Remote {
     /// Whether there is any.
     pub(super) access: bool,
     /// Bits of completion data of writes.
-    pub(super) notice_bits: u32,
+    pub(super) data_bits: u32,
 }
 
 impl Net {
@@ -271,9 +271,9 @@ impl Net {
             fragment: sizes.fragment,
             inject: offer.inject_size(),
             access: remote.access.then(|| offer.max_message().min(1 << 30)),
-            notice_bits: remote.notice_bits,
+            data_bits: remote.data_bits,
             // Over TCP two writes to a socket, and an answer to each, cost more than the copies of one packet.
-            notices_from: if shares_memory { 4 << 10 } else { u64::MAX },
+            completion_data_from: if shares_memory { 4 << 10 } else { u64::MAX },
             enforcement,
         };
         let details = Details {

@@ -62,7 +62,7 @@ impl Net {
         self.taken += 1;
         // Of a peer's write. Its context is nobody's, and not always null.
         if entry.flags & NOTICED == NOTICED {
-            return Some(Happened::Noticed(entry.data));
+            return Some(Happened::CompletionData(entry.data));
         }
         match self.contexts.owner(entry.op_context) {
             Some(Owner::Slot(slot)) => Some(Happened::Done(self.slots.done(slot)?.0, Ok(()))),

@@ -8,7 +8,7 @@ use crate::sys::{
     FI_ADDR_UNSPEC, FI_DELIVERY_COMPLETE, FI_EAGAIN, FI_MULTI_RECV, FI_REMOTE_CQ_DATA, fi_addr_t,
     fi_msg, fi_msg_rma, fi_rma_iov,
 };
-use petasos_datagram::{Mark, Node, Reach, Refusal, slots::copy_payload};
+use petasos_datagram::{Mark, Node, Refusal, RemoteOp, slots::copy_payload};
 use petasos_fabric::{Region, Slice, two_sided::Outgoing};
 use smallvec::SmallVec;
 use std::ptr;
@@ -158,17 +158,17 @@ impl Net {
     pub(super) fn post_access(
         &mut self,
         node: Node,
-        reach: Reach,
+        op: RemoteOp,
         local: Slice,
         (key, base): (u64, u64),
         offset: u64,
         mark: Mark,
     ) -> Result<(), Refusal> {
-        let noticed = matches!(reach, Reach::Noticed(_));
-        if !self.details.rma || (noticed && self.facts.notice_bits == 0) {
+        let with_data = matches!(op, RemoteOp::PutWithData(_));
+        if !self.details.rma || (with_data && self.facts.data_bits == 0) {
             return Err(UNSUPPORTED);
         }
-        if reach == Reach::Get && !local.region().is_writable() {
+        if op == RemoteOp::Get && !local.region().is_writable() {
             return Err(READ_ONLY);
         }
         let addr = self.at(node)?;
@@ -185,16 +185,16 @@ impl Net {
             rma_iov: &there,
             rma_iov_count: 1,
             context: self.contexts.of(Owner::Slot(slot)),
-            data: if let Reach::Noticed(data) = reach { data } else { 0 },
+            data: if let RemoteOp::PutWithData(data) = op { data } else { 0 },
         };
         // SAFETY: the endpoint is open, has that address in its table, and its offer has remote access, so that the table
         // of calls is there; both lists are copied by the call; the local memory is held, and stays where it is, until the
         // completion (or the end of the endpoint) frees the slot. It is writable if it is written.
         let code = unsafe {
-            match reach {
-                Reach::Get => ((*(*ep).rma).readmsg)(ep, &message, 0),
-                Reach::Put => ((*(*ep).rma).writemsg)(ep, &message, FI_DELIVERY_COMPLETE),
-                Reach::Noticed(_) => {
+            match op {
+                RemoteOp::Get => ((*(*ep).rma).readmsg)(ep, &message, 0),
+                RemoteOp::Put => ((*(*ep).rma).writemsg)(ep, &message, FI_DELIVERY_COMPLETE),
+                RemoteOp::PutWithData(_) => {
                     let flags = FI_DELIVERY_COMPLETE | FI_REMOTE_CQ_DATA;
                     ((*(*ep).rma).writemsg)(ep, &message, flags)
                 }

@@ -118,8 +118,8 @@ impl Net {
             fragment: Config::MAX_MESSAGE,
             inject: Slots::BUFFER,
             access: access.then_some(1 << 30),
-            notice_bits: 0,
-            notices_from: u64::MAX,
+            data_bits: 0,
+            completion_data_from: u64::MAX,
             enforcement: match kind.reach {
                 Reach::Owner => Enforcement::Owner,
                 Reach::Library => Enforcement::Initiator,

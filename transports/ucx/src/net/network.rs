@@ -10,7 +10,7 @@ use crate::{
     sys::UCS_OK,
 };
 use petasos_datagram::{
-    Config, Facts, Happened, Mark, Medium, Network, Node, Packet, Reach, Refusal, Taken,
+    Config, Facts, Happened, Mark, Medium, Network, Node, Packet, Refusal, RemoteOp, Taken,
     bare::Plain,
 };
 use petasos_fabric::{Access, Address, Slice, two_sided::Outgoing};
@@ -123,17 +123,17 @@ impl Network for Net {
     fn access(
         &mut self,
         node: Node,
-        reach: Reach,
+        op: RemoteOp,
         local: Slice,
         key: &Key,
         offset: u64,
         mark: Mark,
     ) -> Result<(), Refusal> {
-        let get = match reach {
-            Reach::Get => true,
-            Reach::Put => false,
+        let get = match op {
+            RemoteOp::Get => true,
+            RemoteOp::Put => false,
             // UCP has no completion data, and the facts say so.
-            Reach::Noticed(_) => return Err(Refusal::Failed(UCS_ERR_UNSUPPORTED)),
+            RemoteOp::PutWithData(_) => return Err(Refusal::Failed(UCS_ERR_UNSUPPORTED)),
         };
         self.post_access(node, get, local, key, offset, mark)
     }
