@@ -1,5 +1,5 @@
-//! Short messages on an open stream allocate nothing, on either side, by whichever channel and way they
-//! are taken; the simulated network that carries them included.
+//! Short messages on an open stream allocate nothing, on either side, by whichever channel and way
+//! they are taken; the simulated network that carries them included.
 
 mod common;
 

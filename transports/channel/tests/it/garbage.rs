@@ -4,9 +4,7 @@
 //!
 //! `PETASOS_SEEDS` sets how many liars there are (default 300).
 
-mod common;
-
-use common::{address, from_environment, join, message, net, numbers_of, open};
+use crate::common::{address, from_environment, join, message, net, numbers_of, open};
 use petasos_channel::{
     Config, Device, DeviceEvent, Force,
     device::{Class, Node, RemoteKey, Target, Ticket},
