@@ -1,5 +1,5 @@
-//! The paths whose instructions are counted: a message of 32 bytes over one channel, with shared memory
-//! in place of a network card, both ends on one thread, so that nobody waits.
+//! The paths whose instructions are counted: a message of 32 bytes over one channel, with shared
+//! memory in place of a network card, both ends on one thread, so that neither waits.
 //!
 //! ```text
 //! cargo run --profile dist -p petasos-channel --example hot_channel channel_packet|channel_exclusive [COUNT]

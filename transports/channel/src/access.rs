@@ -1,8 +1,9 @@
 //! Put, get and atomics of the user's, carried out by the device.
 //!
-//! An access is split into pieces of at most the device's size, of which a bounded number is under way
-//! at a time; the pieces of one access are not ordered. What the device cannot do in one piece (a put
-//! with event of several pieces, say) is left to the engine, and the memory's owner serves it.
+//! An access is split into pieces of at most the device's size, of which a bounded number is under
+//! way at a time; the pieces of one access are not ordered. What the device cannot do in one piece
+//! (a put with event of several pieces, say) is left to the engine, and the memory's owner serves
+//! it.
 
 use crate::{
     Channels, Device,

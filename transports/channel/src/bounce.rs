@@ -58,8 +58,8 @@ impl Bounces {
         Some(bounce)
     }
 
-    /// A buffer for a record whose turn has not come. At most half of the buffers serve such records,
-    /// and at least one never does, so that the next record always gets one in the end.
+    /// A buffer for a record whose turn has not come. At most half of the buffers serve such
+    /// records, and at least one never does, so that the next record always gets one in the end.
     pub(crate) fn take_ahead(&mut self, device: &mut impl Device) -> Option<Bounce> {
         if self.ahead == self.limit / 2 {
             return None;
@@ -97,9 +97,9 @@ impl Bounces {
         self.replace(bounce, device);
     }
 
-    /// Closes a buffer and makes another in its place. The peer may still know its key; or the peer is
-    /// lost, and not every device that reports this has let go of the memory, which it holds until it
-    /// has.
+    /// Closes a buffer and makes another in its place. The peer may still know its key; or the peer
+    /// is lost, and not every device that reports this has let go of the memory, which it holds
+    /// until it has.
     pub(crate) fn replace(&mut self, bounce: Bounce, device: &mut impl Device) {
         device.deregister(bounce.registration, None);
         self.made -= 1;

@@ -341,8 +341,8 @@ impl<D: Device> Channels<D> {
     fn give(&mut self, peer: Peer, flow: &mut Flow, cells: u32) {
         let fifo = ReceiveFifo::new(cells);
         let tag = fifo_tag(peer.index);
-        // Also readable: it holds only what its one writer wrote, and some networks register no memory
-        // that can only be written.
+        // Also readable: it holds only what its one writer wrote, and some networks register no
+        // memory that can only be written.
         let access = Access::WRITE.with(Access::READ);
         match self.port.device_mut().register(&fifo.memory().whole(), access, tag) {
             Ok((registration, key)) => {

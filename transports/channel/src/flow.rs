@@ -30,8 +30,8 @@ pub(crate) struct Flow {
     pub(crate) current: Option<OutPacket>,
     /// Short packets without acknowledgement, oldest first.
     pub(crate) sent: VecDeque<Sent>,
-    /// Packets of which the engine was not told yet that they are sent: the last record of each that
-    /// lends memory.
+    /// Packets of which the engine was not told yet that they are sent: the last record of each
+    /// that lends memory.
     pub(crate) unreported: VecDeque<Option<u32>>,
     pub(crate) out: Out,
     pub(crate) control: Control,

@@ -1,4 +1,4 @@
-//! The heads of records and of control packets, and what follows them: little-endian.
+//! The headers of records and of control packets, and what follows them: little-endian.
 //!
 //! Sixteen bytes, the same in a short packet and in a cell of a FIFO:
 //!
@@ -20,7 +20,7 @@ use crate::{Garbage, device::RemoteKey};
 pub(crate) const HEADER: usize = 16;
 const VERSION: u16 = 1;
 
-/// What a header begins.
+/// What the header is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -30,13 +30,13 @@ pub(crate) enum Kind {
     Ack = 2,
     /// Control: the sender wants an exclusive channel; the body says of how many cells.
     Ask = 3,
-    /// Control: the answer, with the cells and the key.
+    /// Control: the request is granted, with the cells and the key.
     Grant = 4,
-    /// Control: the answer is no.
+    /// Control: the request is refused.
     Refuse = 5,
     /// Control: the receiver wants its exclusive channel back.
     Recall = 6,
-    /// Control: the sender uses its exclusive channel no more, and all in it was acknowledged.
+    /// Control: the sender has closed its exclusive channel, in which all was acknowledged.
     Closed = 7,
 }
 
@@ -135,7 +135,7 @@ impl Lent {
         out.extend_from_slice(self.key.as_bytes());
     }
 
-    /// What the bytes begin with, and how many it took.
+    /// Decodes the descriptor with which the bytes begin. Returns how many bytes it took, too.
     pub(crate) fn decode(bytes: &[u8]) -> Result<(Lent, usize), Garbage> {
         let short = Garbage::new("a descriptor cut short", bytes.len() as u64);
         let ([a, b, c, d, key], rest) = bytes.split_first_chunk::<5>().ok_or(short)?;

@@ -14,8 +14,8 @@ use petasos_fabric::{
 };
 use std::collections::VecDeque;
 
-/// Packets of up to this many bytes are copied out of the cells at once, which costs less than to find
-/// the place of each part.
+/// Packets of up to this many bytes are copied out of the cells at once, which costs less than to
+/// find the place of each part.
 const SHORT: usize = 512;
 
 /// Packets whose turn has not come, of all peers.
@@ -307,8 +307,8 @@ impl<D: Device> Channels<D> {
         }
     }
 
-    /// Begins fetches for the packet that is being received: straight to where the data belongs, as far
-    /// as that is memory.
+    /// Begins fetches for the packet that is being received: straight to where the data belongs, as
+    /// far as that is memory.
     fn fetch_next(&mut self, peer: Peer, node: Node, flow: &mut Flow) {
         let index = peer.index;
         let Some(assembly) = &mut flow.assembly else { return };
@@ -344,8 +344,8 @@ impl<D: Device> Channels<D> {
         }
     }
 
-    /// Begins fetches for packets whose turn has not come, into bounce buffers: latency counts here, and
-    /// not the copy.
+    /// Begins fetches for packets whose turn has not come, into bounce buffers: latency counts
+    /// here, and not the copy.
     fn fetch_ahead(&mut self, peer: Peer, node: Node, flow: &mut Flow) {
         let longest = self.fetching.len().min(self.port.device().limits().transfer);
         let next = flow.assembly.as_ref().is_some_and(|assembly| !assembly.lent.is_empty());
@@ -441,8 +441,8 @@ impl<D: Device> Channels<D> {
 }
 
 impl Assembly {
-    /// Plans the fetches for the data of a record, in pieces of at most `most` bytes, or of at most a
-    /// bounce buffer.
+    /// Plans the fetches for the data of a record, in pieces of at most `most` bytes, or of at most
+    /// a bounce buffer.
     fn plan(&mut self, seq: u32, lent: &Lent, most: usize, bounce: usize) {
         let (at, len) = (self.at, lent.len as usize);
         let before = self.todo.len();

@@ -45,8 +45,8 @@ impl Loans {
         self.bounces.memory()
     }
 
-    /// Registers memory to be fetched from: the packet's own, or a copy of some of its bytes. `None`
-    /// while as much is lent as may be, or the device registers no more.
+    /// Registers memory to be fetched from: the packet's own, or a copy of some of its bytes.
+    /// `None` while as much is lent as may be, or the device registers no more.
     pub(crate) fn lend(
         &mut self,
         device: &mut impl Device,

@@ -81,8 +81,8 @@ impl<D: Device> Channels<D> {
                 (false, Out::Open(_)) => self.counters.exclusive += 1,
                 (false, _) => self.counters.mp += 1,
             }
-            // The engine is told that it is sent: at once if the bytes were copied, else when the memory
-            // is free again.
+            // The engine is told that it is sent: at once if the bytes were copied, else when the
+            // memory is free again.
             flow.unreported.push_back(current.lent);
             self.report_sent(peer, flow);
         }

@@ -236,7 +236,8 @@ impl Peers {
 
     // Lost peers.
 
-    /// Remembers the handle of a lost peer that connected to us. Returns one that is to be forgotten.
+    /// Remembers the handle of a lost peer that connected to us. Returns one that is to be
+    /// forgotten.
     pub(crate) fn remember_lost(&mut self, peer: Peer) -> Option<Peer> {
         self.lost.push_back(peer);
         if self.lost.len() > REMEMBERED { self.lost.pop_front() } else { None }

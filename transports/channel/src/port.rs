@@ -65,8 +65,8 @@ impl<D: Device> Port<D> {
         self.tickets.try_remove(ticket.0 as usize)
     }
 
-    /// Polls the device. Returns whether it did anything, and its events, whose vector is to be given
-    /// back by [`Port::reuse`].
+    /// Polls the device. Returns whether it did anything, and its events, whose vector is to be
+    /// given back by [`Port::reuse`].
     pub(crate) fn poll(&mut self, now: Time, data: bool, most: usize) -> (bool, Vec<DeviceEvent>) {
         let mut events = std::mem::take(&mut self.events);
         let worked = self.device.poll(now, data, most, &mut events);

@@ -41,7 +41,8 @@ pub(crate) enum Close {
 #[derive(Debug, Default)]
 pub(crate) struct Regions {
     registered: HashMap<RegionId, (Registration, RemoteKey)>,
-    /// Regions that the device is closing, under which ticket, and the operation that waits for that.
+    /// Regions that the device is closing, under which ticket, and the operation that waits for
+    /// that.
     closing: HashMap<RegionId, (Ticket, Option<Waiting>)>,
 }
 

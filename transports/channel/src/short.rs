@@ -1,10 +1,10 @@
 //! The fast path of short messages: sent at once, and received without an event.
 //!
 //! Most messages are short, and meet an open stream with nothing before them. Such a message is one
-//! record. [`inject`](petasos_fabric::Endpoint::inject) composes it in a buffer that is used again and
-//! hands it to the device; the receiver copies it from where it arrived to the lease of its user.
-//! Neither side allocates anything for it. If anything is in the way (no room, a message before it, an
-//! event to be reported first), the message takes the usual path, through the engine.
+//! record. [`inject`](petasos_fabric::Endpoint::inject) composes it in a buffer that is used again
+//! and hands it to the device; the receiver copies it from where it arrived to the lease of its
+//! user. Neither side allocates anything for it. If anything is in the way (no room, a message
+//! before it, an event to be reported first), the message takes the usual path, through the engine.
 
 use crate::{
     Channels, Device, Force,
@@ -100,7 +100,8 @@ impl<D: Device> Channels<D> {
         true
     }
 
-    /// Takes the next message, if it has arrived and nothing else is to be reported or done before it.
+    /// Takes the next message, if it has arrived and nothing else is to be reported or done before
+    /// it.
     pub(crate) fn take_short(&mut self, message: &mut Lease) -> Option<Peer> {
         if self.has_chores() {
             return None;
@@ -207,7 +208,8 @@ impl<D: Device> Channels<D> {
     }
 }
 
-/// Whether a record of a body of `len` bytes, which begins with `prefix`, is a message and nothing else.
+/// Whether a record of a body of `len` bytes, which begins with `prefix`, is a message and nothing
+/// else.
 fn is_message(header: Header, prefix: [u8; PREFIX], len: usize, most: usize) -> bool {
     let message = message_len(prefix).map(|message| message as usize);
     header.flags == WHOLE

@@ -1,16 +1,17 @@
-//! The remote FIFO of an exclusive channel: both sides have a buffer of the same length, and the sender
-//! decides where each record lies.
+//! The remote FIFO of an exclusive channel: both sides have a buffer of the same length, and the
+//! sender decides where each record lies.
 //!
-//! The buffer is cut into cells of a cache line. A record takes consecutive cells, of which only the
-//! last may be partly unused, and begins with a header of sixteen bytes. It never wraps: what is left
-//! before the end is skipped by a *pad*, a mark without a header, which costs credit like any cell.
+//! The buffer is cut into cells of a cache line. A record takes consecutive cells, of which only
+//! the last may be partly unused, and begins with a header of sixteen bytes. It never wraps: what
+//! is left before the end is skipped by a *pad*, a mark without a header, which costs credit like
+//! any cell.
 //!
-//! The sender copies a record into its image of the buffer and puts it to the same offset in
-//! the receiver's, or sends it as an immediate put if it is very short. The remote event of that put
-//! carries the mark, which the receiver stores in the first cell ([`ReceiveFifo::arrived`]); a device
-//! whose remote event is a store into memory would do this itself. As puts may
-//! overtake each other, a mark may be there before an earlier one; the receiver reads only the
-//! head of the queue, and takes records in their order.
+//! The sender copies a record into its image of the buffer and puts it to the same offset in the
+//! receiver's, or sends it as an immediate put if it is very short. The remote event of that put
+//! carries the mark, which the receiver stores in the first cell ([`ReceiveFifo::arrived`]); a
+//! device whose remote event is a store into memory would do this itself. As puts may overtake each
+//! other, a mark may be there before an earlier one; the receiver reads only the head of the queue,
+//! and takes records in their order.
 //!
 //! The cells are the sender's credit. A record's cells are free again when the receiver has
 //! acknowledged the record *and* the device has completed the put.

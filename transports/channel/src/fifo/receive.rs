@@ -1,5 +1,5 @@
-//! The receiver's side. The peer may write anything into the buffer at any time: each number is read
-//! once, and checked.
+//! The receiver's side. The peer may write anything into the buffer at any time: each number is
+//! read once, and checked.
 
 use super::{CELL, MIN_CELLS, PAD, cells_for, max_record};
 use crate::{

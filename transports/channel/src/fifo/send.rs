@@ -60,8 +60,8 @@ impl SendFifo {
         self.cells
     }
 
-    /// The part of the image at a reservation, for a record with a body of `len` bytes: the header's
-    /// bytes come first.
+    /// The part of the image at a reservation, for a record with a body of `len` bytes: the
+    /// header's bytes come first.
     #[must_use]
     pub fn slice(&self, at: &Reservation, len: usize) -> Slice {
         let slice = self.image.slice(at.offset as usize, crate::header::HEADER + len);
@@ -85,16 +85,16 @@ impl SendFifo {
         })
     }
 
-    /// Accounts for a pad that was put before the record with this number: the rest of the buffer is
-    /// skipped.
+    /// Accounts for a pad that was put before the record with this number: the rest of the buffer
+    /// is skipped.
     pub fn pad(&mut self, seq: u32) {
         let cells = self.cells - self.tail;
         (self.used, self.tail) = (self.used + cells, 0);
         self.flights.push_back(Flight { seq, cells, acked: false, done: true });
     }
 
-    /// Accounts for the record with this number, which was sent to the reserved cells after its pad, if
-    /// it needs one. `done` says that no put of the image is under way for it.
+    /// Accounts for the record with this number, which was sent to the reserved cells after its
+    /// pad, if it needs one. `done` says that no put of the image is under way for it.
     pub fn take(&mut self, at: &Reservation, seq: u32, done: bool) {
         self.used += at.cells;
         self.tail = (self.tail + at.cells) % self.cells;

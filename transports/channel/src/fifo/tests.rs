@@ -138,7 +138,7 @@ impl Pair {
         let Some(front) = self.receive.front().unwrap() else {
             return;
         };
-        let (seq, body) = self.model.pop_front().expect("a record that nobody sent");
+        let (seq, body) = self.model.pop_front().expect("a record that was not sent");
         assert_eq!((front.seq(), front.body.to_vec()), (seq, body));
         self.freed = self.freed.wrapping_add(self.receive.consume(&front));
         self.taken = seq.wrapping_add(1);

@@ -5,11 +5,11 @@
 //! | 0 | 2 |
 //! | 1 | whether there is an event |
 //! | 2..18 | the name with which the memory's key begins: registration and secret |
-//! | 18..26 | where in the memory, little-endian |
-//! | 26..34 | what the event carries, little-endian |
+//! | 18..26 | offset in the memory, little-endian |
+//! | 26..34 | the data of the event, little-endian |
 //! | 34.. | the bytes |
 //!
-//! What is refused is answered with 3 and the fault's code: at least the first of a node's.
+//! A put that is refused is answered with 3 and the fault's code: at least the first of a node's.
 
 use super::{Over, refusal, region_of};
 use crate::{
@@ -22,7 +22,7 @@ use petasos_fabric::{Access, Endpoint, InjectError};
 pub(super) const HEADER: usize = 2 + NAME + 8 + 8;
 /// The length of a name, in bytes.
 pub(super) const NAME: usize = 16;
-/// What names memory: a registration, and a secret that nobody guesses.
+/// What names memory: a registration, and a secret that cannot be guessed.
 pub(super) type Name = [u8; NAME];
 /// What a message is; those below are the classes of packets.
 const IMMEDIATE: u8 = 2;
@@ -65,7 +65,7 @@ impl<E: Endpoint> Over<E> {
         match message.split_first() {
             Some((&IMMEDIATE, put)) if message.len() >= HEADER => match self.land(node, put) {
                 Ok(arrived) => self.mail.extend(arrived),
-                // The first is enough, and who does not listen makes no heap of them.
+                // The first is enough, so that a peer that does not listen cannot make many wait.
                 Err(fault) if self.refused.iter().all(|(of, _)| *of != node) => {
                     self.refused.push((node, fault));
                 }
@@ -80,7 +80,7 @@ impl<E: Endpoint> Over<E> {
         true
     }
 
-    /// An immediate put takes effect. Gives its event, if it has one.
+    /// Carries out an immediate put. Returns its event, if it has one.
     fn land(&mut self, node: Node, put: &[u8]) -> Result<Option<DeviceEvent>, Fault> {
         let (event, mut rest) = put.split_first().ok_or(Fault::Unsupported)?;
         let mut number = || {
@@ -103,7 +103,7 @@ impl<E: Endpoint> Over<E> {
         Ok((*event != 0).then_some(arrived))
     }
 
-    /// Tells those whose immediate puts were refused.
+    /// Tells nodes that their immediate puts were refused.
     pub(super) fn tell_refused(&mut self) {
         let Over { refused, inner, peers, .. } = self;
         refused.retain(|(node, fault)| {
