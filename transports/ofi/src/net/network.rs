@@ -1,4 +1,4 @@
-//! What the endpoint does for the fabric.
+//! The endpoint as a [`Network`].
 
 use super::{
     Net,
@@ -35,21 +35,21 @@ impl Network for Net {
     fn open(
         provider: &'static Provider,
         host: Option<&str>,
-        heads: usize,
+        headers: usize,
         config: &Config,
     ) -> Result<Net, OpenError> {
         let offer = provider.must_offer(host)?;
-        // Version 2 loses the ends of long packets and of accesses on shared memory, or crashes on them: there
-        // everything goes in packets that it takes before the call returns.
+        // Version 2 loses the ends of long packets and of accesses on shared memory, or crashes on
+        // them: there everything goes in packets that it takes before the call returns.
         let modest = provider.meeting == Meeting::Shm && offer.library().major() >= 2;
         let fragment = match modest {
-            true => offer.inject_size().saturating_sub(heads).max(256),
+            true => offer.inject_size().saturating_sub(headers).max(256),
             false => Config::MAX_MESSAGE,
         };
         let Config { sends, slabs, slab, .. } = *config;
-        let sizes = Sizes { packet: heads + fragment, fragment, sends, slabs, slab };
+        let sizes = Sizes { packet: headers + fragment, fragment, sends, slabs, slab };
         let enforcement = match provider.is_software() {
-            // In software the provider checks, in the owner's process.
+            // A provider in software checks rights in the owner's process.
             true => Enforcement::Owner,
             false => Enforcement::Device,
         };
@@ -107,21 +107,21 @@ impl Network for Net {
     fn send_short(
         &mut self,
         to: Node,
-        heads: &[&[u8]],
+        headers: &[&[u8]],
         parts: &[&[u8]],
         mark: Mark,
     ) -> Result<(), Refusal> {
-        self.post_short(to, heads, parts, mark)
+        self.post_short(to, headers, parts, mark)
     }
 
     fn send(
         &mut self,
         to: Node,
-        head: &[u8],
+        header: &[u8],
         payload: Outgoing,
         mark: Mark,
     ) -> Result<(), (Refusal, Outgoing)> {
-        self.post_send(to, head, payload, mark)
+        self.post_send(to, header, payload, mark)
     }
 
     fn access(

@@ -20,8 +20,8 @@ pub(super) type Slots = slots::Slots<(Mark, Held)>;
 /// The length of a slot's buffer: packets up to here are copied.
 pub(super) const BUFFER: usize = Slots::BUFFER;
 
-/// Room at fixed places for what the library notes of an operation (`fi_context2`): of slots, and of receives behind
-/// them.
+/// Room at fixed places for what the library notes of an operation (`fi_context2`): of slots, and
+/// of receives behind them.
 pub(super) struct Contexts {
     memory: Region,
     slots: usize,
