@@ -26,11 +26,12 @@ pub struct Provider {
     placed: bool,
     /// Modes of registering memory that suit.
     memory: c_int,
-    /// Whether its completion data of writes is made use of: where it was seen to come, once for each write, when
-    /// all of it is there. Not verbs: with shared receive queues, without which `ofi_rxm` crashes, its writes with data
-    /// are told as packets, of which nothing comes (seen with 1.17, and so in the source of 2.5). Others were not seen,
-    /// and have conditions of their own: cxi counts these bytes for writes apart, psm3 has as many as it is asked for.
-    notices: bool,
+    /// Whether its completion data of writes is made use of: where it was seen to come, once for
+    /// each write, when all of it is there. Not verbs: with shared receive queues, without which
+    /// `ofi_rxm` crashes, its writes with data are reported as packets, of which nothing arrives
+    /// (seen with 1.17, and so in the source of 2.5). Others were not tested, and have conditions
+    /// of their own: cxi counts these bytes for writes apart, psm3 has as many as it is asked for.
+    remote_data: bool,
 }
 
 const DEVICE: c_int = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
@@ -41,9 +42,9 @@ const fn provider(
     title: &'static str,
     placed: bool,
     memory: c_int,
-    notices: bool,
+    remote_data: bool,
 ) -> Provider {
-    Provider { scheme, names, meeting: Meeting::Tcp, title, placed, memory, notices }
+    Provider { scheme, names, meeting: Meeting::Tcp, title, placed, memory, remote_data }
 }
 
 /// All that can be asked for; for `ofi://` the first of the networks that is there.
@@ -57,7 +58,8 @@ const PROVIDERS: [Provider; 10] = [
     provider("ofi+tcp", &["tcp", "tcp;ofi_rxm"], "TCP sockets", true, 0, true),
     provider("ofi+tcp;ofi_rxm", &["tcp;ofi_rxm"], "TCP sockets", true, 0, true),
     provider("ofi+udp", &["udp;ofi_rxd"], "UDP sockets", true, 0, false),
-    // With virtual addresses this provider reaches into the other process without asking for the key.
+    // With virtual addresses this provider reaches into the other process without asking for the
+    // key.
     Provider {
         scheme: "ofi+shm",
         names: &["shm"],
@@ -65,7 +67,7 @@ const PROVIDERS: [Provider; 10] = [
         title: "shared memory of this node",
         placed: false,
         memory: 0,
-        notices: true,
+        remote_data: true,
     },
 ];
 
@@ -79,7 +81,7 @@ pub fn providers() -> &'static [Provider] {
 }
 
 impl Provider {
-    /// Whether there is no network card that accesses memory.
+    /// Whether there is no NIC that accesses memory.
     pub(crate) fn is_software(&self) -> bool {
         self.memory == 0
     }
@@ -96,7 +98,7 @@ impl Provider {
 
     /// Bits of completion data that its writes carry and that can be relied on.
     pub(crate) fn data_bits(&self, offer: &Offer) -> u32 {
-        let bytes = if self.notices { offer.completion_data().min(8) } else { 0 };
+        let bytes = if self.remote_data { offer.completion_data().min(8) } else { 0 };
         8 * bytes as u32
     }
 
@@ -120,8 +122,8 @@ impl Provider {
         })
     }
 
-    /// What the library offers by it, best first: with remote access and shared receive buffers, or without.
-    /// `source` is this machine's address that others connect to.
+    /// What the library offers by it, best first: with remote access and shared receive buffers, or
+    /// without. `source` is this machine's address that others connect to.
     pub(crate) fn offer(&self, source: Option<&str>) -> Result<Option<Offer>, LoadError> {
         let source = source.filter(|_| self.placed);
         for name in self.names {

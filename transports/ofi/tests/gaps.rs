@@ -1,7 +1,9 @@
-//! A peer that dies between a packet and the write that belongs to it, in either order: what was announced and is not there
-//! is never told of, nor is what came behind it; the loss is; and others go on.
+//! A peer that dies between a packet and the write that belongs to it, in either order: what was
+//! announced and is not there is never told of, nor is what came behind it; the loss is; and others
+//! go on.
 //!
-//! The moment is not waited for but made: the peer's network swallows one of the two, and then its process is killed.
+//! The moment is not waited for but made: the peer's network swallows one of the two, and then its
+//! process is killed.
 
 mod common;
 
@@ -225,7 +227,7 @@ impl<E: Endpoint> Driven<E> {
         if !self.end.progress(self.clock.now(), 64, &mut self.events) {
             thread::yield_now();
         }
-        // Nobody keeps the early ones: the endpoint lends memory for so many messages only.
+        // The early ones are not kept: the endpoint lends memory for this many messages only.
         self.events.retain(|event| !is_early(event));
     }
 
@@ -281,7 +283,8 @@ fn swallow() {
 
 // Puts with event.
 
-/// Puts some whole, then one of which a part is swallowed, and a message behind it; and goes on until it is killed.
+/// Puts some whole, then one of which a part is swallowed, and a message behind it; and goes on
+/// until it is killed.
 fn puts(network: Place) {
     let place = network.anywhere();
     let mut driven = Driven::new(Datagrams::<Swallowing>::open(&place, numbers(network)).unwrap());
@@ -369,7 +372,7 @@ fn of_a_put(test: &str, network: Place) {
         assert!(driven.told().into_iter().eq(0..WHOLE), "{role}: {:?}", driven.events);
         let there = if role == "no writes" { 0 } else { WHOLE as u8 };
         assert!(swallowed.to_vec().iter().all(|byte| *byte == there), "{role}");
-        // Nobody can write there any more, so it can be closed.
+        // No process can write there any more, so it can be closed.
         let close =
             Operation::Deregister { token: Token(7), region, patience: Operation::PATIENCE };
         driven.end.submit(&mut VecDeque::from([close]));
@@ -382,7 +385,7 @@ fn of_a_put(test: &str, network: Place) {
 
 // Records of an exclusive channel.
 
-/// Only exclusive channels, and one at a time: who comes later has the one of who died.
+/// Only exclusive channels, and one at a time: a later peer gets the channel of the one that died.
 fn exclusive() -> petasos_channel::Config {
     let mut config = petasos_channel::Config::default();
     config.force = Force::Exclusive;
@@ -391,7 +394,8 @@ fn exclusive() -> petasos_channel::Config {
     config
 }
 
-/// Sends some whole, then one of which a part is swallowed, and others behind it; and goes on until it is killed.
+/// Sends some whole, then one of which a part is swallowed, and others behind it; and goes on until
+/// it is killed.
 fn sends(network: Place) {
     let place = network.anywhere();
     let device = Over::new(Datagrams::<Swallowing>::open(&place, numbers(network)).unwrap());

@@ -1,6 +1,6 @@
-//! What others hold of a network of the library's are names: those of another network, of what is gone, or of another
-//! node are refused, and it does not matter where and when they are dropped. Each runs in a process of its own, for where
-//! it is not so, that crashes.
+//! What others hold of a network of the library's are names: those of another network, of what is
+//! gone, or of another node are refused, and it does not matter where and when they are dropped.
+//! Each runs in a process of its own, for where it is not so, that crashes.
 
 mod common;
 
@@ -64,7 +64,7 @@ fn received(net: &mut Net, from: &mut Net) -> petasos_datagram::Packet {
 
 fn nodes(place: Place) {
     let (mut net, mut other, mut peer) = (open(place), open(place), open(place));
-    // Somebody who has more of them.
+    // An endpoint that has more of them.
     let theirs: Vec<Node> = (0..4).map(|_| other.insert(peer.name()).unwrap()).collect();
     let own = net.insert(peer.name()).unwrap();
     for node in theirs {

@@ -1,5 +1,6 @@
-//! Puts with event of which the provider writes the data and tells the owner: that this is so, what the event says, and
-//! that it comes once, also when the memory is being closed. And what notices of nobody do.
+//! Puts with event of which the provider writes the data and tells the owner: that this is so, what
+//! the event says, and that it comes once, also when the memory is being closed. And what
+//! completion data without a link does.
 
 mod common;
 #[path = "common/pair.rs"]
@@ -18,7 +19,8 @@ use smallvec::smallvec;
 use std::time::{Duration, Instant};
 
 const LEN: usize = 1 << 20;
-/// Not writing alone: layered providers open all memory for reading, and are not given what is not to be read.
+/// Not writing alone: layered providers open all memory for reading, and are not given what is not
+/// to be read.
 const RIGHTS: Access = Access::READ.with(Access::WRITE);
 
 /// A pair over a provider that has completion data.
@@ -129,7 +131,7 @@ fn events_come_once_while_memory_is_closed(network: Network) {
     assert_eq!(pair.b.counters().stray_completion_data, 0);
 }
 
-/// What somebody says who knows no name is counted, and nothing else.
+/// Completion data that names no link is counted, and nothing else.
 fn garbage_is_thrown_away(network: Network) {
     let Some(mut pair) = open(network) else { return };
     let memory = Region::zeroed(LEN).whole();

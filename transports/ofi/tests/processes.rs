@@ -1,4 +1,5 @@
-//! Two processes: storms of messages with few places for them, memory that is put and got, and a death in the middle.
+//! Two processes: storms of messages with few places for them, memory that is put and got, and a
+//! death in the middle.
 
 mod common;
 
@@ -79,8 +80,8 @@ fn nobody_saw_it_die() {
     drop(opened_until_nothing_is_left(lives.id()));
 }
 
-/// Opens endpoints until one has removed what the process left. The first one does, but while others open some, as the
-/// test beside this one does.
+/// Opens endpoints until one has removed what the process left. The first one does, but while
+/// others open some, as the test beside this one does.
 fn opened_until_nothing_is_left(process: u32) -> Ofi {
     let patience = Instant::now() + PATIENCE;
     loop {

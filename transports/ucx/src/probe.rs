@@ -23,8 +23,8 @@ pub fn probe() -> Vec<String> {
     let mut lines = vec![found];
     lines.extend(kinds().iter().map(line));
     lines.push(
-        "exposure: strangers are turned away before UCX is involved; whoever can reach UCX's own port can still send \
-         it packets, which are thrown away for want of a ticket, but its parsers see them first"
+        "exposure: unauthenticated peers are refused before UCX is involved; any process that can reach UCX's own port can \
+         still send it packets, which are thrown away for want of a ticket, but its parsers see them first"
             .to_owned(),
     );
     lines
@@ -60,8 +60,8 @@ fn exposure(kind: &Kind) -> &'static str {
             "put and get by UCX; processes of one user can reach each other's memory anyway"
         }
         Reach::Nic => {
-            "put and get served by the owner; by the card only if asked for, for then whoever can send packets on its \
-             network can reach all memory of the process"
+            "put and get served by the owner; by the NIC only if enabled, for then every process that can send packets on \
+             its network can reach all memory of this process"
         }
     }
 }

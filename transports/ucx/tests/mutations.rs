@@ -1,5 +1,5 @@
-//! Names and keys that a peer might say, and that UCX would not: none of them crashes this process, or has it read what
-//! is not there. The same runs under valgrind in `scripts/sanitize`.
+//! Names and keys that a peer might say, and that UCX would not: none of them crashes this process,
+//! or has it read what is not there. The same runs under valgrind in `scripts/sanitize`.
 
 mod common;
 
@@ -17,7 +17,8 @@ use std::{
 const LOOPBACK: Place = Place { scheme: "ucx+tcp", host: "127.0.0.1" };
 const MARK: Mark = Mark::Short { link: 0, serial: 0 };
 const ACCESS: Mark = Mark::Access { access: 0, serial: 0 };
-/// Where the memory lies is said before UCX's key: whoever says it is the one who is reached.
+/// The address of the memory is sent before UCX's key: the peer that sends it is the one that is
+/// accessed.
 const BASE: usize = 8;
 
 fn open(place: Place) -> Net {
@@ -40,9 +41,10 @@ fn pass(nets: &mut [&mut Net]) {
 /// What is sent by the right name.
 const WORDS: &[u8] = b"the one after all";
 
-/// Names of a worker in another process, which has to hear of the right one after all: whatever UCX took is used. Each
-/// process that tries names has a worker of its own to name, and lives longer: UCX 1.13 ends a process whose answer to a
-/// new peer waits when that peer dies, which is no matter of names (see `docs/networks.md`).
+/// Names of a worker in another process, which has to hear of the right one after all: whatever UCX
+/// took is used. Each process that tries names has a worker of its own to name, and lives longer:
+/// UCX 1.13 ends a process whose answer to a new peer waits when that peer dies, which is no matter
+/// of names (see `docs/networks.md`).
 fn names(test: &str, place: Place) {
     if !is_here(place) {
         return;
@@ -66,7 +68,7 @@ fn from_hex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(byte).collect()
 }
 
-/// Says its name, and when it hears the words; until nobody reads what it says, or writes to it.
+/// Prints its name, and when it receives the words, until its peer closes a pipe.
 fn listen(net: &mut Net) {
     let name: String = net.name().iter().map(|byte| format!("{byte:02x}")).collect();
     println!("name {name}");
