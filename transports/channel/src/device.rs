@@ -31,7 +31,7 @@ use petasos_fabric::{
 use smallvec::SmallVec;
 use std::{os::fd::BorrowedFd, time::Duration};
 
-/// A node of the network as one device knows it: a small number, used again once the node is gone.
+/// A node of the network as one device knows it: a small number, used again once the node is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Node(pub u32);
 
@@ -154,7 +154,7 @@ pub enum DeviceEvent {
         /// What went wrong at last.
         reason: String,
     },
-    /// A node is gone, and all that was under way with it has completed.
+    /// A node is lost, and all that was under way with it has completed.
     Lost {
         /// Which. The number may be used again.
         node: Node,

@@ -68,21 +68,25 @@ pub(crate) struct OutPacket {
 
 impl OutPacket {
     /// The packet, of which nothing was sent. `shared` says whether its payload is to be lent.
+    #[inline]
     pub(crate) fn new(packet: Packet, shared: bool) -> OutPacket {
         OutPacket { packet, at: 0, shared, lent: None }
     }
 
     /// Its length with the header, in bytes.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.packet.len()
     }
 
     /// The length of its header, in bytes.
+    #[inline]
     pub(crate) fn header(&self) -> usize {
         self.packet.header.len()
     }
 
     /// The flags of a record from where it is up to `end`.
+    #[inline]
     pub(crate) fn flags(&self, end: usize) -> u8 {
         let first = if self.at == 0 { FIRST } else { 0 };
         let last = if end == self.packet.len() { LAST } else { 0 };
@@ -158,6 +162,7 @@ pub(crate) struct OutFifo {
 }
 
 impl Out {
+    #[inline]
     pub(crate) fn fifo(&mut self) -> Option<&mut OutFifo> {
         match self {
             Out::Open(fifo) | Out::Closing(fifo) => Some(fifo),
@@ -189,6 +194,7 @@ pub(crate) struct InFifo {
 }
 
 impl In {
+    #[inline]
     pub(crate) fn fifo(&mut self) -> Option<&mut InFifo> {
         match self {
             In::Open(fifo) => Some(fifo),
@@ -209,6 +215,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
+    #[inline]
     pub(crate) fn any(&self) -> bool {
         self.ack || self.ask || self.grant || self.refuse || self.recall || self.closed
     }

@@ -28,17 +28,20 @@ pub(crate) struct DeferredTotal {
 }
 
 impl DeferredTotal {
+    #[inline]
     fn add(&mut self, bytes: usize) {
         self.bytes += bytes;
         self.count += 1;
         self.most = self.most.max(self.count);
     }
 
+    #[inline]
     pub(crate) fn remove(&mut self, bytes: usize) {
         self.bytes -= bytes;
         self.count -= 1;
     }
 
+    #[inline]
     pub(crate) fn count(&self) -> usize {
         self.count
     }

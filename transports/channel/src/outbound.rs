@@ -124,7 +124,7 @@ impl<D: Device> Channels<D> {
     }
 
     fn refused(&mut self, refusal: Refusal) -> Step {
-        // If the node is gone, the loss of the peer follows.
+        // If the node is lost, the loss of the peer follows.
         self.counters.retries += u64::from(refusal == Refusal::Full);
         Step::Blocked
     }

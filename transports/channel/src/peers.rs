@@ -32,25 +32,30 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    #[inline]
     pub(crate) fn next_out(&self) -> u32 {
         self.next_out
     }
 
     /// The record with this number was sent.
+    #[inline]
     pub(crate) fn record_sent(&mut self, seq: u32) {
         self.next_out = seq.wrapping_add(1);
     }
 
+    #[inline]
     pub(crate) fn next_in(&self) -> u32 {
         self.next_in
     }
 
     /// The next record from the peer was taken.
+    #[inline]
     pub(crate) fn record_taken(&mut self) {
         self.next_in = self.next_in.wrapping_add(1);
     }
 
     /// The peer has acknowledged all records before this one.
+    #[inline]
     pub(crate) fn acknowledged(&self) -> u32 {
         self.heard
     }
@@ -59,6 +64,7 @@ impl Entry {
     ///
     /// # Errors
     /// It acknowledges what was never sent.
+    #[inline]
     pub(crate) fn acknowledge(&mut self, ack: u32) -> Result<bool, Garbage> {
         if distance(ack, self.next_out) < 0 {
             return Err(Garbage::new("an acknowledgement of what was never sent", ack.into()));
@@ -72,37 +78,45 @@ impl Entry {
     }
 
     /// We have acknowledged all records before this one.
+    #[inline]
     pub(crate) fn told(&self) -> u32 {
         self.told
     }
 
     /// An acknowledgement was sent. False if it said nothing new.
+    #[inline]
     pub(crate) fn tell(&mut self, ack: u32) -> bool {
         std::mem::replace(&mut self.told, ack) != ack
     }
 
     /// Counts a message to the peer, and says whether the peer is hot.
+    #[inline]
     pub(crate) fn count_message(&mut self, hot: &Hot, now: Time) -> bool {
         self.traffic.note(hot, now)
     }
 
+    #[inline]
     pub(crate) fn is_resolved(&self) -> bool {
         self.resolved
     }
 
+    #[inline]
     pub(crate) fn set_resolved(&mut self) {
         self.resolved = true;
     }
 
+    #[inline]
     pub(crate) fn node(&self) -> Option<Node> {
         self.node
     }
 
+    #[inline]
     pub(crate) fn clear_node(&mut self) {
         self.node = None;
     }
 
     /// Takes the flow out of the entry, if there is one.
+    #[inline]
     pub(crate) fn into_flow(self) -> Option<Box<Flow>> {
         self.flow
     }
@@ -134,10 +148,12 @@ impl Peers {
         self.entries[index] = Entry { resolved, ..Entry::default() };
     }
 
+    #[inline]
     pub(crate) fn get(&self, index: u32) -> &Entry {
         &self.entries[index as usize]
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, index: u32) -> &mut Entry {
         &mut self.entries[index as usize]
     }
@@ -157,11 +173,13 @@ impl Peers {
     // Nodes.
 
     /// The node of a peer that is up; `None` for a slot that is not in use, too.
+    #[inline]
     pub(crate) fn node(&self, index: u32) -> Option<Node> {
         self.entries.get(index as usize)?.node
     }
 
     /// The slot of the peer at a node.
+    #[inline]
     pub(crate) fn at_node(&self, node: Node) -> Option<u32> {
         self.nodes.get(node.0 as usize)?.checked_sub(1)
     }
@@ -177,6 +195,7 @@ impl Peers {
     }
 
     /// No peer is reached at this node any more.
+    #[inline]
     pub(crate) fn forget_node(&mut self, node: Node) {
         self.nodes[node.0 as usize] = 0;
     }
@@ -184,6 +203,7 @@ impl Peers {
     // Flows.
 
     /// Takes a flow out, to be put back; makes one if there is none.
+    #[inline]
     pub(crate) fn open_flow(&mut self, index: u32) -> Box<Flow> {
         let flow = self.entries[index as usize].flow.take();
         let mut flow = flow.unwrap_or_else(|| {
@@ -195,23 +215,28 @@ impl Peers {
     }
 
     /// Takes a flow out, to be put back, if there is one.
+    #[inline]
     pub(crate) fn take_flow(&mut self, index: u32) -> Option<Box<Flow>> {
         self.entries[index as usize].flow.take()
     }
 
+    #[inline]
     pub(crate) fn put_flow(&mut self, index: u32, flow: Box<Flow>) {
         self.entries[index as usize].flow = Some(flow);
     }
 
+    #[inline]
     pub(crate) fn flow(&self, index: u32) -> Option<&Flow> {
         self.entries[index as usize].flow.as_deref()
     }
 
+    #[inline]
     pub(crate) fn flow_mut(&mut self, index: u32) -> Option<&mut Flow> {
         self.entries[index as usize].flow.as_deref_mut()
     }
 
     /// Peers with a flow.
+    #[inline]
     pub(crate) fn active(&self) -> &[u32] {
         &self.active
     }

@@ -51,6 +51,7 @@ impl Regions {
         self.registered.insert(region, registered);
     }
 
+    #[inline]
     pub(crate) fn contains(&self, region: RegionId) -> bool {
         self.registered.contains_key(&region)
     }
@@ -85,6 +86,7 @@ impl Regions {
         self.closing.remove(&region)?.1
     }
 
+    #[inline]
     pub(crate) fn is_closing(&self) -> bool {
         !self.closing.is_empty()
     }
@@ -102,6 +104,7 @@ impl Regions {
     }
 
     /// When the first patience is over.
+    #[inline]
     pub(crate) fn deadline(&self, now: Time) -> Time {
         let waiting = self.closing.values().filter_map(|(_, waiting)| waiting.as_ref());
         waiting.map(|waiting| waiting.until.unwrap_or(now)).min().unwrap_or(Time::NEVER)

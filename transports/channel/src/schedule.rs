@@ -25,6 +25,7 @@ impl Schedule {
     // Output.
 
     /// The peer has something to send, or may go on.
+    #[inline]
     pub(crate) fn list_output(&mut self, index: u32, flow: &mut Flow) {
         if !flow.in_output {
             flow.in_output = true;
@@ -32,15 +33,18 @@ impl Schedule {
         }
     }
 
+    #[inline]
     pub(crate) fn has_output(&self) -> bool {
         !self.output.is_empty()
     }
 
+    #[inline]
     pub(crate) fn output_len(&self) -> usize {
         self.output.len()
     }
 
     /// The next peer that may send.
+    #[inline]
     pub(crate) fn pop_output(&mut self) -> Option<u32> {
         self.output.pop_front()
     }
@@ -48,6 +52,7 @@ impl Schedule {
     // Input.
 
     /// The peer may have something to deliver.
+    #[inline]
     pub(crate) fn list_input(&mut self, index: u32, flow: &mut Flow) {
         if !flow.in_input {
             flow.in_input = true;
@@ -55,23 +60,28 @@ impl Schedule {
         }
     }
 
+    #[inline]
     pub(crate) fn has_input(&self) -> bool {
         !self.input.is_empty()
     }
 
+    #[inline]
     pub(crate) fn input_len(&self) -> usize {
         self.input.len()
     }
 
+    #[inline]
     pub(crate) fn first_input(&self) -> Option<u32> {
         self.input.front().copied()
     }
 
+    #[inline]
     pub(crate) fn pop_input(&mut self) -> Option<u32> {
         self.input.pop_front()
     }
 
     /// The first peer with input becomes the last.
+    #[inline]
     pub(crate) fn rotate_input(&mut self) {
         self.input.rotate_left(1);
     }
@@ -101,16 +111,19 @@ impl Schedule {
     // Timers.
 
     /// An acknowledgement to this peer may wait until then. Times are in order.
+    #[inline]
     pub(crate) fn delay_ack(&mut self, until: Time, peer: Peer) {
         self.acks.push_back((until, peer));
     }
 
     /// The next peer whose acknowledgement has waited long enough.
+    #[inline]
     pub(crate) fn pop_due_ack(&mut self, now: Time) -> Option<Peer> {
         self.acks.pop_front_if(|(until, _)| *until <= now).map(|(_, peer)| peer)
     }
 
     /// Whether idle flows are to be dropped now, as every `interval`.
+    #[inline]
     pub(crate) fn sweep_is_due(&mut self, now: Time, interval: Duration) -> bool {
         let due = now >= self.sweep;
         if due {
@@ -120,6 +133,7 @@ impl Schedule {
     }
 
     /// When the next timer ends. `active` says whether there are flows.
+    #[inline]
     pub(crate) fn deadline(&self, active: bool) -> Time {
         let ack = self.acks.front().map_or(Time::NEVER, |(until, _)| *until);
         if active { ack.min(self.sweep) } else { ack }

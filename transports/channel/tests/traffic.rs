@@ -191,7 +191,7 @@ impl World {
             let mut events = Vec::new();
             let mut queue = std::mem::take(&mut seat.queue);
             seat.end.submit(&mut queue);
-            // Messages come by the short way in every other step, and in between as events.
+            // Messages come by the fast path in every other step, and in between as events.
             self.steps += 1;
             let mut message = Lease::default();
             for _ in 0..if self.steps.is_multiple_of(2) { budget } else { 0 } {

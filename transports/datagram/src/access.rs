@@ -218,10 +218,10 @@ impl<N: Network> Datagrams<N> {
         let peer = link.peer();
         let node = link.node();
         let Some(grant) = self.accesses.grants.get_mut(&(peer, target)) else {
-            return self.wrong(index, "a grant that was not asked for");
+            return self.cut_off(index, "a grant that was not asked for");
         };
         let Grant::Asked(waiting) = grant else {
-            return self.wrong(index, "a grant that is not waited for");
+            return self.cut_off(index, "a grant that is not waited for");
         };
         let waiting = std::mem::take(waiting);
         let given = leave.zip(node).and_then(|(leave, node)| {
@@ -261,7 +261,7 @@ impl<N: Network> Datagrams<N> {
         let peer = link.peer();
         let grant = self.accesses.grants.get_mut(&(peer, target));
         let Some(Grant::Given { running, .. }) = grant else {
-            return self.wrong(index, "a grant was revoked that was not given");
+            return self.cut_off(index, "a grant was revoked that was not given");
         };
         let running = *running;
         self.accesses.grants.insert((peer, target), Grant::Revoked { running });

@@ -82,10 +82,17 @@ impl Config {
     pub(crate) fn check(&self) -> Result<(), String> {
         let Config { limits, slabs, slab, sends, .. } = self;
         if limits.max_message > Self::MAX_MESSAGE || limits.max_inject > limits.max_message {
-            return Err(format!("messages of {} bytes", limits.max_message));
+            let most = Self::MAX_MESSAGE;
+            return Err(format!(
+                "a `max_message` of {} bytes and a `max_inject` of {}; at most {most}, and no more to inject",
+                limits.max_message, limits.max_inject
+            ));
         }
         if *slabs < 2 || *slab < 4 * Self::MAX_MESSAGE || *sends < 2 {
-            return Err(format!("{slabs} slabs of {slab} bytes, {sends} sends at a time"));
+            let least = 4 * Self::MAX_MESSAGE;
+            return Err(format!(
+                "{slabs} slabs of {slab} bytes and {sends} sends at a time; at least 2 slabs of {least} bytes, and 2 sends"
+            ));
         }
         Ok(())
     }

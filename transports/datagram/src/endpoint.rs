@@ -74,7 +74,7 @@ impl<N: Network> Endpoint for Datagrams<N> {
     }
 
     fn forget(&mut self, peer: Peer) {
-        self.let_go(peer, &LostReason::Forgotten);
+        self.remove(peer, &LostReason::Forgotten);
         self.engine.forget(peer);
     }
 
@@ -122,7 +122,7 @@ impl<N: Network> Endpoint for Datagrams<N> {
             return true;
         }
         let packets = self.counters.packets_in;
-        if self.pace.is_control_due(packets) || self.lists.has_letters() {
+        if self.pace.is_control_due(packets) || self.lists.has_controls() {
             self.pace.control_polled(packets);
             busy |= self.poll_control();
             // That peers are up is reported before their messages.

@@ -175,7 +175,7 @@ impl<N: Network> Datagrams<N> {
         });
         match held {
             Some(_) => self.close_if_free(region),
-            None => self.wrong(index, "a grant was returned that was not revoked"),
+            None => self.cut_off(index, "a grant was returned that was not revoked"),
         }
     }
 

@@ -246,6 +246,9 @@ impl Control {
     }
 
     /// Decodes these bytes.
+    ///
+    /// # Errors
+    /// They are not a control message of this version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Control, Garbled> {
         let (&kind, rest) = bytes.split_first().ok_or(Garbled("empty"))?;
         let number = || rest.try_into().map(u32::from_le_bytes).map_err(|_| Garbled("no number"));

@@ -15,7 +15,7 @@ pub(crate) struct Links {
     /// The serial numbers at which the next users of the slots begin.
     serials: Vec<u32>,
     /// By the handles at the control endpoint.
-    controls: HashMap<Peer, Peer>,
+    control_handles: HashMap<Peer, Peer>,
     /// The slots of peers, by what their completion data begins with.
     completions: HashMap<u64, u32>,
     /// Lost peers that connected to us, oldest first.
@@ -32,7 +32,7 @@ impl Links {
         }
         let link = Link::new(peer, control, resolved, ticket, self.serials[index]);
         self.links[index] = Some(Box::new(link));
-        self.controls.insert(control, peer);
+        self.control_handles.insert(control, peer);
     }
 
     /// Takes a peer out.
@@ -40,7 +40,7 @@ impl Links {
         self.of(peer)?;
         let link = self.links[peer.index as usize].take()?;
         self.serials[peer.index as usize] = link.out.next_serial();
-        self.controls.remove(&link.control());
+        self.control_handles.remove(&link.control());
         self.completions.remove(&link.inward.completion_name());
         Some(link)
     }
@@ -57,29 +57,35 @@ impl Links {
     }
 
     /// The link to a peer; `None` if its handle is stale.
+    #[inline]
     pub(crate) fn of(&mut self, peer: Peer) -> Option<&mut Link> {
         self.get_mut(peer.index).filter(|link| link.peer() == peer)
     }
 
     /// The number of slots.
+    #[inline]
     pub(crate) fn slots(&self) -> u32 {
         self.links.len() as u32
     }
 
+    #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Link> {
         self.links.iter().flatten().map(|link| &**link)
     }
 
+    #[inline]
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Link> {
         self.links.iter_mut().flatten().map(|link| &mut **link)
     }
 
     /// The peer that the control endpoint knows by this handle.
+    #[inline]
     pub(crate) fn by_control(&self, control: Peer) -> Option<Peer> {
-        self.controls.get(&control).copied()
+        self.control_handles.get(&control).copied()
     }
 
     /// The slot of the peer whose completion data begins so.
+    #[inline]
     pub(crate) fn by_completion(&self, name: u64) -> Option<u32> {
         self.completions.get(&name).copied()
     }

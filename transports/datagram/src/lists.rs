@@ -14,7 +14,7 @@ pub(crate) struct Lists {
     /// Peers with a deferred packet that is due.
     paused: Vec<u32>,
     /// Peers to which control messages are to be sent.
-    letters: Vec<u32>,
+    controls: Vec<u32>,
     /// Peers whose connections have ended, and that may have sent more before.
     ending: Vec<Peer>,
 }
@@ -28,10 +28,12 @@ impl Lists {
         }
     }
 
+    #[inline]
     pub(crate) fn outgoing_len(&self) -> usize {
         self.outgoing.len()
     }
 
+    #[inline]
     pub(crate) fn pop_outgoing(&mut self) -> Option<u32> {
         self.outgoing.pop_front()
     }
@@ -49,6 +51,7 @@ impl Lists {
         !self.owing.is_empty()
     }
 
+    #[inline]
     pub(crate) fn take_owing(&mut self) -> Vec<u32> {
         mem::take(&mut self.owing)
     }
@@ -67,27 +70,31 @@ impl Lists {
         &self.paused
     }
 
+    #[inline]
     pub(crate) fn take_paused(&mut self) -> Vec<u32> {
         mem::take(&mut self.paused)
     }
 
     /// There are control messages to the peer.
+    #[inline]
     pub(crate) fn write(&mut self, link: &mut Link) {
-        if link.letters.enter_list() {
-            self.letters.push(link.peer().index);
+        if link.controls.enter_list() {
+            self.controls.push(link.peer().index);
         }
     }
 
     #[inline]
-    pub(crate) fn has_letters(&self) -> bool {
-        !self.letters.is_empty()
+    pub(crate) fn has_controls(&self) -> bool {
+        !self.controls.is_empty()
     }
 
-    pub(crate) fn take_letters(&mut self) -> Vec<u32> {
-        mem::take(&mut self.letters)
+    #[inline]
+    pub(crate) fn take_controls(&mut self) -> Vec<u32> {
+        mem::take(&mut self.controls)
     }
 
     /// The peer's connection has ended.
+    #[inline]
     pub(crate) fn end(&mut self, peer: Peer) {
         self.ending.push(peer);
     }
@@ -97,12 +104,14 @@ impl Lists {
         &self.ending
     }
 
+    #[inline]
     pub(crate) fn take_ending(&mut self) -> Vec<Peer> {
         mem::take(&mut self.ending)
     }
 
     /// Whether anything is to be sent.
+    #[inline]
     pub(crate) fn has_output(&self) -> bool {
-        !self.outgoing.is_empty() || self.has_owing() || self.has_letters()
+        !self.outgoing.is_empty() || self.has_owing() || self.has_controls()
     }
 }

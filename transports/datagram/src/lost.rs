@@ -53,7 +53,7 @@ impl Lost {
         self.count
     }
 
-    /// A peer is lost, with these pieces of accesses.
+    /// Adds a lost peer, with these pieces of accesses.
     fn add(&mut self, link: &Link, accesses: impl Iterator<Item = (u32, u32)>) {
         let ((first, packets), running) = (link.out.serials(), link.out.running());
         let remains = Remains { first, packets, running, node: None };
@@ -90,7 +90,7 @@ impl Lost {
 }
 
 impl<N: Network> Datagrams<N> {
-    /// A peer is lost, with what is under way.
+    /// A peer is lost, with operations under way.
     pub(crate) fn keep_lost(&mut self, link: &Link, accesses: Vec<(u32, u32)>) {
         if link.out.running() == 0 {
             return;

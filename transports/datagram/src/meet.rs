@@ -17,7 +17,7 @@ use petasos_fabric::{Address, Endpoint, Event, LostReason, Peer, ResolveError};
 use std::time::Duration;
 
 /// The most control messages to one peer that may wait.
-const MOST_LETTERS: usize = 1 << 16;
+const MOST_CONTROLS: usize = 1 << 16;
 /// The longest control message: [`Control::Hello`], or [`Control::Grant`].
 const LONGEST: usize = crate::frame::MAX_NAME + 128;
 /// How long the last packets of a peer may be on their way if it ended without notice.
@@ -109,14 +109,14 @@ impl<N: Network> Datagrams<N> {
                 Event::Message { peer, message } => {
                     if let Some(index) = self.links.by_control(peer).map(|peer| peer.index) {
                         match Control::from_bytes(&message) {
-                            Ok(control) => self.heard(index, control),
-                            Err(garbled) => self.wrong(index, &garbled.to_string()),
+                            Ok(control) => self.control_arrived(index, control),
+                            Err(garbled) => self.cut_off(index, &garbled.to_string()),
                         }
                     }
                 }
                 Event::LongMessage { peer, .. } | Event::PutArrived { peer, .. } => {
                     if let Some(index) = self.links.by_control(peer).map(|peer| peer.index) {
-                        self.wrong(index, "that is never sent here");
+                        self.cut_off(index, "a message that peers do not send here");
                     }
                 }
                 _ => {}
@@ -124,7 +124,7 @@ impl<N: Network> Datagrams<N> {
         }
         events.append(&mut self.control_events);
         self.control_events = events;
-        self.send_letters();
+        self.send_controls();
         worked
     }
 
@@ -150,7 +150,7 @@ impl<N: Network> Datagrams<N> {
             }
         };
         if let Some(link) = self.links.of(peer) {
-            link.letters.add_greeting();
+            link.controls.add_greeting();
             self.lists.write(link);
         }
     }
@@ -158,20 +158,20 @@ impl<N: Network> Datagrams<N> {
     /// There is a ring to be sent to a peer, when the control endpoint is polled next.
     pub(crate) fn ring_later(&mut self, index: u32) {
         if let Some(link) = self.links.get_mut(index) {
-            link.letters.set_ring(true);
+            link.controls.set_ring(true);
             self.lists.write(link);
         }
     }
 
     /// Sends control messages that wait, as far as there is room.
-    fn send_letters(&mut self) {
-        if !self.lists.has_letters() {
+    fn send_controls(&mut self) {
+        if !self.lists.has_controls() {
             return;
         }
         let Datagrams { links, lists, control, net, .. } = self;
-        for index in lists.take_letters() {
+        for index in lists.take_controls() {
             let Some(link) = links.get_mut(index) else { continue };
-            link.letters.leave_list();
+            link.controls.leave_list();
             let (to, ticket, sent) = (link.control(), link.ticket(), link.out.sent());
             let greeting = || {
                 let (protocol, name) = (net.facts().protocol.clone(), net.name().to_vec());
@@ -180,7 +180,7 @@ impl<N: Network> Datagrams<N> {
             // How much was sent is known when nothing is under way.
             let rung = (link.out.running() == 0).then_some(Control::Rung(sent));
             let send = |message: &Control| control.inject(to, &[&message.to_bytes()]).is_ok();
-            if !link.letters.send(greeting, rung, send) {
+            if !link.controls.send(greeting, rung, send) {
                 lists.write(link);
             }
         }
@@ -189,29 +189,29 @@ impl<N: Network> Datagrams<N> {
     /// Sends a control message, now or when there is room.
     pub(crate) fn send_control(&mut self, peer: Peer, message: Control) {
         let Some(link) = self.links.of(peer) else { return };
-        let many = link.letters.add(message) > MOST_LETTERS;
+        let many = link.controls.add(message) > MOST_CONTROLS;
         self.lists.write(link);
         if many {
-            self.wrong(peer.index, "it does not read what is answered");
+            self.cut_off(peer.index, "it does not read what is answered");
         }
     }
 
-    /// A peer said something.
-    fn heard(&mut self, index: u32, message: Control) {
+    /// A control message has arrived.
+    fn control_arrived(&mut self, index: u32, message: Control) {
         let Some(link) = self.links.get_mut(index) else { return };
         match message {
             Control::Hello { slot, ticket, protocol, name } => {
                 if link.is_greeted() {
-                    return self.wrong(index, "it greeted twice");
+                    return self.cut_off(index, "it greeted twice");
                 }
                 let ours = &self.net.facts().protocol;
                 if protocol != *ours {
                     let why = format!("it speaks `{protocol}`, this endpoint `{ours}`");
-                    return self.wrong(index, &why);
+                    return self.cut_off(index, &why);
                 }
                 let node = match self.net.insert(&name) {
                     Ok(node) => node,
-                    Err(why) => return self.wrong(index, &why),
+                    Err(why) => return self.cut_off(index, &why),
                 };
                 link.greeted(node, name, slot, ticket);
                 let (peer, control) = (link.peer(), link.control());
@@ -234,7 +234,7 @@ impl<N: Network> Datagrams<N> {
             Control::Awake => link.rings = false,
             Control::Sleep => {
                 link.rings = true;
-                link.letters.add_rung();
+                link.controls.add_rung();
                 self.lists.write(link);
             }
             Control::Rung(count) => {
@@ -301,7 +301,7 @@ impl<N: Network> Datagrams<N> {
 
     /// A peer broke the protocol.
     #[cold]
-    pub(crate) fn wrong(&mut self, index: u32, why: &str) {
+    pub(crate) fn cut_off(&mut self, index: u32, why: &str) {
         self.counters.violations += 1;
         if let Some(link) = self.links.get(index) {
             let peer = link.peer();
@@ -311,7 +311,7 @@ impl<N: Network> Datagrams<N> {
 
     /// A peer is lost: nothing more is sent to it, or taken from it.
     pub(crate) fn finish(&mut self, peer: Peer, reason: LostReason) {
-        let Some(resolved) = self.let_go(peer, &reason) else { return };
+        let Some(resolved) = self.remove(peer, &reason) else { return };
         self.engine.peer_lost(peer, reason);
         if !resolved && let Some(oldest) = self.links.remember_lost(peer) {
             self.engine.forget(oldest);
@@ -319,7 +319,7 @@ impl<N: Network> Datagrams<N> {
     }
 
     /// Takes a peer out of all tables but the engine's. Says whether the program had resolved it.
-    pub(crate) fn let_go(&mut self, peer: Peer, reason: &LostReason) -> Option<bool> {
+    pub(crate) fn remove(&mut self, peer: Peer, reason: &LostReason) -> Option<bool> {
         let link = self.links.remove(peer)?;
         if self.accesses.can_return(peer) {
             let _ = self.control.inject(link.control(), &[&Control::Returned.to_bytes()]);

@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 
 pub use crate::nodes::Node;
 
-/// How endpoints find each other, before the library knows of them.
+/// How endpoints meet before the library knows of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meeting {
     /// By TCP connections, at `HOST:PORT`.
@@ -27,19 +27,19 @@ pub struct Medium {
     pub meeting: Meeting,
 }
 
-/// What is fixed for the life of an endpoint.
+/// What is fixed for the life of an endpoint of the library.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// What both sides must have in common to understand each other, in the library's words; at
-    /// most [`MAX_PROTOCOL`](crate::frame::MAX_PROTOCOL) bytes.
+    /// What both sides must have in common, in the library's words; at most
+    /// [`MAX_PROTOCOL`](crate::frame::MAX_PROTOCOL) bytes.
     pub protocol: String,
     /// The longest payload of a packet, in bytes. Headers come on top: [`Network::open`] is told
     /// how much.
     pub fragment: usize,
     /// The longest packet that is taken before the call returns, in bytes: see [`Network::inject`].
     pub inject: usize,
-    /// The longest access to remote memory; `None` if the library has none, or none that is worth
-    /// its while.
+    /// The longest access to remote memory, in bytes; `None` if the library has none that is worth
+    /// using.
     pub access: Option<usize>,
     /// How many bits of *completion data* a write carries to the owner of the memory, which gets
     /// them when all of the write has arrived ([`RemoteOp::PutWithData`],
@@ -52,7 +52,7 @@ pub struct Facts {
     pub enforcement: Enforcement,
 }
 
-/// The caller's name for what it posted; comes back with the completion.
+/// The caller's mark of an operation that it posted; the completion carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// A packet: the link, and which of its packets.
@@ -106,16 +106,16 @@ pub enum Refusal {
     Failed(isize),
 }
 
-/// What became of a packet that was taken before the call returned.
+/// What became of a packet that the library took before the call returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// It has left; nothing comes back.
+    /// It was sent; no completion follows.
     Left,
-    /// The library keeps it for now: its mark comes back when it has left.
+    /// The library keeps it for now: its completion follows when it was sent.
     Waits,
 }
 
-/// A packet that came. Where it lies is the network's business.
+/// A packet that has arrived, in memory of the network.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
     /// One of the network's buffers.
@@ -126,12 +126,12 @@ pub struct Packet {
     pub len: usize,
 }
 
-/// What a completion says.
+/// What the library reports.
 #[derive(Clone, Copy, Debug)]
 pub enum Happened {
     /// A packet lies here, until [`Network::next`] is called again.
     Packet(Packet),
-    /// Something that was posted is over: well, or with the library's code.
+    /// An operation has completed: with success, or with the library's code.
     Done(Mark, Result<(), i32>),
     /// All of a write to our memory has arrived, with this completion data. Any process that
     /// reaches the library's port may send any data.
@@ -140,7 +140,7 @@ pub enum Happened {
     Broken(i32),
 }
 
-/// One endpoint of a library, with what belongs to it: reliable datagrams to others of its kind.
+/// One endpoint of a library: reliable datagrams to others of its kind, and access to their memory.
 ///
 /// * Packets arrive whole, once, or not at all; they may overtake each other. They come from any
 ///   process: the sender is named by the packet's header, which the caller checks.
@@ -177,14 +177,14 @@ pub trait Network: Send + Sized + 'static {
         config: &Config,
     ) -> Result<Self, Self::OpenError>;
 
-    /// What is fixed.
+    /// The endpoint's facts.
     fn facts(&self) -> &Facts;
 
-    /// What others give to [`Network::insert`] to reach this endpoint; at most
+    /// What others pass to [`Network::insert`] to reach this endpoint; at most
     /// [`MAX_NAME`](crate::frame::MAX_NAME) bytes.
     fn name(&self) -> &[u8];
 
-    /// What a code of the library's means.
+    /// The text of an error code of the library.
     fn error(&self, code: isize) -> String;
 
     /// A descriptor that is readable when there is something to poll for, after
@@ -202,11 +202,11 @@ pub trait Network: Send + Sized + 'static {
     /// Why the name was refused.
     fn insert(&mut self, name: &[u8]) -> Result<Node, String>;
 
-    /// Forgets a node that `insert` gave, once.
+    /// Forgets a node that `insert` returned. Called once for each.
     fn remove(&mut self, node: Node);
 
-    /// The endpoint with this name ended: whatever it left on this machine, if its process did not
-    /// end well, is removed. The name is a peer's word, and checked.
+    /// The endpoint with this name ended: removes what it left on this machine, if its process was
+    /// killed. The name comes from a peer, and is checked.
     fn clean_up(&mut self, name: &[u8]) {
         let _ = name;
     }
@@ -258,27 +258,27 @@ pub trait Network: Send + Sized + 'static {
     /// How many sends and accesses are under way.
     fn running(&self) -> usize;
 
-    /// So many of them are with nodes that are lost, and may never be over: makes room for as many
-    /// others, as far as the library has it.
+    /// This many of them are with nodes that are lost, and may never complete: makes room for as
+    /// many others, as far as the library has it.
     fn spare(&mut self, lost: usize);
 
-    /// The next thing that happened, if anything did.
+    /// The next event, if there is one.
     fn next(&mut self) -> Option<Happened>;
 
-    /// Whether there is something for `next` that was read already.
+    /// Whether an event for `next` was read already.
     fn has_more(&self) -> bool;
 
-    /// Whether there is something for `next`.
+    /// Whether there is an event for `next`.
     fn look(&mut self) -> bool;
 
-    /// Copies from the packet that `next` gave: as many bytes as there is room for.
+    /// Copies from the packet that `next` returned: as many bytes as there is room for.
     ///
     /// # Panics
     /// If that is beyond its end.
     fn read(&self, packet: Packet, at: usize, into: &mut [u8]);
 
-    /// Copies from the packet that `next` gave into memory, and says how much: all that there is
-    /// room for, or nothing if that is beyond its end.
+    /// Copies from the packet that `next` returned into memory, as much as there is room for.
+    /// Returns how much; 0 if that is beyond its end.
     fn copy(&self, packet: Packet, at: usize, into: &Slice) -> usize;
 
     /// Opens memory to nodes. `None` if it cannot be.
@@ -287,7 +287,7 @@ pub trait Network: Send + Sized + 'static {
     /// Closes memory whose [`Network::Opened`] was dropped: no peer reaches it after that.
     fn close_memory(&mut self);
 
-    /// What others need to reach it, as it travels: at most [`MAX_PLACE`](crate::frame::MAX_PLACE)
+    /// What others need to access it, encoded: at most [`MAX_PLACE`](crate::frame::MAX_PLACE)
     /// bytes.
     fn place(opened: &Self::Opened) -> Vec<u8>;
 

@@ -31,7 +31,7 @@ pub struct Node {
     number: u64,
 }
 
-/// What a network has for its nodes.
+/// A network's table of nodes.
 #[derive(Debug)]
 pub struct Nodes<T> {
     list: Vec<Option<(u64, T)>>,
@@ -59,7 +59,7 @@ impl<T> Nodes<T> {
         Node { index, number }
     }
 
-    /// What there is for a node; `None` if it is not of this table, or was taken out.
+    /// The entry of a node; `None` if the node is not of this table, or was removed.
     #[inline]
     #[must_use]
     pub fn get(&self, node: Node) -> Option<&T> {

@@ -50,27 +50,32 @@ impl Pace {
         }
     }
 
+    #[inline]
     pub(crate) fn begin_pass(&mut self) {
         self.passes = self.passes.saturating_add(1);
         self.turn = self.turn.saturating_sub(1);
     }
 
+    #[inline]
     pub(crate) fn end_pass(&mut self, busy: bool) {
         self.idle = !busy;
     }
 
     /// Whether nothing was done in the last pass.
+    #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.idle
     }
 
     /// Whether the control endpoint is to be polled in this pass, after this many packets in all.
+    #[inline]
     pub(crate) fn is_control_due(&self, packets: u64) -> bool {
         let crowd = packets - self.attended >= CROWD;
         self.turn == 0 || crowd || self.quiet >= QUIET || self.armed
     }
 
     /// The control endpoint is polled. Rings arrive there: the library is polled after that.
+    #[inline]
     pub(crate) fn control_polled(&mut self, packets: u64) {
         (self.armed, self.polled) = (false, false);
         (self.turn, self.attended) = (TURN, packets);
@@ -83,11 +88,13 @@ impl Pace {
     }
 
     /// Whether the library was just polled, and had nothing: then a pass does not poll it again.
+    #[inline]
     pub(crate) fn take_polled(&mut self) -> bool {
         mem::take(&mut self.polled)
     }
 
     /// The library was polled in a pass: whether something had arrived.
+    #[inline]
     pub(crate) fn library_polled(&mut self, arrived: bool) {
         self.quiet = if arrived { 0 } else { self.quiet.saturating_add(1) };
     }
@@ -105,6 +112,7 @@ impl Pace {
     }
 
     /// Whether the caller spins rather than sleeps.
+    #[inline]
     pub(crate) fn is_spinning(&self) -> bool {
         self.passes > SPINNING
     }
@@ -112,6 +120,7 @@ impl Pace {
     // Sleeping.
 
     /// The caller may sleep after this. Says whether there were passes since it last did.
+    #[inline]
     pub(crate) fn arm(&mut self) -> bool {
         (self.armed, self.polled) = (true, false);
         mem::take(&mut self.passes) > 0
@@ -119,21 +128,25 @@ impl Pace {
 
     /// The end of the next nap: the longer the more there were in a row. `spun` is what
     /// [`Pace::arm`] said.
+    #[inline]
     pub(crate) fn nap(&mut self, spun: bool, now: Time) -> Time {
         self.naps = if spun && !self.idle { 0 } else { (self.naps + 1).min(DOUBLED) };
         now.after(NAP * (1 << self.naps))
     }
 
     /// Whether naps are as long as they become.
+    #[inline]
     pub(crate) fn is_longest_nap(&self) -> bool {
         self.naps == DOUBLED
     }
 
+    #[inline]
     pub(crate) fn end_naps(&mut self) {
         self.naps = 0;
     }
 
     /// When to look again whether a peer that ends has said more.
+    #[inline]
     pub(crate) fn look_again(now: Time) -> Time {
         now.after(NAP * 20)
     }

@@ -44,8 +44,8 @@ impl<N: Network> Datagrams<N> {
     pub(crate) fn happened(&mut self, happened: Happened, events: &mut Vec<Event>) {
         match happened {
             Happened::Packet(packet) => {
-                if let Some(head) = self.read_header(packet) {
-                    self.packet(head, packet, events);
+                if let Some(header) = self.read_header(packet) {
+                    self.packet(header, packet, events);
                 }
             }
             Happened::Done(mark, result) => self.done(mark, result),
@@ -64,27 +64,27 @@ impl<N: Network> Datagrams<N> {
         }
         let mut bytes = [0; HEAD];
         self.net.read(packet, 0, &mut bytes);
-        let head = Header::from_bytes(bytes);
-        let slot = head.slot & !WAITS;
+        let header = Header::from_bytes(bytes);
+        let slot = header.slot & !WAITS;
         let known = self.links.get_mut(slot);
-        let Some(link) = known.filter(|link| link.ticket() == head.ticket) else {
+        let Some(link) = known.filter(|link| link.ticket() == header.ticket) else {
             self.counters.strays += 1;
             return None;
         };
         let had = link.out.has_window();
-        if !link.out.acknowledge(head.taken) {
-            self.wrong(slot, "packets were acknowledged that were not sent");
+        if !link.out.acknowledge(header.taken) {
+            self.cut_off(slot, "packets were acknowledged that were not sent");
             return None;
         }
         if !had && link.out.has_packets() {
             self.lists.queue(link);
         }
-        (packet.len > HEAD).then_some(head)
+        (packet.len > HEAD).then_some(header)
     }
 
     /// Takes a packet of this peer's, or defers it.
-    fn packet(&mut self, head: Header, packet: Packet, events: &mut Vec<Event>) {
-        let (index, number) = (head.slot & !WAITS, head.number);
+    fn packet(&mut self, header: Header, packet: Packet, events: &mut Vec<Event>) {
+        let (index, number) = (header.slot & !WAITS, header.number);
         let Some(link) = self.links.get_mut(index) else { return };
         self.counters.packets_in += 1;
         let received = link.inward.count_received();
@@ -94,9 +94,9 @@ impl<N: Network> Datagrams<N> {
             link.watch = Watch::Rings;
         }
         let Some(distance) = link.inward.distance(number) else {
-            return self.wrong(index, "a packet with a number that it cannot have");
+            return self.cut_off(index, "a packet with a number that it cannot have");
         };
-        if head.slot & WAITS != 0 {
+        if header.slot & WAITS != 0 {
             link.inward.wait_for_completion(number);
         }
         let peer = link.peer();
@@ -106,7 +106,7 @@ impl<N: Network> Datagrams<N> {
                     self.took(index);
                     return self.pause(index);
                 }
-                Taken::Wrong(violation) => return self.wrong(index, &violation.to_string()),
+                Taken::Wrong(violation) => return self.cut_off(index, &violation.to_string()),
             }
         }
         let mut bytes = vec![0; packet.len - HEAD];
@@ -222,7 +222,7 @@ impl<N: Network> Datagrams<N> {
                     worked = true;
                 }
                 Err(violation) => {
-                    self.wrong(index, &violation.to_string());
+                    self.cut_off(index, &violation.to_string());
                     break;
                 }
             }
@@ -303,17 +303,17 @@ impl<N: Network> Datagrams<N> {
         self.net.read(packet, 0, &mut words.as_mut_bytes()[..packet.len]);
         let [low, high, prefix, rest @ ..] = words;
         let len = packet.len - BEFORE;
-        let head = Header::from_words(u64::from_le(low), u64::from_le(high));
+        let header = Header::from_words(u64::from_le(low), u64::from_le(high));
         if prefix.to_ne_bytes() != header::message_header(len as u32) {
             return None;
         }
-        let link = self.links.get_mut(head.slot)?;
-        let next = link.inward.taken() as u16 == head.number;
-        let due = link.ticket() == head.ticket && link.is_up() && next;
+        let link = self.links.get_mut(header.slot)?;
+        let next = link.inward.taken() as u16 == header.number;
+        let due = link.ticket() == header.ticket && link.is_up() && next;
         let plain = !link.inward.has_deferred()
             && link.out.has_window()
             && !matches!(link.watch, Watch::Owed(_));
-        if !due || !plain || !link.out.acknowledge(head.taken) {
+        if !due || !plain || !link.out.acknowledge(header.taken) {
             return None;
         }
         link.inward.count_received();
@@ -327,7 +327,7 @@ impl<N: Network> Datagrams<N> {
         }
         self.counters.packets_in += 1;
         self.pace.message_taken();
-        self.took(head.slot);
+        self.took(header.slot);
         Some(peer)
     }
 

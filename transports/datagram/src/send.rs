@@ -88,11 +88,11 @@ impl<N: Network> Datagrams<N> {
             return None;
         }
         let node = link.node()?;
-        let (head, message) = (link.header().to_bytes(), message_header(len as u32));
+        let (header, message) = (link.header().to_bytes(), message_header(len as u32));
         let mark = Mark::Short { link: peer.index, serial: peer.generation };
         let sent = if total <= net.facts().inject {
             let fill = |room: &mut [u8]| {
-                room[..HEAD].copy_from_slice(&head);
+                room[..HEAD].copy_from_slice(&header);
                 room[HEAD..HEAD + 8].copy_from_slice(&message);
                 let mut at = HEAD + 8;
                 for part in parts {
@@ -102,7 +102,7 @@ impl<N: Network> Datagrams<N> {
             };
             net.inject(node, total, fill, mark)
         } else {
-            net.send_short(node, &[&head, &message], parts, mark).map(|()| Taken::Waits)
+            net.send_short(node, &[&header, &message], parts, mark).map(|()| Taken::Waits)
         };
         match sent {
             Ok(taken) => {
@@ -236,12 +236,12 @@ impl<N: Network> Datagrams<N> {
             if !link.inward.owes() {
                 continue;
             }
-            let head = link.header().to_bytes();
+            let header = link.header().to_bytes();
             let mark = Mark::Short { link: index, serial: link.peer().generation };
             let sent = if HEAD <= net.facts().inject {
-                net.inject(node, HEAD, |room| room.copy_from_slice(&head), mark)
+                net.inject(node, HEAD, |room| room.copy_from_slice(&header), mark)
             } else {
-                net.send_short(node, &[&head], &[], mark).map(|()| Taken::Waits)
+                net.send_short(node, &[&header], &[], mark).map(|()| Taken::Waits)
             };
             match sent {
                 Ok(taken) => {
@@ -269,7 +269,7 @@ impl<N: Network> Datagrams<N> {
         let Some(link) = self.links.get_mut(index) else { return };
         self.counters.rings += 1;
         let rung = self.control.inject(link.control(), &[&Control::Ring.to_bytes()]);
-        link.letters.set_ring(false);
+        link.controls.set_ring(false);
         if rung.is_err() {
             self.ring_later(index);
         }

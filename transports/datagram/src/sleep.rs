@@ -28,7 +28,10 @@ impl<N: Network> Datagrams<N> {
     pub(crate) fn prepare(&mut self, now: Time) -> Sleep {
         let spun = self.pace.arm();
         let engine = self.engine.has_events() || self.engine.has_output();
-        if engine || !self.early.is_empty() || !self.control_events.is_empty() || self.letters_now()
+        if engine
+            || !self.early.is_empty()
+            || !self.control_events.is_empty()
+            || self.controls_now()
         {
             return Sleep::Busy;
         }
@@ -90,8 +93,8 @@ impl<N: Network> Datagrams<N> {
     }
 
     /// Whether the control endpoint may have room for control messages that wait.
-    fn letters_now(&self) -> bool {
-        self.lists.has_letters() && !self.pace.is_idle()
+    fn controls_now(&self) -> bool {
+        self.lists.has_controls() && !self.pace.is_idle()
     }
 
     fn has_paused(&self) -> bool {

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{LATE, Mock, be_silent, let_go, nodes};
+use common::{LATE, Mock, be_silent, complete_all, nodes};
 use petasos_datagram::{Config, Datagrams};
 use petasos_fabric::{
     Access, Address, Clock, Endpoint, Event, LostReason, OpErrorKind, Operation, Peer, Region,
@@ -133,14 +133,14 @@ fn memory_that_is_still_written_is_not_given_back() {
     let ended = pair.done(token);
     assert!(is_lost(&ended), "{ended:?}");
     let into = into.into_exclusive().expect_err("the library writes to it");
-    let_go();
-    pair.until("the library lets go", |pair| pair.a.counters().lost == 0);
+    complete_all();
+    pair.until("the library completes them", |pair| pair.a.counters().lost == 0);
     let mine = into.into_exclusive().expect("nothing else holds it");
     assert!(mine.iter().all(|byte| *byte == LATE), "it was written to before that alone");
 }
 
 /// Peers are lost, many times as often as there are slots: the endpoint goes on, and forgets all of
-/// them once the library has let go.
+/// them once the library has completed them.
 #[test]
 fn others_take_the_place_of_what_is_lost() {
     const LOSSES: usize = 200;
@@ -158,15 +158,15 @@ fn others_take_the_place_of_what_is_lost() {
     for (token, _) in &held {
         assert!(is_lost(&pair.done(*token)));
     }
-    let_go();
-    pair.until("the library lets go", |pair| pair.a.counters().lost == 0);
+    complete_all();
+    pair.until("the library completes them", |pair| pair.a.counters().lost == 0);
     assert!(held.into_iter().all(|(_, into)| into.into_exclusive().is_ok()));
     pair.skipped += Duration::from_secs(3);
     for _ in 0..4 {
         assert_eq!(pair.works(), Ok(()));
         pair.skipped += Duration::from_secs(3);
     }
-    // Of both: those that were let go last.
+    // Of both: those that were completed last.
     assert!(nodes() < 2 * 40, "{} nodes", nodes());
 }
 

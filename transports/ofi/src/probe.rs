@@ -1,4 +1,4 @@
-//! What was found: for `petasos info`.
+//! What is available, for `petasos info`.
 
 use crate::{
     Config, LoadError, Net,
@@ -7,7 +7,10 @@ use crate::{
 };
 use petasos_datagram::{Meeting, Network};
 
-/// Looks for the library: its version and its file.
+/// Loads the library, if it is not loaded yet, and returns its version and its file.
+///
+/// # Errors
+/// libfabric is not installed, or its version is not supported.
 pub fn find() -> Result<String, LoadError> {
     let library = library()?;
     Ok(format!("libfabric {} ({})", library.version_text(), library.path()))
@@ -81,7 +84,7 @@ fn line(provider: &'static Provider, others: &[Offer]) -> String {
     }
 }
 
-/// What memory that was granted is exposed to.
+/// How memory that was granted is exposed.
 fn exposure(provider: &Provider, offer: &Offer) -> &'static str {
     if !offer.has_rma() {
         return "no memory is registered with it";
@@ -92,7 +95,7 @@ fn exposure(provider: &Provider, offer: &Offer) -> &'static str {
     granted(offer.makes_keys(), offer.provider().ends_with("ofi_rxm"))
 }
 
-/// The same of a network, by whose keys there are, and whether layers of the library open all
+/// The same for a network, by where keys come from, and whether layers of the library open all
 /// memory for reading.
 fn granted(makes_keys: bool, layered: bool) -> &'static str {
     match (makes_keys, layered) {

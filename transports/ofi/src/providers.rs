@@ -22,9 +22,9 @@ pub struct Provider {
     pub meeting: Meeting,
     /// What it runs on.
     pub title: &'static str,
-    /// Whether the provider is told at which address of this machine to be.
+    /// Whether the provider is told which address of this machine to use.
     placed: bool,
-    /// Modes of registering memory that suit.
+    /// Modes of registering memory that are supported.
     memory: c_int,
     /// Whether its completion data of writes is made use of: where it was seen to come, once for
     /// each write, when all of it is there. Not verbs: with shared receive queues, without which
@@ -47,7 +47,7 @@ const fn provider(
     Provider { scheme, names, meeting: Meeting::Tcp, title, placed, memory, remote_data }
 }
 
-/// All that can be asked for; for `ofi://` the first of the networks that is there.
+/// All kinds; `ofi://` means the first of the networks that is available.
 const PROVIDERS: [Provider; 10] = [
     provider("ofi+cxi", &["cxi"], "HPE Slingshot", false, FI_MR_ENDPOINT | FI_MR_ALLOCATED, false),
     provider("ofi+efa", &["efa"], "AWS Elastic Fabric Adapter", false, DEVICE, false),
@@ -91,7 +91,7 @@ impl Provider {
         self.names.iter().all(|name| name.ends_with("ofi_rxm"))
     }
 
-    /// Whether keys of memory may be the provider's own making, where it is not here to be asked.
+    /// Whether the provider may choose the keys of memory, where it is not here to be asked.
     pub(crate) fn may_make_keys(&self) -> bool {
         self.memory & FI_MR_PROV_KEY != 0
     }
@@ -102,7 +102,7 @@ impl Provider {
         8 * bytes as u32
     }
 
-    /// The one that an address means; for `ofi://` the best that is here.
+    /// The provider that an address means; for `ofi://` the best that is available.
     pub(crate) fn of(address: &Address) -> Result<&'static Provider, OpenError> {
         let scheme = address.scheme();
         if scheme == BEST {
@@ -122,8 +122,8 @@ impl Provider {
         })
     }
 
-    /// What the library offers by it, best first: with remote access and shared receive buffers, or
-    /// without. `source` is this machine's address that others connect to.
+    /// What the library offers of it: preferably with remote access and shared receive buffers.
+    /// `source` is this machine's address that others connect to.
     pub(crate) fn offer(&self, source: Option<&str>) -> Result<Option<Offer>, LoadError> {
         let source = source.filter(|_| self.placed);
         for name in self.names {

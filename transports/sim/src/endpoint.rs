@@ -92,7 +92,7 @@ impl SimEndpoint {
                 if waiting.is_none()
                     && let Some(earlier) = known
                 {
-                    // Its end is on the way, and this came first.
+                    // The loss of the earlier incarnation is still to be reported.
                     self.lose(earlier, LostReason::Restarted);
                 }
                 match waiting.map_or_else(|| self.add(&address, false), Ok) {

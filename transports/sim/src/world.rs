@@ -149,7 +149,7 @@ impl World {
         }
     }
 
-    /// One end closes a connection; the other hears of it.
+    /// One end closes a connection; the other side is told.
     pub(crate) fn hang_up(&mut self, wire: Wire, by: EndpointId) {
         let Some(connection) = self.connections.get(&wire) else { return };
         let side = usize::from(connection.ends[1] == by);

@@ -54,7 +54,7 @@ const fn network(
     Kind { scheme, transports, meeting: Meeting::Tcp, title, reach }
 }
 
-/// All that can be asked for; for `ucx://` the first of the networks that is there.
+/// All kinds; `ucx://` means the first of the networks that is available.
 const KINDS: [Kind; 8] = [
     network("ucx+ib", "ib", "InfiniBand and RoCE, by whatever of them suits", Reach::Nic),
     network("ucx+rc", "rc", "InfiniBand and RoCE, reliable connections", Reach::Nic),
@@ -76,14 +76,14 @@ pub fn kinds() -> &'static [Kind] {
 }
 
 impl Kind {
-    /// The one that an address means; for `ucx://` the best network that is here.
+    /// The kind that an address means; for `ucx://` the best network that is available.
     pub(crate) fn of(address: &Address) -> Result<&'static Kind, OpenError> {
         let scheme = address.scheme();
         if scheme == BEST {
             library()?;
             let network = |kind: &&Kind| kind.meeting == Meeting::Tcp;
             let best = KINDS.iter().filter(network).find(|kind| kind.is_here().is_ok());
-            // If there is none, what it said of TCP.
+            // If there is none, the error of TCP is reported.
             return Ok(best.unwrap_or(&KINDS[4]));
         }
         KINDS.iter().find(|kind| kind.scheme == scheme).ok_or_else(|| {
@@ -96,8 +96,8 @@ impl Kind {
         })
     }
 
-    /// Whether the library is left to reach remote memory. Its part for that must not be there
-    /// otherwise: it writes wherever a packet says, without asking for a key.
+    /// Whether the library accesses remote memory. Otherwise its part for that must not be loaded:
+    /// it writes wherever a packet says, without asking for a key.
     pub(crate) fn accesses(&self, config: &Config) -> bool {
         config.remote_access
             && match self.reach {
@@ -112,7 +112,7 @@ impl Kind {
         self.meeting == Meeting::Tcp
     }
 
-    /// Whether the library tells when a peer is gone, and lets go of what was meant for it.
+    /// Whether the library reports dead peers, and completes the operations with them.
     pub(crate) fn tells_of_death(&self) -> bool {
         self.meeting == Meeting::Tcp
     }
@@ -177,7 +177,7 @@ impl Kind {
                 let queue: Vec<String> = self.queue().into_iter().map(|(_, value)| value).collect();
                 let mut protocol =
                     format!("UCX {version} {}, {}", self.transports, queue.join("*"));
-                // As much of it as can be said to others.
+                // As much of it as fits into a greeting.
                 protocol.truncate(protocol.floor_char_boundary(MAX_PROTOCOL));
                 protocol
             }

@@ -1,4 +1,4 @@
-//! What was found: for `petasos info`.
+//! What is available, for `petasos info`.
 
 use crate::{
     LoadError, OpenError,
@@ -7,7 +7,10 @@ use crate::{
     sys::library::library,
 };
 
-/// Looks for the library: its version and its file.
+/// Loads the library, if it is not loaded yet, and returns its version and its file.
+///
+/// # Errors
+/// UCX is not installed, or its version is not supported.
 pub fn find() -> Result<String, LoadError> {
     let library = library()?;
     Ok(format!("UCX {} ({})", library.version_text(), library.path()))
@@ -30,7 +33,10 @@ pub fn probe() -> Vec<String> {
     lines
 }
 
-/// Whether addresses with this scheme can be opened on this machine, or why not.
+/// Checks that addresses with this scheme can be opened on this machine.
+///
+/// # Errors
+/// Why they cannot.
 pub fn missing(scheme: &str) -> Result<(), String> {
     let kind = kinds().iter().find(|kind| kind.scheme == scheme);
     kind.ok_or("there is no such scheme")?.is_here().map_err(|error| error.to_string())

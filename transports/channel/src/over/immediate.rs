@@ -27,7 +27,7 @@ pub(super) type Name = [u8; NAME];
 /// What a message is; those below are the classes of packets.
 const IMMEDIATE: u8 = 2;
 const REFUSED: u8 = 3;
-/// By their codes on the way.
+/// By their codes in messages.
 const FAULTS: [Fault; 4] = [Fault::Stale, Fault::Denied, Fault::OutOfBounds, Fault::Unsupported];
 
 pub(super) fn name(registration: Registration, secret: u64) -> Name {

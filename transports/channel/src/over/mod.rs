@@ -122,6 +122,16 @@ struct Reached {
 impl<E: Endpoint> Over<E> {
     /// A device over this endpoint, which is not used otherwise.
     ///
+    /// ```
+    /// use petasos_channel::{Channels, Config, Over};
+    /// use petasos_fabric::{Address, Endpoint};
+    ///
+    /// let shm = petasos_shm::Shm::open(&Address::parse("shm://*")?)?;
+    /// let endpoint = Channels::new(Over::new(shm), Config::default());
+    /// assert_eq!(endpoint.address().scheme(), "shm");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Panics
     /// If the endpoint has no put with event, or takes only messages that are too short.
     #[must_use]

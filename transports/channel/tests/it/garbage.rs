@@ -19,7 +19,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 const RECORD: u8 = 1;
 
-/// A head as it travels, with its body.
+/// An encoded header, with its body.
 fn packet(kind: u8, flags: u8, seq: u32, ack: u32, body: &[u8]) -> Vec<u8> {
     let mut out = (body.len() as u32).to_le_bytes().to_vec();
     out.extend_from_slice(&seq.to_le_bytes());

@@ -14,7 +14,7 @@ fn forced(force: Force) -> Config {
     config
 }
 
-/// Injects until the way is full, and says how many went.
+/// Injects until there is no room, and returns how many were accepted.
 fn fill(net: &DeviceNet, a: &mut End, ab: Peer, first: u32, len: usize) -> u32 {
     let (mut number, mut full) = (first, 0);
     while full < 3 {

@@ -93,6 +93,7 @@ impl Inbound {
         self.owes() && !std::mem::replace(&mut self.owing, true)
     }
 
+    #[inline]
     pub(crate) fn leave_owing(&mut self) {
         self.owing = false;
     }
@@ -109,6 +110,7 @@ impl Inbound {
     }
 
     /// Keeps a packet that is this far from the one whose turn is next.
+    #[inline]
     pub(crate) fn defer(&mut self, distance: usize, packet: Vec<u8>) {
         if self.deferred.len() <= distance {
             self.deferred.resize(distance + 1, None);
@@ -140,10 +142,12 @@ impl Inbound {
         self.is_due() && !std::mem::replace(&mut self.paused, true)
     }
 
+    #[inline]
     pub(crate) fn leave_paused(&mut self) {
         self.paused = false;
     }
 
+    #[inline]
     pub(crate) fn is_paused(&self) -> bool {
         self.paused
     }
@@ -151,10 +155,12 @@ impl Inbound {
     // Completion data.
 
     /// With what completion data from the peer begins; 0 if it was not told yet.
+    #[inline]
     pub(crate) fn completion_name(&self) -> u64 {
         self.completion_name
     }
 
+    #[inline]
     pub(crate) fn set_completion_name(&mut self, name: u64) {
         self.completion_name = name;
     }
@@ -166,6 +172,7 @@ impl Inbound {
     }
 
     /// A packet has arrived that is to be taken when its completion data has arrived.
+    #[inline]
     pub(crate) fn wait_for_completion(&mut self, number: u16) {
         self.waits |= bit(number.into());
     }
@@ -173,6 +180,7 @@ impl Inbound {
     /// Completion data has arrived for the packet with this number modulo 2^8. False if that cannot
     /// be: the packet is none of those that may be under way, its completion data came before, or
     /// the packet is here and needs none.
+    #[inline]
     pub(crate) fn complete(&mut self, number: u8) -> bool {
         let bit = bit(number.into());
         let ahead = number.wrapping_sub(self.taken as u8);
@@ -186,16 +194,19 @@ impl Inbound {
     // The end.
 
     /// The peer ends, and says how many packets it sent.
+    #[inline]
     pub(crate) fn set_total(&mut self, total: u32) {
         self.total = Some(total);
     }
 
     /// Whether the peer has said how many packets it sent.
+    #[inline]
     pub(crate) fn knows_total(&self) -> bool {
         self.total.is_some()
     }
 
     /// Whether all packets that the peer sent have arrived, as far as it said how many there are.
+    #[inline]
     pub(crate) fn has_all(&self) -> bool {
         self.total == Some(self.received)
     }

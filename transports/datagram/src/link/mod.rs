@@ -1,12 +1,12 @@
 //! What is kept of a peer.
 
+mod controls;
 mod inbound;
-mod letters;
 mod outbound;
 
 use crate::{frame::Header, network::Node};
+use controls::Controls;
 use inbound::Inbound;
-use letters::Letters;
 use outbound::Outbound;
 use petasos_fabric::{LostReason, Peer, Time};
 
@@ -63,7 +63,7 @@ pub(crate) struct Link {
     pub(crate) out: Outbound,
     pub(crate) inward: Inbound,
     /// Control messages that have not been sent yet.
-    pub(crate) letters: Letters,
+    pub(crate) controls: Controls,
     /// The peer wants to be rung for.
     pub(crate) rings: bool,
     pub(crate) watch: Watch,
@@ -82,7 +82,7 @@ impl Link {
             remote: None,
             out: Outbound::new(first),
             inward: Inbound::new(),
-            letters: Letters::default(),
+            controls: Controls::default(),
             rings: true,
             watch: Watch::Rings,
         }
@@ -94,14 +94,17 @@ impl Link {
     }
 
     /// The handle of the peer at the control endpoint.
+    #[inline]
     pub(crate) fn control(&self) -> Peer {
         self.control
     }
 
+    #[inline]
     pub(crate) fn is_resolved(&self) -> bool {
         self.resolved
     }
 
+    #[inline]
     pub(crate) fn set_resolved(&mut self) {
         self.resolved = true;
     }
@@ -111,6 +114,7 @@ impl Link {
         matches!(self.state, State::Up)
     }
 
+    #[inline]
     pub(crate) fn is_greeted(&self) -> bool {
         !matches!(self.state, State::Meeting)
     }
@@ -134,6 +138,7 @@ impl Link {
     }
 
     /// The peer's name in the library's network; empty until it is known.
+    #[inline]
     pub(crate) fn name(&self) -> &[u8] {
         self.remote.as_ref().map_or(&[], |remote| &remote.name)
     }

@@ -78,18 +78,21 @@ impl Outbound {
     // Operations under way.
 
     /// A packet of the engine's is under way. Returns its serial number.
+    #[inline]
     pub(crate) fn depart(&mut self) -> u32 {
         self.under_way.push_back(false);
         self.next_serial().wrapping_sub(1)
     }
 
     /// The serial number of the next packet.
+    #[inline]
     pub(crate) fn next_serial(&self) -> u32 {
         self.first.wrapping_add(self.under_way.len() as u32)
     }
 
     /// The library has completed a packet. Returns how many of the oldest ones are complete now
     /// that were not before; `None` if it is a packet of an earlier user of the slot.
+    #[inline]
     pub(crate) fn arrive(&mut self, serial: u32) -> Option<u32> {
         let at = serial.wrapping_sub(self.first) as usize;
         *self.under_way.get_mut(at)? = true;
@@ -103,6 +106,7 @@ impl Outbound {
     }
 
     /// The serial number of the first packet under way, and how many there are.
+    #[inline]
     pub(crate) fn serials(&self) -> (u32, u32) {
         (self.first, self.under_way.len() as u32)
     }
@@ -128,10 +132,12 @@ impl Outbound {
     // The next packet.
 
     /// Keeps a packet for which the library had no room.
+    #[inline]
     pub(crate) fn keep_refused(&mut self, packet: Packet) {
         self.refused = Some(packet);
     }
 
+    #[inline]
     pub(crate) fn take_refused(&mut self) -> Option<Packet> {
         self.refused.take()
     }
@@ -142,6 +148,7 @@ impl Outbound {
     }
 
     /// The library writes the payload of the next packet, which goes without it.
+    #[inline]
     pub(crate) fn set_payload_written(&mut self) {
         self.payload_written = true;
     }
@@ -153,6 +160,7 @@ impl Outbound {
 
     // Lists.
 
+    #[inline]
     pub(crate) fn set_has_packets(&mut self, has_packets: bool) {
         self.has_packets = has_packets;
     }
@@ -163,10 +171,12 @@ impl Outbound {
     }
 
     /// The peer comes into the list of those to be sent to. False if it was there.
+    #[inline]
     pub(crate) fn enter_queue(&mut self) -> bool {
         !std::mem::replace(&mut self.queued, true)
     }
 
+    #[inline]
     pub(crate) fn leave_queue(&mut self) {
         self.queued = false;
     }

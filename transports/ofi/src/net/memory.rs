@@ -12,7 +12,7 @@ use petasos_fabric::{Access, Slice};
 use std::{mem, ptr, sync::Arc};
 
 /// An entry of the library's table of addresses, which several nodes may share: some providers
-/// count those of one name, and some do not, and take it out with the first.
+/// count the insertions of a name, others remove it with the first removal.
 pub(super) struct Entry {
     at: u64,
     nodes: u32,
@@ -49,8 +49,8 @@ pub(super) struct Registered {
 }
 
 impl Registered {
-    /// Ends the registration, and gives the memory back. `None` if the library does not let go of
-    /// it: then it stays, for good.
+    /// Closes the registration, and returns the memory. `None` if the library does not close it:
+    /// then the memory is leaked.
     pub(super) fn close(self) -> Option<Slice> {
         if !self.handle.close() {
             mem::forget(self.memory);
@@ -61,8 +61,10 @@ impl Registered {
 }
 
 impl Net {
-    /// Puts a node into the table of addresses; `name` is what `name` gave there. Refused, says
-    /// why.
+    /// Adds a node to the table of addresses; `name` is what `name` returned there.
+    ///
+    /// # Errors
+    /// Why the name was refused.
     pub(super) fn insert_name(&mut self, name: &[u8]) -> Result<Node, &'static str> {
         if name.len() != self.name.len() || !self.plausible(name) {
             return Err("its name in the fabric makes no sense");
@@ -118,8 +120,8 @@ impl Net {
         self.entries.remove(&name);
     }
 
-    /// Opens memory to the nodes, under a random key where the provider lets us choose. `None` if
-    /// it says no.
+    /// Registers memory for the nodes, under a random key where the provider lets us choose. `None`
+    /// if the provider refuses.
     pub(super) fn open_to_nodes(&mut self, memory: &Slice, access: Access) -> Option<Opened> {
         let readable = access.allows(Access::READ) || !self.details.all_readable;
         if !self.details.rma || memory.is_empty() || !readable {
@@ -155,7 +157,7 @@ impl Net {
                 );
                 Handle::new(code, object)
             };
-            // A key that is taken: another one.
+            // The key may be in use: try another one.
             let Ok(handle) = handle else { continue };
             if self.details.bound_memory && !self.bind(&handle) {
                 return None;

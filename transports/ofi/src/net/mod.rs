@@ -1,7 +1,7 @@
 //! One reliable datagram endpoint of libfabric, with what belongs to it, behind calls that are
 //! safe.
 //!
-//! What makes them so:
+//! What makes them safe:
 //!
 //! * All memory that the library is given lies at a fixed place and is held here until the library
 //!   has let go of it: its completion came, or the endpoint is closed. That includes memory of

@@ -97,7 +97,7 @@ pub(super) struct Sizes {
     pub(super) slab: usize,
 }
 
-/// What is made use of for remote access.
+/// What is used for remote access.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Remote {
     /// Whether there is any.

@@ -90,7 +90,7 @@ pub(super) enum Plan {
         side: usize,
         what: InFlight,
     },
-    /// An end of a connection learns that the other is gone.
+    /// An end of a connection learns that the other is lost.
     Notice {
         wire: Wire,
         side: usize,
@@ -245,7 +245,7 @@ impl World {
         }
     }
 
-    /// An end takes no part any more; the other hears of it.
+    /// An end takes no part any more; the other side is told.
     fn leave(&mut self, wire: Wire, id: EndpointId) {
         let Some(connection) = self.connections.get_mut(&wire) else { return };
         let side = usize::from(connection.ends[1] == id);
@@ -285,7 +285,7 @@ impl World {
         self.leave(wire, id);
     }
 
-    /// An end learns that the other is gone.
+    /// An end learns that the other is lost.
     fn notice(&mut self, wire: Wire, side: usize, reason: LostReason) {
         let Some(connection) = self.connections.get_mut(&wire) else { return };
         if !connection.open[side] {

@@ -17,7 +17,7 @@ use std::{
 /// Packets up to here are copied in the callback, so that the library's buffers go back at once.
 const COPIED: usize = 512;
 
-/// Where callbacks put what they have to tell. It lies at a fixed place
+/// Where callbacks put what they report. It lies at a fixed place
 /// ([`Fixed`](super::fixed::Fixed)), and lives as long as the worker.
 ///
 /// Callbacks come on the thread that calls into the worker, which is one at a time.
@@ -27,7 +27,7 @@ pub(super) struct Landing {
     copies: RefCell<Vec<u8>>,
     /// Slots that are over, with what the library said.
     over: RefCell<VecDeque<(u32, ucs_status_t)>>,
-    /// What the library was given to find the way here, by slot.
+    /// By slot, what the library passes to callbacks.
     slots: Vec<Waiting>,
     /// Of slots that were added.
     more: RefCell<Vec<Fixed<Waiting>>>,
@@ -88,7 +88,7 @@ impl Landing {
         }
     }
 
-    /// It has come to lie where it stays.
+    /// The landing lies at its fixed place.
     pub(super) fn settle(&self, library: &'static Library) {
         for slot in &self.slots {
             slot.landing.set(self);
@@ -96,7 +96,7 @@ impl Landing {
         }
     }
 
-    /// There are so many slots from now on.
+    /// There are this many slots from now on.
     #[cold]
     pub(super) fn grow(&self, count: usize) {
         let first = &self.slots[0];
@@ -109,7 +109,7 @@ impl Landing {
         }
     }
 
-    /// Does something with what there is of a slot.
+    /// Calls `what` with a slot's entry.
     #[inline]
     fn with<T>(&self, slot: u32, what: impl FnOnce(&Waiting) -> T) -> T {
         match self.slots.get(slot as usize) {
@@ -118,7 +118,7 @@ impl Landing {
         }
     }
 
-    /// An operation on a slot begins: what the library is told for its callbacks.
+    /// An operation on a slot begins. Returns what the library passes to its callbacks.
     /// [`Landing::ended`] is called when no more callbacks are added.
     pub(super) fn began(&self, slot: u32) -> *mut c_void {
         self.with(slot, |waiting| {
@@ -217,11 +217,11 @@ pub(super) unsafe extern "C" fn over(
     unsafe { &*waiting.landing.get() }.ended(waiting.slot, status);
 }
 
-/// How often the library is moved on in one go.
+/// The most calls to the library's progress in one poll.
 const STEPS: usize = 64;
 
 impl Net {
-    /// The next thing that happened, if anything did.
+    /// The next packet or completion, if there is one.
     #[inline]
     pub(super) fn next_happened(&mut self) -> Option<Happened> {
         self.let_go();
@@ -267,7 +267,7 @@ impl Net {
         self.worker.landing.has_any()
     }
 
-    /// Whether there is something to take, or on its way, after the library was moved on.
+    /// Whether there is something to take, or still arriving, after the library was polled.
     pub(super) fn look_again(&mut self) -> bool {
         if self.has_landed() {
             return true;
@@ -276,7 +276,7 @@ impl Net {
         !self.drive() || self.has_landed()
     }
 
-    /// Gives the packet back that was given last.
+    /// Releases the packet that was returned last.
     #[inline]
     pub(super) fn let_go(&mut self) {
         if let Current::Is(Arrival::Kept(data, _)) =

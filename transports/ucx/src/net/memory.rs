@@ -21,7 +21,7 @@ use std::{
 /// Bytes before the library's key that say where the memory lies.
 const BASE: usize = 8;
 
-/// What is kept while an operation is under way.
+/// What is held while an operation is under way.
 pub(super) enum Held {
     /// Nothing but the slot's own buffer.
     Nothing,
@@ -111,9 +111,9 @@ impl Net {
         Ok(self.nodes.insert(ep))
     }
 
-    /// Forgets a node. Where the library tells of dead peers its endpoint is closed at once; else
-    /// it goes when all that is on its way has arrived, which, if the peer is gone, may be never:
-    /// then it goes with the worker.
+    /// Forgets a node. Where the library reports dead peers, its endpoint is closed at once; else
+    /// when all that is under way has arrived. If the peer is dead, that may never happen: then the
+    /// endpoint is destroyed with the worker.
     pub(super) fn disconnect(&mut self, node: Node) {
         let Some(ep) = self.nodes.remove(node) else { return };
         let mut param = super::objects::unheard();
@@ -178,8 +178,8 @@ impl Net {
         Some(Opened { name: self.opened.insert(registered), place })
     }
 
-    /// Ends a registration, and gives the memory back. `None` if the library does not let go of it:
-    /// then it stays, for good.
+    /// Ends a registration, and returns the memory. `None` if the library does not unmap it: then
+    /// the memory is leaked.
     pub(super) fn unmap(&self, Registered { memh, memory }: Registered) -> Option<Slice> {
         let (library, context) = (self.worker.library, self.worker.context.as_ptr());
         // SAFETY: mapped in this context, unmapped once: what says so is used up.

@@ -1,6 +1,6 @@
 //! One worker of UCX's, with what belongs to it, behind calls that are safe.
 //!
-//! What makes them so:
+//! What makes them safe:
 //!
 //! * All memory that the library is given lies at a fixed place and is held here until the library
 //!   has let go of it: its completion came, or the worker is destroyed. That includes memory of
@@ -58,21 +58,21 @@ const TRIES: usize = 4;
 
 /// A worker of UCX's. What it does is said by [`petasos_datagram::Network`].
 pub struct Net {
-    /// Ended before what it works on is dropped, or left, and all that with it.
+    /// Ended before what it works on is dropped; or leaked, and all that with it.
     worker: ManuallyDrop<Worker>,
     slots: Slots,
     /// How many there were at first.
     sends: usize,
-    /// Endpoints. Those that were left without a word stay until the worker goes: see `disconnect`.
+    /// Endpoints. Those that cannot be closed stay until the worker is destroyed: see `disconnect`.
     nodes: Nodes<NonNull<ucp_ep>>,
     /// Keys to memory of nodes.
     keys: Objects<Unpacked>,
     /// Memory that nodes reach.
     opened: Objects<Registered>,
-    /// Memory that nodes reached until now: held until the worker is gone, which may still work for
-    /// them.
+    /// Memory that nodes accessed until now: held until the worker is destroyed, which may still
+    /// work for them.
     last: Vec<Slice>,
-    /// The packet that was given last.
+    /// The packet that `next` returned last.
     current: Current,
     kind: &'static Kind,
     name: Vec<u8>,
@@ -116,7 +116,7 @@ impl Net {
             if tries == TRIES {
                 return Err(OpenError::WrittenTo { version, transports: kind.transports, tries });
             }
-            // At another place, since the one before is there until this one is.
+            // The new queue lies elsewhere, because the old one is there until the new one is made.
             begun = begin()?;
             tries += 1;
         }
@@ -153,8 +153,8 @@ impl Net {
         Ok(net)
     }
 
-    /// What keys look like is seen by one of our own. If it is nothing that is known, owners serve
-    /// all access.
+    /// Learns the form of keys from one of our own. If it is not a known form, owners serve all
+    /// access.
     fn learn_keys(&mut self) {
         let page = Region::zeroed(4096).whole();
         self.key_form = self.map(&page).and_then(|opened| KeyForm::of(opened.key()));
@@ -175,7 +175,8 @@ impl Net {
             self.worker.progress();
             std::thread::yield_now();
         }
-        // What never left may still go by one of them: then they go with the worker.
+        // Operations that were not flushed may still use a key: then keys are destroyed with the
+        // worker.
         if self.worker.is_flushed() {
             for key in self.keys.all() {
                 self.destroy(key);

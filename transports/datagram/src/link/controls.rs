@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 /// The messages that are to be sent, in this order.
 #[derive(Debug, Default)]
-pub(crate) struct Letters {
+pub(crate) struct Controls {
     /// The greeting, before all else.
     greeting: bool,
     queue: VecDeque<Control>,
@@ -16,7 +16,7 @@ pub(crate) struct Letters {
     listed: bool,
 }
 
-impl Letters {
+impl Controls {
     pub(crate) fn add_greeting(&mut self) {
         self.greeting = true;
     }
