@@ -1,6 +1,6 @@
-//! The contract.
+//! The contract of the fabric.
 
-use crate::{Auto, Reach, peers::Way};
+use crate::{Auto, peers::Route};
 use petasos_fabric::{
     Access, Address, AllocError, Capabilities, Endpoint, Event, ExportError, ImportError,
     Incarnation, InjectError, Key, Lease, Notifier, Operation, Peer, PeerInfo, PeerState, Region,
@@ -12,32 +12,6 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
-
-/// Passes after which a network over which nothing came is only looked at now and then.
-const WARM: u32 = 1024;
-/// How often it is: every so many passes.
-const COLD: u32 = 64;
-/// How often one is over which something comes, while something comes over shared memory, too.
-const SHARED: u32 = 8;
-
-impl Auto {
-    /// Whether something has come or gone by a member lately.
-    #[inline]
-    fn is_warm(&self, member: usize) -> bool {
-        self.passes.wrapping_sub(self.busy[member]) < WARM
-    }
-
-    /// Whether a member has its turn in this pass.
-    #[inline]
-    fn is_due(&self, member: usize) -> bool {
-        let given = self.given & (1 << member) != 0;
-        if given || self.members[member].reach == Reach::Node || self.passes.is_multiple_of(COLD) {
-            return true;
-        }
-        let near = self.members[0].reach == Reach::Node && self.is_warm(0);
-        self.is_warm(member) && (!near || self.passes.is_multiple_of(SHARED))
-    }
-}
 
 impl Endpoint for Auto {
     fn address(&self) -> &Address {
@@ -53,7 +27,7 @@ impl Endpoint for Auto {
     }
 
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
-        self.resolve_by_a_way(address, patience, false)
+        self.resolve_by_a_route(address, patience, false)
     }
 
     fn resolve_running(
@@ -61,7 +35,7 @@ impl Endpoint for Auto {
         address: &Address,
         patience: Duration,
     ) -> Result<Peer, ResolveError> {
-        self.resolve_by_a_way(address, patience, true)
+        self.resolve_by_a_route(address, patience, true)
     }
 
     fn peer(&self, peer: Peer) -> Option<PeerInfo> {
@@ -80,8 +54,8 @@ impl Endpoint for Auto {
         if len > max {
             return Err(InjectError::TooLong { len, max });
         }
-        let Way { member, peer: there } = entry.way;
-        if !entry.open || !self.backlog[member].is_empty() {
+        let Route { member, peer: there } = entry.route;
+        if !entry.open || !self.outstanding.is_flushed(member) {
             if matches!(entry.state, PeerState::Lost(_)) {
                 return Err(InjectError::PeerLost);
             }
@@ -90,12 +64,11 @@ impl Endpoint for Auto {
             }
             return Err(InjectError::Full);
         }
-        self.busy[member] = self.passes;
-        self.given |= 1 << member;
+        self.pace.give(member);
         let sent = self.members[member].endpoint.inject(there, parts);
         match sent {
             Err(InjectError::Full) => entry.full_there = true,
-            // It is known as lost here, or will be.
+            // The peer is known as lost here, or will be.
             Err(InjectError::UnknownPeer) => return Err(InjectError::PeerLost),
             _ => {}
         }
@@ -112,42 +85,39 @@ impl Endpoint for Auto {
 
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
         self.now = now;
-        self.passes = self.passes.wrapping_add(1);
+        let all = self.pace.begin_pass();
         let before = events.len();
         let limit = before.saturating_add(budget.max(1));
         events.append(&mut self.early);
         let mut worked = false;
-        if self.backlog.iter().any(|backlog| !backlog.is_empty()) {
-            self.flush();
-        }
-        let all = mem::take(&mut self.armed);
-        let count = self.members.len();
-        for nth in 0..count {
-            // None is always the first.
-            let member = (nth + self.passes as usize) % count;
+        self.flush();
+        for nth in 0..self.members.len() {
+            let member = self.pace.nth(nth);
             let room = limit.saturating_sub(events.len());
             if room == 0 {
-                self.armed |= all;
+                if all {
+                    self.pace.poll_all();
+                }
                 break;
             }
-            if !all && !self.is_due(member) {
+            if !all && !self.pace.is_due(&self.members, member) {
                 continue;
             }
-            self.given &= !(1 << member);
+            self.pace.polled(member);
             let from = events.len();
             if self.members[member].endpoint.progress(now, room, events) {
                 worked = true;
-                self.busy[member] = self.passes;
+                self.pace.worked(member);
             }
             if events.len() > from {
                 self.translate(member, from, events);
             }
         }
         if !self.greetings.is_empty() {
-            worked |= self.look_after_greetings();
+            worked |= self.serve_greetings();
         }
-        // Who is up can be talked to from now on, so the card leaves at once.
-        while let Some(member) = self.carding.pop() {
+        // Peers that are up may be sent to from now on, so the handshake message leaves at once.
+        while let Some(member) = self.greetings.pop_sent() {
             let from = events.len();
             self.members[member].endpoint.progress(now, 1, events);
             self.translate(member, from, events);
@@ -165,14 +135,14 @@ impl Endpoint for Auto {
             return None;
         }
         for member in 0..self.members.len() {
-            if self.is_warm(member)
+            if self.pace.is_warm(member)
                 && let Some(peer) = self.members[member].endpoint.poll_message(message)
             {
-                self.busy[member] = self.passes;
+                self.pace.worked(member);
                 let ours = self.peers.introduced(member, peer);
                 if ours.is_none() {
-                    let card = mem::take(message);
-                    self.card(Way { member, peer }, &card);
+                    let handshake = mem::take(message);
+                    self.handshake(Route { member, peer }, &handshake);
                 }
                 return ours;
             }
@@ -182,12 +152,12 @@ impl Endpoint for Auto {
 
     #[inline]
     fn relax(&self) {
-        // Peers of this node come first, if there is a way to them: a moment is worth most there.
+        // Peers of this node come first, if a member goes there: a moment is worth most there.
         self.members[0].endpoint.relax();
     }
 
     fn arm(&mut self, now: Time) -> Sleep {
-        self.armed = true;
+        self.pace.poll_all();
         if !self.early.is_empty() || self.tell_room(None) {
             return Sleep::Busy;
         }
@@ -210,7 +180,7 @@ impl Endpoint for Auto {
         self.members[0].endpoint.notifier()
     }
 
-    /// Memory of the member that goes to this node: its peers may read it in place.
+    /// Memory of the member for this node: its peers may read it in place.
     fn alloc(&mut self, len: usize) -> Result<Region, AllocError> {
         self.members[0].endpoint.alloc(len)
     }
@@ -233,7 +203,7 @@ impl Endpoint for Auto {
 
     fn release(&mut self, remote: Remote) {
         if let Some(entry) = self.peers.get(remote.peer) {
-            let Way { member, peer } = entry.way;
+            let Route { member, peer } = entry.route;
             self.members[member].endpoint.release(Remote { peer, ..remote });
         }
     }

@@ -1,4 +1,4 @@
-//! Why there is no endpoint.
+//! Why an endpoint was not opened.
 
 use petasos_fabric::{Address, AddressError};
 
@@ -15,13 +15,13 @@ pub enum OpenError {
     /// Two members of one kind.
     #[error("two of {0}:// under one address")]
     Twice(String),
-    /// A place that cannot be part of an address.
+    /// A member's address that cannot be part of an address.
     #[error("{0} cannot be part of an address, for its comma")]
     Comma(Address),
     /// The members' addresses are too long together.
-    #[error("the places where it listens are too many, or too long: {0}")]
+    #[error("the members' addresses are too many, or too long: {0}")]
     TooLong(#[from] AddressError),
-    /// A transport whose messages are too short for a card.
+    /// A transport whose messages are too short for a handshake message.
     #[error("{scheme}://: messages of {found} bytes, {needed} are needed")]
     TooShort {
         /// Which.

@@ -1,10 +1,10 @@
-//! The first message each way: who one is.
+//! The handshake message: the first message in each direction, by which a peer identifies itself.
 //!
 //! | bytes | |
 //! |---|---|
 //! | 0..8 | `petasosa` |
 //! | 8 | version |
-//! | 9 | 1 to stay, 2 to ask for the other's card alone |
+//! | 9 | 1 to stay, 2 to ask only for the other's handshake message |
 //! | 10..18 | incarnation, little-endian |
 //! | 18 | length of the address |
 //! | 19.. | the whole address |
@@ -14,32 +14,32 @@ use petasos_fabric::{Address, Incarnation};
 
 const MAGIC: &[u8; 8] = b"petasosa";
 const VERSION: u8 = 1;
-const HEAD: usize = 19;
-/// The longest card.
-pub const LONGEST: usize = HEAD + Address::MAX;
+const HEADER: usize = 19;
+/// The longest handshake message, in bytes.
+pub const LONGEST: usize = HEADER + Address::MAX;
 
 /// What the sender wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// To talk by the way on which the card comes.
+    /// To communicate by the route by which the message comes.
     Stay = 1,
     /// To know the other's whole address.
     Ask = 2,
 }
 
-/// Who one is.
+/// How a peer identifies itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handshake {
     /// What its sender wants.
     pub wish: Wish,
-    /// His life.
+    /// The sender's incarnation.
     pub incarnation: Incarnation,
-    /// His whole address.
+    /// The sender's whole address.
     pub address: Address,
 }
 
 impl Handshake {
-    /// As it travels.
+    /// Encodes it.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(LONGEST);
@@ -51,33 +51,37 @@ impl Handshake {
         out
     }
 
-    /// Reads what should be one, or says what is wrong with it.
+    /// Decodes it.
+    ///
+    /// # Errors
+    /// What is wrong with the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Handshake, &'static str> {
-        let (head, address) =
-            bytes.split_first_chunk::<HEAD>().ok_or("its handshake message is cut short")?;
-        if head[..8] != *MAGIC {
+        let (header, address) =
+            bytes.split_first_chunk::<HEADER>().ok_or("its handshake message is cut short")?;
+        if header[..8] != *MAGIC {
             return Err("its first message is not the handshake of auto://");
         }
-        if head[8] != VERSION {
-            return Err("its card is of another version");
+        if header[8] != VERSION {
+            return Err("its handshake message is of another version");
         }
-        let wish = match head[9] {
+        let wish = match header[9] {
             1 => Wish::Stay,
             2 => Wish::Ask,
-            _ => return Err("its card has an unknown wish"),
+            _ => return Err("its handshake message has an unknown wish"),
         };
-        let number = u64::from_le_bytes(std::array::from_fn(|at| head[10 + at]));
-        let incarnation = Incarnation::new(number).ok_or("its card has no incarnation")?;
-        if address.len() != usize::from(head[18]) {
+        let number = u64::from_le_bytes(std::array::from_fn(|at| header[10 + at]));
+        let incarnation =
+            Incarnation::new(number).ok_or("its handshake message has no incarnation")?;
+        if address.len() != usize::from(header[18]) {
             return Err("its handshake message is cut short");
         }
         let address = std::str::from_utf8(address).ok().and_then(|text| Address::parse(text).ok());
-        let address = address.ok_or("its card has no address")?;
+        let address = address.ok_or("its handshake message has no address")?;
         match Places::parse(&address) {
             Ok(Places::Known { .. }) if address.scheme() == SCHEME => {
                 Ok(Handshake { wish, incarnation, address })
             }
-            _ => Err("its card does not have its whole address"),
+            _ => Err("its handshake message does not have its whole address"),
         }
     }
 }
@@ -88,7 +92,7 @@ mod tests {
     use crate::Node;
     use proptest::prelude::*;
 
-    fn card(wish: Wish) -> Handshake {
+    fn handshake(wish: Wish) -> Handshake {
         let way = Address::parse("tcp://h:1").unwrap();
         let address = Places::compose(Node::of(b"x"), &[way]).unwrap();
         Handshake { wish, incarnation: Incarnation::new(7).unwrap(), address }
@@ -97,8 +101,8 @@ mod tests {
     #[test]
     fn there_and_back() {
         for wish in [Wish::Stay, Wish::Ask] {
-            let bytes = card(wish).encode();
-            assert_eq!(Handshake::decode(&bytes), Ok(card(wish)));
+            let bytes = handshake(wish).encode();
+            assert_eq!(Handshake::decode(&bytes), Ok(handshake(wish)));
             assert!((0..bytes.len()).all(|len| Handshake::decode(&bytes[..len]).is_err()));
         }
     }
@@ -108,11 +112,11 @@ mod tests {
         #[test]
         fn garbage_is_refused_or_means_one_thing(at in 0usize..60, byte: u8, noise: Vec<u8>) {
             let _ = Handshake::decode(&noise);
-            let mut bytes = card(Wish::Stay).encode();
+            let mut bytes = handshake(Wish::Stay).encode();
             let at = at % bytes.len();
             bytes[at] = byte;
-            if let Ok(card) = Handshake::decode(&bytes) {
-                prop_assert_eq!(card.encode(), bytes);
+            if let Ok(handshake) = Handshake::decode(&bytes) {
+                prop_assert_eq!(handshake.encode(), bytes);
             }
         }
     }

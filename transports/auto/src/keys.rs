@@ -1,17 +1,18 @@
 //! Memory: registered with all members, and keys that say how each of them reaches it.
 //!
-//! A key of this transport has a route per way ([`Key::ROUTE_MEMBER`]): which of the owner's ways (a byte), the
-//! member's incarnation (8 bytes), and the routes of its key (their number, and for each kind, length and bytes). The
-//! rest of the member's key is in ours.
+//! A key of this transport has a part for each member of the owner ([`Key::ROUTE_MEMBER`]): the
+//! index of the member's address in the owner's (a byte), the member's incarnation (8 bytes), and
+//! the parts of its key (their number, and for each kind, length and bytes). The rest of the
+//! member's key is in ours.
 
-use crate::{Auto, Places, submit::Pending};
+use crate::{Auto, Places, outstanding::Pending};
 use petasos_fabric::{
     Access, Done, Endpoint, Event, ExportError, ImportError, Incarnation, Key, OpError,
     OpErrorKind, Operation, Peer, RegionId, RegisterError, Remote, Slice, Token, key::KeyParts,
 };
 use std::{collections::HashMap, time::Duration};
 
-/// Regions by our names, and the members' names of them.
+/// Regions by their numbers here, and their numbers at the members.
 #[derive(Debug, Default)]
 pub(crate) struct Regions {
     slots: Vec<(u32, Option<Registered>)>,
@@ -23,7 +24,7 @@ pub(crate) struct Regions {
 struct Registered {
     /// With each member.
     there: Vec<RegionId>,
-    /// It is being closed: by whom, with how many members it still is, and what went wrong.
+    /// It is being closed: by which operation, at how many members still, and what went wrong.
     closing: Option<(Token, usize, Option<OpError>)>,
     /// The members that have closed it.
     closed: Vec<usize>,
@@ -66,7 +67,7 @@ impl Regions {
         Some(registered)
     }
 
-    /// Our name for a member's region.
+    /// Our number of a member's region.
     pub(crate) fn ours(&self, member: usize, region: RegionId) -> Option<RegionId> {
         self.ours.get(&(member, region)).copied()
     }
@@ -84,7 +85,7 @@ impl Auto {
                 Ok(region) => there.push(region),
                 Err(error) => {
                     for (member, region) in there.into_iter().enumerate() {
-                        let token = self.token(Pending::Nobody);
+                        let token = self.outstanding.token(Pending::Ignored);
                         let patience = Operation::PATIENCE;
                         self.hand(member, Operation::Deregister { token, region, patience });
                     }
@@ -105,14 +106,14 @@ impl Auto {
         let open: Vec<_> = open.collect();
         registered.closing = Some((token, open.len(), None));
         for (member, region_there) in open {
-            let token = self.token(Pending::Closing { region, member });
+            let token = self.outstanding.token(Pending::Closing { region, member });
             let close = Operation::Deregister { token, region: region_there, patience };
             self.hand(member, close);
         }
     }
 
-    /// A member has closed its part, or not: the memory may still be reached by its way. Gives the result when all
-    /// have said so.
+    /// A member has closed its registration, or has not, because the memory may still be reached
+    /// over it. Returns the result when all members have answered.
     pub(crate) fn closed(
         &mut self,
         region: RegionId,
@@ -151,8 +152,8 @@ impl Auto {
         let named = error.peer.as_ref().and_then(|named| {
             let mut entries = self.peers.handles().into_iter().filter_map(|p| self.peers.get(p));
             entries.find(|entry| {
-                entry.way.member == member
-                    && endpoint.peer(entry.way.peer).is_some_and(|info| info.address == *named)
+                entry.route.member == member
+                    && endpoint.peer(entry.route.peer).is_some_and(|info| info.address == *named)
             })
         });
         if let Some(entry) = named {
@@ -192,7 +193,7 @@ impl Auto {
         self.import_parts(parts, ours, false)
     }
 
-    /// The same for a key that came from this peer.
+    /// The same for a key that this peer sent.
     pub(crate) fn import_key_of(&mut self, key: &Key, from: Peer) -> Result<Remote, ImportError> {
         let parts = key.parse()?;
         let own = self.peers.get(from).is_some_and(|entry| {
@@ -201,7 +202,8 @@ impl Auto {
         if own { self.import_parts(parts, from, true) } else { self.import_key(key) }
     }
 
-    /// The key of a peer; of one by whom it came it is reached by the way on which it came.
+    /// Imports the key of a peer. If the peer sent it itself, the member by which it came imports
+    /// it as the peer's own.
     fn import_parts(
         &mut self,
         parts: KeyParts,
@@ -214,29 +216,28 @@ impl Auto {
         if entry.incarnation.is_some_and(|incarnation| incarnation != parts.incarnation) {
             return Err(ImportError::Stale(parts.owner));
         }
-        let way = entry.way;
+        let route = entry.route;
         let Ok(Places::Known { ways, .. }) = Places::parse(&parts.owner) else {
             return Err(no_route());
         };
-        let endpoint = &mut self.members[way.member].endpoint;
+        let endpoint = &mut self.members[route.member].endpoint;
         let scheme = endpoint.address().scheme();
         let at = ways.iter().position(|way| way.scheme() == scheme).ok_or_else(no_route)?;
         let routes = parts.routes.iter().filter(|(kind, _)| *kind == Key::ROUTE_MEMBER);
         let mut routes = routes.filter_map(|(_, bytes)| bytes.split_first());
-        let (_, route) = routes.find(|(nth, _)| usize::from(**nth) == at).ok_or_else(no_route)?;
-        // As the member knows the owner: by the spelling that it was resolved by.
-        let owner = endpoint.peer(way.peer).map_or_else(|| ways[at].clone(), |info| info.address);
-        let route =
-            member_key(route, owner, &parts).ok_or(ImportError::Malformed("a bad route"))?;
+        let (_, part) = routes.find(|(nth, _)| usize::from(**nth) == at).ok_or_else(no_route)?;
+        // The member knows the owner by the spelling by which it was resolved.
+        let owner = endpoint.peer(route.peer).map_or_else(|| ways[at].clone(), |info| info.address);
+        let key = member_key(part, owner, &parts).ok_or(ImportError::Malformed("a bad route"))?;
         let remote = match came {
-            true => endpoint.import_from(&route, way.peer),
-            false => endpoint.import(&route),
+            true => endpoint.import_from(&key, route.peer),
+            false => endpoint.import(&key),
         };
         let remote = remote.map_err(|error| match error {
             ImportError::Stale(_) => ImportError::Stale(parts.owner.clone()),
             other => other,
         })?;
-        if remote.peer != way.peer {
+        if remote.peer != route.peer {
             endpoint.release(remote);
             return Err(ImportError::Stale(parts.owner));
         }

@@ -1,43 +1,49 @@
-//! One logical address over several transports: `auto://`. Shared memory to peers of this node, a network to the
-//! others, and neither side says which.
+//! One logical address over several transports: `auto://`. Shared memory to peers of this node, a
+//! network to the others; neither side says which.
 //!
-//! [`Auto`] is an endpoint of the fabric made of others, its *members*, which are opened by who makes it: this crate
-//! names no transport. Its address carries all of theirs, and says which node it is on ([`Places`]):
+//! [`Auto`] is an endpoint of the fabric made of other endpoints, its *members*. The caller opens
+//! them, and this crate names no transport. Its address contains the addresses of all members, and
+//! says which node it is on ([`Places`]):
 //!
 //! ```text
 //! auto://9f3c2a7b11d04e55/shm://4711-0123456789abcdef,tcp://10.0.0.7:4040
-//!        node             way                         way
+//!        node             member                      member
 //! ```
 //!
-//! # Which way is taken
+//! # Which route is taken
 //!
-//! One per peer, chosen when the peer is first asked for, from both addresses alone; so both sides choose the same,
-//! whoever begins. A member of [`Reach::Node`] goes to peers on the same node: the same boot of the same kernel, the same
-//! network name space, the same user ([`Node`]); a host's name says none of that. To others goes the first network
-//! that both have, in the order of the smaller address. What cannot be reached by its way is lost: nothing is tried
-//! again by another one, where it would come twice.
+//! Each peer has one route. It is chosen when the peer is first resolved, from both addresses
+//! alone; so both sides choose the same, whichever begins. A member of [`Reach::Node`] serves peers
+//! on the same node: the same boot of the same kernel, the same network name space, the same user
+//! ([`Node`]); a host's name tells none of that. Other peers are reached by the first network that
+//! both have, in the order of the smaller address. A peer that cannot be reached by its route is
+//! lost: nothing is sent again by another route, where it would arrive twice.
 //!
-//! `auto://HOST:PORT` is an address, too: of somebody who is asked, by the last member, for the whole one. What is
-//! submitted meanwhile waits.
+//! `auto://HOST:PORT` is an address, too: the peer there is asked, by the last member, for its
+//! whole address. Operations that are submitted meanwhile wait.
 //!
 //! # How it works
 //!
-//! The first message each way is a *card*: the whole address, and the incarnation, of who sends it. The one who
-//! connects sends it before all else, the other one answers with his. A peer is up when its card came, and only then
-//! anything else goes to it; its place in the address has to be where the member met it. After that messages are the
-//! members' own, and nothing is added to them: a message costs a look into a table each way. Handles, tokens and
-//! regions are translated. A region is registered with all members, its key has a route for each.
+//! The first message in each direction is a *handshake message*: the sender's whole address and its
+//! incarnation. The side that connects sends it before all else, and the other side answers with
+//! its own. A peer is up when its handshake message has arrived, and only then anything else is
+//! sent to it. The member by which it came must have met it at one of the addresses in its whole
+//! address. After that, messages are the members' own, and nothing is added to them: a message
+//! costs a look-up in a table on each side. Handles, tokens and regions are translated. A region is
+//! registered with all members; its key has a part for each.
 //!
-//! The members take turns: one over which nothing has come for a while is looked at now and then, for a look at a
-//! network takes longer than a message over shared memory. They are slept on together.
+//! Members are polled in turn. One over which nothing has come for a while is polled less often,
+//! because to poll a network takes longer than a message over shared memory. They are slept on
+//! together.
 //!
-//! Expected messages are not offered, as a receive from anybody would have to be posted with several members at once;
-//! nor is mapping a peer's memory, unless all members can.
+//! Expected messages are not offered, as a receive from any source would have to be posted with
+//! several members at once; nor is mapping a peer's memory, unless all members can.
 //!
-//! # Who is trusted
+//! # What is trusted
 //!
-//! As with the member by which a peer comes; a card is parsed after the member let the peer in. Who lies about its
-//! node is asked for over shared memory, where the kernel answers whose process that is.
+//! The same as with the member by which a peer connects; a handshake message is parsed after the
+//! member has accepted the peer. A peer that lies about its node is looked for over shared memory,
+//! where the kernel tells whose process answers.
 
 #![forbid(unsafe_code)]
 
@@ -47,6 +53,8 @@ pub mod handshake;
 mod keys;
 mod meet;
 mod node;
+mod outstanding;
+mod pace;
 mod peers;
 mod places;
 mod receive;

@@ -1,9 +1,9 @@
-//! Choosing ways, showing cards, and losing peers.
+//! Choosing routes, exchanging handshake messages, and losing peers.
 
 use crate::{
     Auto, Node, Places, Reach, SCHEME,
     handshake::{Handshake, Wish},
-    peers::Way,
+    peers::Route,
 };
 use petasos_fabric::{
     Address, Endpoint, Event, Incarnation, InjectError, LostReason, OpErrorKind, Patience, Peer,
@@ -11,15 +11,32 @@ use petasos_fabric::{
 };
 use std::time::Duration;
 
-/// How long the card of a peer may take.
+/// How long the handshake message of a peer may take.
 const INTRODUCTION: Duration = Duration::from_secs(5);
-/// Lost peers that came to us, whose handles are still known.
-const KEPT: usize = 64;
-/// For how long somebody who was asked and answered is tried by another way.
+/// For how long a peer that has sent its whole address is tried by another route.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Handshake messages that are to be sent, or waited for.
+#[derive(Debug, Default)]
+pub(crate) struct Greetings {
+    routes: Vec<Route>,
+    /// Members over which one was sent, and which were not polled since.
+    sent: Vec<usize>,
+}
+
+impl Greetings {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.routes.is_empty()
+    }
+
+    /// A member over which a handshake message was sent.
+    pub(crate) fn pop_sent(&mut self) -> Option<usize> {
+        self.sent.pop()
+    }
+}
+
 impl Auto {
-    pub(crate) fn resolve_by_a_way(
+    pub(crate) fn resolve_by_a_route(
         &mut self,
         address: &Address,
         patience: Duration,
@@ -34,8 +51,8 @@ impl Auto {
         }
         if let Some(peer) = self.peers.find(address) {
             if let Some(entry) = self.peers.get_mut(peer) {
-                entry.asked = true;
-                let Way { member, peer: there } = entry.way;
+                entry.resolved = true;
+                let Route { member, peer: there } = entry.route;
                 let endpoint = &mut self.members[member].endpoint;
                 // Extends the patience; the handle is known.
                 if let Some(info) = endpoint.peer(there) {
@@ -55,7 +72,7 @@ impl Auto {
         let (member, place, wish) = match Places::parse(address).map_err(malformed)? {
             Places::Known { node, ways } => {
                 let chosen =
-                    self.choose(address, node, &ways).ok_or_else(|| self.no_way(address))?;
+                    self.choose(address, node, &ways).ok_or_else(|| self.no_route(address))?;
                 (chosen.0, chosen.1, Wish::Stay)
             }
             Places::Asked(rest) => {
@@ -70,21 +87,21 @@ impl Auto {
             ResolveError::Malformed { reason, .. } => malformed(&reason),
             other => other,
         })?;
-        let way = Way { member, peer: there };
-        if let Some(known) = self.peers.link_or_new(way).ours {
-            // By another spelling of its address.
+        let route = Route { member, peer: there };
+        if let Some(known) = self.peers.link_or_new(route).ours {
+            // The peer is known by another spelling of its address.
             if let Some(entry) = self.peers.get_mut(known) {
-                entry.asked = true;
+                entry.resolved = true;
             }
             return Ok(known);
         }
-        let peer = self.peers.add(address, way, true);
-        self.peers.link_or_new(way).ours = Some(peer);
-        self.greet(way, wish);
+        let peer = self.peers.add(address, route, true);
+        self.peers.link_or_new(route).ours = Some(peer);
+        self.greet(route, wish);
         Ok(peer)
     }
 
-    /// The member and the place by which somebody is reached. Both sides come to the same.
+    /// The member and the address by which a peer is reached. Both sides come to the same.
     fn choose(&self, address: &Address, node: Node, ways: &[Address]) -> Option<(usize, Address)> {
         let of_member = |member: usize| {
             let scheme = self.members[member].endpoint.address().scheme();
@@ -101,109 +118,115 @@ impl Auto {
         Some((best.0, ways[best.1].clone()))
     }
 
-    fn no_way(&self, address: &Address) -> ResolveError {
-        let reason = format!("there is no way to it from {}", self.address);
+    fn no_route(&self, address: &Address) -> ResolveError {
+        let reason = format!("there is no route to it from {}", self.address);
         ResolveError::Malformed { address: address.clone(), reason }
     }
 
-    /// Shows our card by a way, unless it has been shown; once both have been, what goes to the peer may go.
-    fn greet(&mut self, way: Way, wish: Wish) {
-        let link = self.peers.link_or_new(way);
+    /// Sends our handshake message by a route, unless it was sent. Once both were, the peer may be
+    /// sent to.
+    fn greet(&mut self, route: Route, wish: Wish) {
+        let link = self.peers.link_or_new(route);
         if link.told != Some(Wish::Stay) && link.told != Some(wish) {
-            self.tell(way, wish);
+            self.tell(route, wish);
         }
-        let link = self.peers.link_or_new(way);
+        let link = self.peers.link_or_new(route);
         if link.introduced
             && link.told == Some(Wish::Stay)
             && let Some(ours) = link.ours
         {
-            self.let_go_to(ours);
+            self.open_route(ours);
         }
     }
 
-    /// Sends our card, now or when there is room.
-    fn tell(&mut self, way: Way, wish: Wish) {
+    /// Sends our handshake message, now or when there is room.
+    fn tell(&mut self, route: Route, wish: Wish) {
         let (incarnation, address) = (self.incarnation, self.address.clone());
-        let card = Handshake { wish, incarnation, address }.encode();
-        self.give(way.member);
-        let sent = self.members[way.member].endpoint.inject(way.peer, &[&card]);
-        let link = self.peers.link_or_new(way);
+        let handshake = Handshake { wish, incarnation, address }.encode();
+        self.pace.give(route.member);
+        let sent = self.members[route.member].endpoint.inject(route.peer, &[&handshake]);
+        let link = self.peers.link_or_new(route);
         match sent {
             Ok(()) => {
                 (link.told, link.owed) = (Some(wish), None);
-                self.carding.push(way.member);
+                self.greetings.sent.push(route.member);
             }
             Err(InjectError::Full) => {
                 link.owed = Some(wish);
-                self.greetings.push(way);
+                self.greetings.routes.push(route);
             }
-            // The member will say that it is lost.
+            // The member will report the peer as lost.
             Err(_) => {}
         }
     }
 
-    /// Both know who the other is.
-    fn let_go_to(&mut self, peer: Peer) {
+    /// Both sides have identified themselves: operations take the route.
+    fn open_route(&mut self, peer: Peer) {
         let Some(entry) = self.peers.get_mut(peer) else { return };
         if matches!(entry.state, PeerState::Lost(_)) {
             return;
         }
         entry.open = true;
         let waiting = std::mem::take(&mut entry.waiting);
-        self.waiting -= waiting.len();
+        self.outstanding.end_waiting(waiting.len());
         for operation in waiting {
             self.accept(operation);
         }
         self.flush();
     }
 
-    /// Sends cards that are owed, and cuts off who does not show his. True if a card was sent.
-    pub(crate) fn look_after_greetings(&mut self) -> bool {
+    /// Sends handshake messages that wait, and cuts off peers that do not send theirs. True if one
+    /// was sent.
+    pub(crate) fn serve_greetings(&mut self) -> bool {
         let mut worked = false;
         let now = self.now;
-        for way in std::mem::take(&mut self.greetings) {
-            let Some(link) = self.peers.link(way) else { continue };
+        for route in std::mem::take(&mut self.greetings.routes) {
+            let Some(link) = self.peers.link(route) else { continue };
             if let Some(wish) = link.owed.take() {
                 worked = true;
-                self.greet(way, wish);
+                self.greet(route, wish);
             }
-            let Some(link) = self.peers.link(way).filter(|link| !link.introduced) else { continue };
+            let Some(link) = self.peers.link(route).filter(|link| !link.introduced) else {
+                continue;
+            };
             match link.patience.as_mut().map(|patience| patience.is_over(now)) {
-                Some(true) => self.cut(way, LostReason::Silent(INTRODUCTION)),
-                Some(false) => self.greetings.push(way),
+                Some(true) => self.cut(route, LostReason::Silent(INTRODUCTION)),
+                Some(false) => self.greetings.routes.push(route),
                 None => {}
             }
         }
         worked
     }
 
-    /// When to look after greetings, if nothing happens before.
+    /// When the first handshake message is waited for no longer.
     pub(crate) fn until(&mut self) -> Time {
         let Auto { greetings, peers, .. } = self;
-        let ends =
-            greetings.iter().filter_map(|way| Some(peers.link(*way)?.patience.as_ref()?.end()));
+        let ends = greetings
+            .routes
+            .iter()
+            .filter_map(|route| Some(peers.link(*route)?.patience.as_ref()?.end()));
         ends.min().unwrap_or(Time::NEVER)
     }
 
-    /// A member has reached somebody, or somebody came to it.
-    pub(crate) fn reached(&mut self, way: Way) {
-        let link = self.peers.link_or_new(way);
+    /// A member has reached a peer, or a peer has connected to it.
+    pub(crate) fn reached(&mut self, route: Route) {
+        let link = self.peers.link_or_new(route);
         if !link.introduced {
             link.patience = Some(Patience::new(INTRODUCTION));
-            self.greetings.push(way);
+            self.greetings.routes.push(route);
         }
     }
 
-    /// The first message of somebody.
-    pub(crate) fn card(&mut self, way: Way, bytes: &[u8]) {
-        let card = match Handshake::decode(bytes) {
-            Ok(card) => card,
-            Err(why) => return self.cut(way, LostReason::Protocol(why.to_owned())),
+    /// The first message of a peer.
+    pub(crate) fn handshake(&mut self, route: Route, bytes: &[u8]) {
+        let handshake = match Handshake::decode(bytes) {
+            Ok(handshake) => handshake,
+            Err(why) => return self.cut(route, LostReason::Protocol(why.to_owned())),
         };
-        let Some(link) = self.peers.link(way) else { return };
-        if card.wish == Wish::Ask {
+        let Some(link) = self.peers.link(route) else { return };
+        if handshake.wish == Wish::Ask {
             if link.told != Some(Wish::Stay) {
-                self.tell(way, Wish::Stay);
+                self.tell(route, Wish::Stay);
             }
             return;
         }
@@ -211,127 +234,124 @@ impl Auto {
             Some(ours) => {
                 let Some(entry) = self.peers.get(ours) else { return };
                 if matches!(Places::parse(&entry.address), Ok(Places::Asked(_))) {
-                    self.answered(ours, way, &card);
-                } else if entry.address == card.address {
-                    self.introduce(ours, way, card.incarnation);
-                    self.greet(way, Wish::Stay);
+                    self.answered(ours, route, &handshake);
+                } else if entry.address == handshake.address {
+                    self.introduce(ours, route, handshake.incarnation);
+                    self.greet(route, Wish::Stay);
                 } else {
                     let why =
-                        format!("it is not the peer that was asked for, but {}", card.address);
-                    self.cut(way, LostReason::Protocol(why));
+                        format!("it is not the peer that was asked for, but {}", handshake.address);
+                    self.cut(route, LostReason::Protocol(why));
                 }
             }
-            None => self.came(way, &card),
+            None => self.came(route, &handshake),
         }
     }
 
-    /// Somebody came to us.
-    fn came(&mut self, way: Way, card: &Handshake) {
-        let met = self.members[way.member].endpoint.peer(way.peer).map(|info| info.address);
+    /// A peer has connected to us.
+    fn came(&mut self, route: Route, handshake: &Handshake) {
+        let met = self.members[route.member].endpoint.peer(route.peer).map(|info| info.address);
         let there = |ways: &[Address]| met.is_some_and(|met| ways.contains(&met));
-        if !matches!(Places::parse(&card.address), Ok(Places::Known { ways, .. }) if there(&ways)) {
-            let why = "its card names places where it is not".to_owned();
-            return self.cut(way, LostReason::Protocol(why));
-        }
-        if let Some(known) = self.peers.find(&card.address)
-            && let Some(entry) = self.peers.get(known)
-            && entry.incarnation.is_some_and(|incarnation| incarnation != card.incarnation)
+        if !matches!(Places::parse(&handshake.address), Ok(Places::Known { ways, .. }) if there(&ways))
         {
-            // One of the two lies, or did not end yet. On a node the kernel says who has a name. A network's member has
-            // looked into what it was told, and says by itself that the earlier one is lost.
-            if self.members[way.member].reach != Reach::Node {
+            let why = "its handshake message has an address at which it is not".to_owned();
+            return self.cut(route, LostReason::Protocol(why));
+        }
+        if let Some(known) = self.peers.find(&handshake.address)
+            && let Some(entry) = self.peers.get(known)
+            && entry.incarnation.is_some_and(|incarnation| incarnation != handshake.incarnation)
+        {
+            // One of the two lies, or has not ended yet. On a node the kernel says which process
+            // has a name. A member for a network has verified the address, and reports by itself
+            // that the earlier one is lost.
+            if self.members[route.member].reach != Reach::Node {
                 let why = "a living peer has the address that it claims".to_owned();
-                return self.cut(way, LostReason::Refused(why));
+                return self.cut(route, LostReason::Refused(why));
             }
-            let earlier = entry.way;
+            let earlier = entry.route;
             self.cut(earlier, LostReason::Restarted);
         }
-        let peer = self.peers.add(&card.address, way, false);
-        self.peers.link_or_new(way).ours = Some(peer);
-        self.introduce(peer, way, card.incarnation);
-        self.greet(way, Wish::Stay);
+        let peer = self.peers.add(&handshake.address, route, false);
+        self.peers.link_or_new(route).ours = Some(peer);
+        self.introduce(peer, route, handshake.incarnation);
+        self.greet(route, Wish::Stay);
     }
 
-    /// Somebody who was asked has said where he is.
-    fn answered(&mut self, ours: Peer, way: Way, card: &Handshake) {
-        let Ok(Places::Known { node, ways }) = Places::parse(&card.address) else { return };
-        let known = self.peers.find(&card.address).is_some();
-        let chosen = self.choose(&card.address, node, &ways).filter(|_| !known);
-        self.peers.name(&card.address, ours);
+    /// A peer that was asked has sent its whole address.
+    fn answered(&mut self, ours: Peer, route: Route, handshake: &Handshake) {
+        let Ok(Places::Known { node, ways }) = Places::parse(&handshake.address) else { return };
+        let known = self.peers.find(&handshake.address).is_some();
+        let chosen = self.choose(&handshake.address, node, &ways).filter(|_| !known);
+        self.peers.name(&handshake.address, ours);
         let Some(entry) = self.peers.get_mut(ours) else { return };
-        entry.address = card.address.clone();
-        let other = chosen.filter(|(member, _)| *member != way.member);
+        entry.address = handshake.address.clone();
+        let other = chosen.filter(|(member, _)| *member != route.member);
         let Some((member, place)) = other else {
-            // By this way it is.
-            self.introduce(ours, way, card.incarnation);
-            return self.greet(way, Wish::Stay);
+            // The route stays.
+            self.introduce(ours, route, handshake.incarnation);
+            return self.greet(route, Wish::Stay);
         };
         let there = match self.members[member].endpoint.resolve(&place, PATIENCE) {
-            Ok(peer) => Way { member, peer },
-            Err(error) => return self.cut(way, LostReason::System(error.to_string())),
+            Ok(peer) => Route { member, peer },
+            Err(error) => return self.cut(route, LostReason::System(error.to_string())),
         };
         if self.peers.link_or_new(there).ours.is_some() {
-            self.introduce(ours, way, card.incarnation);
-            return self.greet(way, Wish::Stay);
+            self.introduce(ours, route, handshake.incarnation);
+            return self.greet(route, Wish::Stay);
         }
         self.peers.link_or_new(there).ours = Some(ours);
         if let Some(entry) = self.peers.get_mut(ours) {
-            entry.way = there;
+            entry.route = there;
         }
-        self.peers.unlink(way);
-        self.members[way.member].endpoint.forget(way.peer);
+        self.peers.unlink(route);
+        self.members[route.member].endpoint.forget(route.peer);
         self.greet(there, Wish::Stay);
     }
 
-    /// A peer's card came by its way.
-    fn introduce(&mut self, peer: Peer, way: Way, incarnation: Incarnation) {
-        let link = self.peers.link_or_new(way);
+    /// A peer's handshake message has arrived by its route.
+    fn introduce(&mut self, peer: Peer, route: Route, incarnation: Incarnation) {
+        let link = self.peers.link_or_new(route);
         (link.introduced, link.patience) = (true, None);
         let Some(entry) = self.peers.get_mut(peer) else { return };
         (entry.state, entry.incarnation) = (PeerState::Up, Some(incarnation));
         self.early.push(Event::PeerUp { peer, incarnation });
     }
 
-    /// A member has lost somebody.
-    pub(crate) fn left(&mut self, way: Way, reason: LostReason) {
-        if let Some(ours) = self.peers.unlink(way).and_then(|link| link.ours) {
+    /// A member has lost a peer.
+    pub(crate) fn left(&mut self, route: Route, reason: LostReason) {
+        if let Some(ours) = self.peers.unlink(route).and_then(|link| link.ours) {
             self.lose(ours, reason);
         }
     }
 
-    /// Has a member let somebody go.
+    /// Has a member forget a peer.
     #[cold]
-    pub(crate) fn cut(&mut self, way: Way, reason: LostReason) {
-        self.members[way.member].endpoint.forget(way.peer);
-        self.left(way, reason);
+    pub(crate) fn cut(&mut self, route: Route, reason: LostReason) {
+        self.members[route.member].endpoint.forget(route.peer);
+        self.left(route, reason);
     }
 
-    /// A peer is gone.
+    /// A peer is lost.
     fn lose(&mut self, peer: Peer, reason: LostReason) {
         let Some(entry) = self.peers.get_mut(peer) else { return };
         entry.state = PeerState::Lost(reason.clone());
         let (waiting, address) = (std::mem::take(&mut entry.waiting), entry.address.clone());
-        let asked = entry.asked;
+        let resolved = entry.resolved;
         self.peers.unname(peer);
         self.fail_all(waiting, &OpErrorKind::PeerLost(reason.clone()), &address);
         self.early.push(Event::PeerLost { peer, reason });
-        if !asked {
-            self.gone.push_back(peer);
-            if self.gone.len() > KEPT
-                && let Some(oldest) = self.gone.pop_front()
-            {
-                self.forget_peer(oldest);
-            }
+        if !resolved && let Some(oldest) = self.peers.remember_lost(peer) {
+            self.forget_peer(oldest);
         }
     }
 
-    /// Lets a peer go: without news of it.
+    /// Forgets a peer, without an event.
     pub(crate) fn forget_peer(&mut self, peer: Peer) {
         let Some(entry) = self.peers.remove(peer) else { return };
         let kind = OpErrorKind::PeerLost(LostReason::Forgotten);
         self.fail_all(entry.waiting, &kind, &entry.address);
         self.drop_backlog(peer, &kind, &entry.address);
-        self.peers.unlink(entry.way);
-        self.members[entry.way.member].endpoint.forget(entry.way.peer);
+        self.peers.unlink(entry.route);
+        self.members[entry.route.member].endpoint.forget(entry.route.peer);
     }
 }

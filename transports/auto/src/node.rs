@@ -1,15 +1,16 @@
-//! Which node this is: who can share memory with whom.
+//! Which node this is: which processes can share memory.
 
 use sha2::{Digest, Sha256};
 use std::{fmt, fs};
 
-/// Processes that can reach each other over shared memory: of one boot of one kernel, one network name space (names of
-/// sockets are those of that) and one user. A hash of the three, so that none of them is told to others.
+/// Processes that can reach each other over shared memory: of one boot of one kernel, one network
+/// name space (names of sockets are those of that) and one user. A hash of the three, so that none
+/// of them is revealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Node(u64);
 
 impl Node {
-    /// Where this process is. If the system does not say, nobody else is there.
+    /// The node of this process. If the system does not tell, it is a node of its own.
     #[must_use]
     pub fn here() -> Node {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id");
@@ -22,7 +23,7 @@ impl Node {
         Node::of(text.as_bytes())
     }
 
-    /// The one with this name: to tell apart what [`Node::here`] does not.
+    /// The node with this name: to tell apart what [`Node::here`] does not.
     #[must_use]
     pub fn of(name: &[u8]) -> Node {
         let hash = Sha256::digest(name);

@@ -1,12 +1,12 @@
-//! Who is known: peers by their handles, and what each member calls them.
+//! Peers by their handles, and the handles by which each member knows them.
 
 use crate::handshake::Wish;
 use petasos_fabric::{Address, Incarnation, Operation, Patience, Peer, PeerInfo, PeerState};
 use std::collections::{HashMap, VecDeque};
 
-/// How a member knows a peer.
+/// A member, and its handle of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Way {
+pub(crate) struct Route {
     /// Which of the members.
     pub(crate) member: usize,
     /// Its handle.
@@ -17,18 +17,18 @@ pub(crate) struct Way {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) handle: Peer,
-    pub(crate) way: Way,
-    /// Whether what is submitted goes that way: not before both cards were shown.
+    pub(crate) route: Route,
+    /// Whether operations take that route: not before both handshake messages were sent.
     pub(crate) open: bool,
     pub(crate) state: PeerState,
     pub(crate) address: Address,
     pub(crate) incarnation: Option<Incarnation>,
-    /// Somebody here asked for it, so the handle stays until it is forgotten.
-    pub(crate) asked: bool,
-    /// `inject` said `Full` by itself, or the member did.
+    /// The program has resolved the peer, so the handle stays until it is forgotten.
+    pub(crate) resolved: bool,
+    /// `inject` returned `Full` by itself, or the member did.
     pub(crate) full: bool,
     pub(crate) full_there: bool,
-    /// What was submitted before it is open.
+    /// Operations that were submitted before it is open.
     pub(crate) waiting: VecDeque<Operation>,
 }
 
@@ -45,16 +45,16 @@ pub(crate) struct Link {
     peer: Peer,
     /// Ours, if it has one.
     pub(crate) ours: Option<Peer>,
-    /// Its card came, and it stays.
+    /// Its handshake message has arrived, and it stays.
     pub(crate) introduced: bool,
-    /// Which card of ours has left, and which one has not.
+    /// Which handshake message of ours was sent, and which one is still to be sent.
     pub(crate) told: Option<Wish>,
     pub(crate) owed: Option<Wish>,
-    /// How long its card may take, once the member reached it.
+    /// How long its handshake message may take, once the member reached it.
     pub(crate) patience: Option<Patience>,
 }
 
-/// All of them.
+/// All peers.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     slots: Vec<(u32, Option<Entry>)>,
@@ -62,7 +62,12 @@ pub(crate) struct Peers {
     by_address: HashMap<Address, Peer>,
     /// By member, and by the slot of its handle.
     links: Vec<Vec<Option<Link>>>,
+    /// Lost peers that connected to us, whose handles are still known, oldest first.
+    lost: VecDeque<Peer>,
 }
+
+/// How many lost peers are remembered.
+const REMEMBERED: usize = 64;
 
 impl Peers {
     pub(crate) fn new(members: usize) -> Peers {
@@ -81,7 +86,7 @@ impl Peers {
         entry.as_mut().filter(|_| *generation == peer.generation)
     }
 
-    /// Who is there, and not lost.
+    /// The peer at this address that is not lost.
     pub(crate) fn find(&self, address: &Address) -> Option<Peer> {
         self.by_address.get(address).copied()
     }
@@ -91,8 +96,8 @@ impl Peers {
         self.slots.len() - self.free.len()
     }
 
-    /// A new one, who is found by its address unless another one is.
-    pub(crate) fn add(&mut self, address: &Address, way: Way, asked: bool) -> Peer {
+    /// Adds a peer, which is found by its address unless another one is.
+    pub(crate) fn add(&mut self, address: &Address, route: Route, resolved: bool) -> Peer {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push((0, None));
             self.slots.len() as u32 - 1
@@ -101,12 +106,12 @@ impl Peers {
         let handle = Peer { index, generation: *generation };
         *slot = Some(Entry {
             handle,
-            way,
+            route,
             open: false,
             state: PeerState::Connecting,
             address: address.clone(),
             incarnation: None,
-            asked,
+            resolved,
             full: false,
             full_there: false,
             waiting: VecDeque::new(),
@@ -141,28 +146,28 @@ impl Peers {
     }
 
     #[inline]
-    pub(crate) fn link(&mut self, way: Way) -> Option<&mut Link> {
-        let link = self.links[way.member].get_mut(way.peer.index as usize)?.as_mut()?;
-        (link.peer == way.peer).then_some(link)
+    pub(crate) fn link(&mut self, route: Route) -> Option<&mut Link> {
+        let link = self.links[route.member].get_mut(route.peer.index as usize)?.as_mut()?;
+        (link.peer == route.peer).then_some(link)
     }
 
-    /// Whose messages come by this way; `None` if he has not shown his card.
+    /// The peer whose messages come by this route; `None` before its handshake message has arrived.
     #[inline]
     pub(crate) fn introduced(&self, member: usize, peer: Peer) -> Option<Peer> {
         let link = self.links[member].get(peer.index as usize)?.as_ref()?;
         link.ours.filter(|_| link.introduced && link.peer == peer)
     }
 
-    /// The link by this way, made if there was none.
-    pub(crate) fn link_or_new(&mut self, way: Way) -> &mut Link {
-        let links = &mut self.links[way.member];
-        let index = way.peer.index as usize;
+    /// The link by this route, made if there was none.
+    pub(crate) fn link_or_new(&mut self, route: Route) -> &mut Link {
+        let links = &mut self.links[route.member];
+        let index = route.peer.index as usize;
         if links.len() <= index {
             links.resize_with(index + 1, || None);
         }
         let slot = &mut links[index];
-        if slot.as_ref().is_none_or(|link| link.peer != way.peer) {
-            let peer = way.peer;
+        if slot.as_ref().is_none_or(|link| link.peer != route.peer) {
+            let peer = route.peer;
             *slot = Some(Link {
                 peer,
                 ours: None,
@@ -175,9 +180,16 @@ impl Peers {
         slot.as_mut().expect("just filled")
     }
 
+    /// Remembers the handle of a lost peer that connected to us. Returns one that is to be
+    /// forgotten.
+    pub(crate) fn remember_lost(&mut self, peer: Peer) -> Option<Peer> {
+        self.lost.push_back(peer);
+        if self.lost.len() > REMEMBERED { self.lost.pop_front() } else { None }
+    }
+
     /// Takes a link out.
-    pub(crate) fn unlink(&mut self, way: Way) -> Option<Link> {
-        self.link(way)?;
-        self.links[way.member][way.peer.index as usize].take()
+    pub(crate) fn unlink(&mut self, route: Route) -> Option<Link> {
+        self.link(route)?;
+        self.links[route.member][route.peer.index as usize].take()
     }
 }

@@ -1,29 +1,32 @@
-//! The grammar of addresses: `auto://NODE/WAY,WAY` and `auto://HOST:PORT`.
+//! The grammar of addresses: `auto://NODE/ADDRESS,ADDRESS` and `auto://HOST:PORT`.
 
 use crate::Node;
 use petasos_fabric::{Address, AddressError};
 
 /// The scheme of these addresses.
 pub const SCHEME: &str = "auto";
-/// Ways in one address, at most.
+/// The most member addresses in one address.
 pub(crate) const MOST: usize = 6;
 
 /// What an address says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Places {
-    /// On which node somebody is, and where he listens.
+    /// The whole address: the node of an endpoint, and the addresses of its members.
     Known {
         /// The node.
         node: Node,
         /// One address for each transport, of different schemes.
         ways: Vec<Address>,
     },
-    /// Where to ask for the whole address: in the terms of the last member.
+    /// The short address: where to ask for the whole one, by the last member's transport.
     Asked(String),
 }
 
 impl Places {
-    /// Reads an address, or says what is wrong with it.
+    /// Parses an address.
+    ///
+    /// # Errors
+    /// What is wrong with it.
     pub fn parse(address: &Address) -> Result<Places, &'static str> {
         let rest = address.rest();
         if !rest.contains("://") {
@@ -36,19 +39,22 @@ impl Places {
         let node = Node::parse(node).ok_or("it names no node")?;
         let mut ways: Vec<Address> = Vec::new();
         for way in list.split(',') {
-            let way = Address::parse(way).map_err(|_| "one of its places is no address")?;
+            let way = Address::parse(way).map_err(|_| "one of its parts is not an address")?;
             if way.scheme() == SCHEME || ways.iter().any(|other| other.scheme() == way.scheme()) {
-                return Err("its places are not of different transports");
+                return Err("its parts are not of different transports");
             }
             ways.push(way);
         }
         match ways.len() <= MOST {
             true => Ok(Places::Known { node, ways }),
-            false => Err("it has too many places"),
+            false => Err("it has too many parts"),
         }
     }
 
-    /// The address of somebody on this node who listens at these places.
+    /// The address of an endpoint on this node whose members have these addresses.
+    ///
+    /// # Errors
+    /// It is too long.
     pub fn compose(node: Node, ways: &[Address]) -> Result<Address, AddressError> {
         let ways: Vec<&str> = ways.iter().map(Address::as_str).collect();
         Address::parse(&format!("{SCHEME}://{node}/{}", ways.join(",")))

@@ -1,11 +1,11 @@
-//! What members report, in our terms.
+//! Events of members, translated.
 
-use crate::{Auto, peers::Way, submit::Pending};
+use crate::{Auto, outstanding::Pending, peers::Route};
 use petasos_fabric::{Done, Event, LostReason, OpError, PeerState, Token};
 use std::mem;
 
 impl Auto {
-    /// Translates what a member has put behind the first so many events.
+    /// Translates the events that a member has appended, from `from` on.
     pub(crate) fn translate(&mut self, member: usize, from: usize, events: &mut Vec<Event>) {
         let mut at = from;
         while at < events.len() {
@@ -13,7 +13,7 @@ impl Auto {
             if !told {
                 events.remove(at);
             }
-            // What it means beside, before it.
+            // Events that it caused come before it.
             let news = self.early.len();
             if news > 0 {
                 events.splice(at..at, self.early.drain(..));
@@ -22,27 +22,27 @@ impl Auto {
         }
     }
 
-    /// One event. False if it is none of the user's.
+    /// Translates an event. False if it is none of the user's.
     fn translate_one(&mut self, member: usize, event: &mut Event) -> bool {
         match event {
             Event::Message { peer, message } => match self.peers.introduced(member, *peer) {
                 Some(ours) => *peer = ours,
                 None => {
                     let message = mem::take(message);
-                    self.card(Way { member, peer: *peer }, &message);
+                    self.handshake(Route { member, peer: *peer }, &message);
                     return false;
                 }
             },
             Event::LongMessage { peer, body, .. } => match self.peers.introduced(member, *peer) {
                 Some(ours) => (*peer, body.peer) = (ours, ours),
-                None => return self.too_early(Way { member, peer: *peer }),
+                None => return self.too_early(Route { member, peer: *peer }),
             },
             Event::PutArrived { peer, region, .. } => {
                 let ours = self.peers.introduced(member, *peer);
                 let known = self.regions.ours(member, *region);
                 match (ours, known) {
                     (Some(ours), Some(known)) => (*peer, *region) = (ours, known),
-                    (None, _) => return self.too_early(Way { member, peer: *peer }),
+                    (None, _) => return self.too_early(Route { member, peer: *peer }),
                     (_, None) => return false,
                 }
             }
@@ -55,12 +55,12 @@ impl Auto {
                 }
             }
             Event::PeerUp { peer, .. } => {
-                self.reached(Way { member, peer: *peer });
+                self.reached(Route { member, peer: *peer });
                 return false;
             }
             Event::PeerLost { peer, reason } => {
                 let reason = mem::replace(reason, LostReason::Closed);
-                self.left(Way { member, peer: *peer }, reason);
+                self.left(Route { member, peer: *peer }, reason);
                 return false;
             }
             Event::PutRefused { peer, .. } => {
@@ -68,14 +68,16 @@ impl Auto {
                 *peer = ours;
             }
             Event::Writable { peer } => {
-                let Some(link) = self.peers.link(Way { member, peer: *peer }) else { return false };
+                let Some(link) = self.peers.link(Route { member, peer: *peer }) else {
+                    return false;
+                };
                 let Some(ours) = link.ours else { return false };
                 let Some(entry) = self.peers.get_mut(ours).filter(|e| e.full_there) else {
                     return false;
                 };
                 entry.full_there = false;
                 if entry.state != PeerState::Up {
-                    // Nothing of it is told before it is up.
+                    // Nothing of a peer is reported before it is up.
                     if !mem::replace(&mut entry.full, true) {
                         self.full.push(ours);
                     }
@@ -89,14 +91,14 @@ impl Auto {
         true
     }
 
-    fn too_early(&mut self, way: Way) -> bool {
-        self.cut(way, LostReason::Protocol("it did not identify itself".to_owned()));
+    fn too_early(&mut self, route: Route) -> bool {
+        self.cut(route, LostReason::Protocol("it did not identify itself".to_owned()));
         false
     }
 
-    /// A member has completed an operation: the user's event, if it is his.
+    /// A member has completed an operation. Returns the user's event, if it is one of the user's.
     pub(crate) fn done(&mut self, name: Token, result: Result<Done, OpError>) -> Option<Event> {
-        match self.pending.try_remove(name.0 as usize)? {
+        match self.outstanding.take(name)? {
             Pending::User { token, address, .. } => {
                 let reword = |mut error: OpError| {
                     error.peer = error.peer.map(|_| address);
@@ -105,23 +107,24 @@ impl Auto {
                 Some(Event::Done { token, result: result.map_err(reword) })
             }
             Pending::Closing { region, member } => self.closed(region, member, result),
-            Pending::Nobody => None,
+            Pending::Ignored => None,
         }
     }
 
-    /// Tells those to whom `inject` said `Full` that there is room again. True if there is for one.
+    /// Reports that there is room again to peers for which `inject` returned `Full`. True if there
+    /// is any.
     pub(crate) fn tell_room(&mut self, events: Option<&mut Vec<Event>>) -> bool {
-        let Auto { peers, backlog, .. } = self;
+        let Auto { peers, outstanding, .. } = self;
         let there_is = |peer: &petasos_fabric::Peer| {
             peers.get(*peer).is_some_and(|entry| {
                 let up = entry.state == PeerState::Up && entry.open;
-                up && entry.full && !entry.full_there && backlog[entry.way.member].is_empty()
+                up && entry.full && !entry.full_there && outstanding.is_flushed(entry.route.member)
             })
         };
         let ready: Vec<_> = self.full.iter().copied().filter(there_is).collect();
         let Some(events) = events else { return !ready.is_empty() };
         for peer in &ready {
-            // It may be in the list twice, if its member said so in between.
+            // It may be in the list twice, if its member reported room in between.
             if let Some(entry) = self.peers.get_mut(*peer).filter(|entry| entry.full) {
                 entry.full = false;
                 events.push(Event::Writable { peer: *peer });

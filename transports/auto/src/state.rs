@@ -1,39 +1,49 @@
-//! What an endpoint is made of.
+//! The state of an endpoint.
 
 use crate::{
-    Node, OpenError, Places, SCHEME,
-    handshake::LONGEST,
-    keys::Regions,
-    peers::{Peers, Way},
-    places::MOST,
-    submit::Pending,
+    Node, OpenError, Places, SCHEME, handshake::LONGEST, keys::Regions, meet::Greetings,
+    outstanding::Outstanding, pace::Pace, peers::Peers, places::MOST,
 };
 use petasos_fabric::{
-    Address, Capabilities, Credential, Endpoint, Enforcement, Event, Incarnation, Limits,
-    Operation, Peer, Support, Time,
+    Address, Capabilities, Credential, Endpoint, Enforcement, Event, Incarnation, Limits, Peer,
+    Support, Time,
 };
 use rustix::event::epoll;
-use slab::Slab;
-use std::{collections::VecDeque, os::fd::OwnedFd};
+use std::os::fd::OwnedFd;
 
 /// How far a transport goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
     /// To processes of this node: of what [`Node::here`] calls one.
     Node,
-    /// To whoever can be named.
+    /// To every process that has an address.
     Network,
 }
 
 /// A transport under the common address.
 pub struct Member {
-    /// Its endpoint, fresh from being opened: nobody was resolved there.
+    /// Its endpoint, as it was opened: no peer was resolved there.
     pub endpoint: Box<dyn Endpoint>,
     /// How far it goes.
     pub reach: Reach,
 }
 
 /// An endpoint of several transports: see the crate's page.
+///
+/// ```
+/// use petasos_auto::{Auto, Member, Node, Reach};
+/// use petasos_fabric::{Address, Endpoint};
+///
+/// let shm = petasos_shm::Shm::open(&Address::parse("shm://*")?)?;
+/// let tcp = petasos_tcp::TcpEndpoint::open(&Address::parse("tcp://*")?, Default::default())?;
+/// let members = vec![
+///     Member { endpoint: Box::new(shm), reach: Reach::Node },
+///     Member { endpoint: Box::new(tcp), reach: Reach::Network },
+/// ];
+/// let endpoint = Auto::open(Node::here(), members)?;
+/// assert_eq!(endpoint.address().scheme(), "auto");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Auto {
     pub(crate) members: Vec<Member>,
     pub(crate) address: Address,
@@ -42,45 +52,36 @@ pub struct Auto {
     pub(crate) capabilities: Capabilities,
     pub(crate) peers: Peers,
     pub(crate) regions: Regions,
-    /// What was handed to members, by the token under which it was.
-    pub(crate) pending: Slab<Pending>,
-    /// For each member, what it had no room for.
-    pub(crate) backlog: Vec<VecDeque<Operation>>,
-    /// What happened and is told next.
+    pub(crate) outstanding: Outstanding,
+    /// Events that are reported next.
     pub(crate) early: Vec<Event>,
-    /// Cards that are owed, or waited for.
-    pub(crate) greetings: Vec<Way>,
-    /// Peers to whom `inject` said `Full` by itself.
+    pub(crate) greetings: Greetings,
+    /// Peers for which `inject` returned `Full` by itself.
     pub(crate) full: Vec<Peer>,
-    /// Operations that wait for peers who are asked.
-    pub(crate) waiting: usize,
-    /// Lost peers that came to us, whose handles are still known.
-    pub(crate) gone: VecDeque<Peer>,
     pub(crate) epoll: OwnedFd,
     pub(crate) now: Time,
-    pub(crate) passes: u32,
-    /// Members that were given a card and have not had their turn since.
-    pub(crate) carding: Vec<usize>,
-    /// For each member, the pass in which it last had something to do.
-    pub(crate) busy: Vec<u32>,
-    /// A bit for each member that was given something and has not had its turn since.
-    pub(crate) given: u32,
-    pub(crate) armed: bool,
+    pub(crate) pace: Pace,
 }
 
-/// The way that was chosen to a peer.
+/// The route that was chosen to a peer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Chosen {
-    /// Where the peer is, in the terms of the member that goes there.
+    /// The peer's address at the member that reaches it.
     pub way: Address,
-    /// Why that one.
+    /// Why this route was chosen, as a sentence for users.
     pub why: String,
 }
 
 impl Auto {
-    /// Makes one endpoint of several. `node` is where this process is: [`Node::here`]. Members that go to the node
-    /// come first, networks in the order of preference; the last one answers those who ask for the whole address.
+    /// Makes one endpoint of several, from 1 to 6. `node` is where this process is: [`Node::here`].
+    /// Members for the node come first, then networks in the order of preference; the last one
+    /// answers peers that ask for the whole address.
+    ///
+    /// # Errors
+    /// There are no members, or too many; two have the same scheme; an address contains a comma, or
+    /// all together are too long; a transport's messages are too short for a handshake message; or
+    /// the system refused a descriptor.
     pub fn open(node: Node, mut members: Vec<Member>) -> Result<Auto, OpenError> {
         let count = members.len();
         if count == 0 || count > MOST {
@@ -117,40 +118,35 @@ impl Auto {
             capabilities: common(&members),
             peers: Peers::new(count),
             regions: Regions::default(),
-            pending: Slab::new(),
-            backlog: (0..count).map(|_| VecDeque::new()).collect(),
+            outstanding: Outstanding::new(count),
             members,
             address,
             node,
             incarnation: Incarnation::random(),
             early: Vec::new(),
-            greetings: Vec::new(),
+            greetings: Greetings::default(),
             full: Vec::new(),
-            waiting: 0,
-            gone: VecDeque::new(),
             epoll,
             now: Time::ZERO,
-            passes: 0,
-            carding: Vec::new(),
-            busy: vec![0; count],
-            given: 0,
-            armed: true,
+            pace: Pace::new(count),
         })
     }
 
-    /// The way that was chosen to this peer, and why; `None` for a stale handle, and while the peer is asked where
-    /// it is.
+    /// The route that was chosen to this peer, and why; `None` for a stale handle, and while the
+    /// peer is asked for its whole address.
     #[must_use]
     pub fn chosen(&self, peer: Peer) -> Option<Chosen> {
         let entry = self.peers.get(peer)?;
         let Ok(Places::Known { node, ways }) = Places::parse(&entry.address) else { return None };
-        let member = &self.members[entry.way.member];
-        let way = member.endpoint.peer(entry.way.peer)?.address;
+        let member = &self.members[entry.route.member];
+        let way = member.endpoint.peer(entry.route.peer)?.address;
         let scheme = way.scheme();
         let why = match (node == self.node, member.reach) {
             (true, Reach::Node) => "it is on this node: the same boot, network name space and user",
-            (true, Reach::Network) => "it is on this node, but not both listen to the node alone",
-            (false, _) => "it is on another node, or of another container or user",
+            (true, Reach::Network) => {
+                "it is on this node, but not both have a transport for one node only"
+            }
+            (false, _) => "it is on another node, or belongs to another container or user",
         };
         let both = |way: &&Address| {
             self.members
@@ -171,14 +167,7 @@ impl Auto {
         Some(Chosen { way, why })
     }
 
-    /// A member is given something.
-    #[inline]
-    pub(crate) fn give(&mut self, member: usize) {
-        self.busy[member] = self.passes;
-        self.given |= 1 << member;
-    }
-
-    /// The member that is last asked for the whole address of somebody.
+    /// The member by which a peer is asked for its whole address.
     pub(crate) fn asker(&self) -> usize {
         self.members.len() - 1
     }
@@ -190,7 +179,7 @@ impl std::fmt::Debug for Auto {
     }
 }
 
-/// What all can do.
+/// What all members can do.
 fn common(members: &[Member]) -> Capabilities {
     let all = || members.iter().map(|member| member.endpoint.capabilities());
     let least = |what: fn(&Capabilities) -> Support| {

@@ -1,26 +1,10 @@
-//! Operations on their way to members.
+//! Handing operations to members.
 
-use crate::{Auto, peers::Way};
+use crate::{Auto, outstanding::Pending, peers::Route};
 use petasos_fabric::{
-    Address, Event, OpError, OpErrorKind, Operation, Peer, PeerState, RegionId, Support, Token,
+    Address, Event, OpError, OpErrorKind, Operation, Peer, PeerState, Support, Token,
 };
 use std::collections::VecDeque;
-
-/// Operations that may wait for room at one member.
-const ROOM: usize = 256;
-/// Operations that may wait for peers who are asked where they are.
-const WAITING: usize = 4096;
-
-/// What a member was given, by the token under which it was.
-#[derive(Debug)]
-pub(crate) enum Pending {
-    /// A user's.
-    User { token: Token, peer: Peer, address: Address, member: usize },
-    /// A member's part in closing a region.
-    Closing { region: RegionId, member: usize },
-    /// Nobody waits for it.
-    Nobody,
-}
 
 /// The peer that an operation is about.
 fn concerns(operation: &Operation) -> Option<Peer> {
@@ -35,7 +19,7 @@ fn concerns(operation: &Operation) -> Option<Peer> {
     }
 }
 
-/// What is wrong with an operation whose peer nobody knows.
+/// What is wrong with an operation whose peer is not known.
 fn stale(operation: &Operation) -> OpErrorKind {
     match operation {
         Operation::Receive { .. } | Operation::Discard { .. } => OpErrorKind::UnknownBody,
@@ -80,8 +64,8 @@ impl Auto {
     fn has_room(&self, operation: &Operation) -> bool {
         let entry = concerns(operation).and_then(|peer| self.peers.get(peer));
         match entry {
-            Some(entry) if entry.open => self.backlog[entry.way.member].len() < ROOM,
-            Some(_) => self.waiting < WAITING,
+            Some(entry) if entry.open => self.outstanding.has_room(entry.route.member),
+            Some(_) => self.outstanding.may_wait(),
             None => true,
         }
     }
@@ -108,17 +92,17 @@ impl Auto {
         }
         if !entry.open {
             entry.waiting.push_back(operation);
-            self.waiting += 1;
+            self.outstanding.begin_waiting();
             return;
         }
-        let (Way { member, peer: there }, address) = (entry.way, entry.address.clone());
-        let name = self.token(Pending::User { token, peer, address, member });
+        let (Route { member, peer: there }, address) = (entry.route, entry.address.clone());
+        let name = self.outstanding.token(Pending::User { token, peer, address, member });
         retarget(&mut operation, name, there);
-        self.give(member);
-        self.backlog[member].push_back(operation);
+        self.pace.give(member);
+        self.outstanding.push(member, operation);
     }
 
-    /// What members would take, some of them, and all together do not.
+    /// Refuses what some members would take, and not all of them.
     fn check(&self, operation: &Operation) -> Result<(), OpErrorKind> {
         let limits = &self.capabilities.limits;
         let (what, value, limit) = match operation {
@@ -143,25 +127,16 @@ impl Auto {
         }
     }
 
-    /// A token for a member.
-    pub(crate) fn token(&mut self, pending: Pending) -> Token {
-        Token(self.pending.insert(pending) as u64)
-    }
-
     /// Gives a member an operation of ours.
     pub(crate) fn hand(&mut self, member: usize, operation: Operation) {
-        self.give(member);
-        self.backlog[member].push_back(operation);
+        self.pace.give(member);
+        self.outstanding.push(member, operation);
         self.flush();
     }
 
-    /// Gives members what they have room for.
+    /// Gives members the operations for which they have room.
     pub(crate) fn flush(&mut self) {
-        for (member, backlog) in self.members.iter_mut().zip(&mut self.backlog) {
-            if !backlog.is_empty() {
-                member.endpoint.submit(backlog);
-            }
-        }
+        self.outstanding.flush(&mut self.members);
     }
 
     /// An operation that no member was given has failed.
@@ -169,14 +144,14 @@ impl Auto {
         self.early.push(Event::Done { token, result: Err(error) });
     }
 
-    /// Fails what waits for a peer who is not asked any more.
+    /// Fails operations that wait for a peer which is not asked any more.
     pub(crate) fn fail_all(
         &mut self,
         waiting: VecDeque<Operation>,
         kind: &OpErrorKind,
         address: &Address,
     ) {
-        self.waiting -= waiting.len();
+        self.outstanding.end_waiting(waiting.len());
         for operation in waiting {
             self.fail(operation.token(), OpError::with_peer(kind.clone(), address));
         }
@@ -189,49 +164,25 @@ impl Auto {
             if let Some(at) = entry.waiting.iter().position(is) {
                 entry.waiting.remove(at);
                 let error = OpError::with_peer(OpErrorKind::Cancelled, &entry.address);
-                self.waiting -= 1;
+                self.outstanding.end_waiting(1);
                 return self.fail(wanted, error);
             }
         }
-        let theirs = self.pending.iter().filter_map(|(name, pending)| match pending {
-            // What closes memory is not cancelled, as nobody would close it then.
-            Pending::User { token, member, .. } if *token == wanted => {
-                Some((Token(name as u64), *member))
-            }
-            _ => None,
-        });
-        for (name, member) in theirs.collect::<Vec<_>>() {
-            let backlog = &mut self.backlog[member];
-            match backlog.iter().position(|operation| operation.token() == name) {
-                Some(at) => {
-                    backlog.remove(at);
-                    let result = Err(OpError::local(OpErrorKind::Cancelled));
-                    if let Some(event) = self.done(name, result) {
-                        self.early.push(event);
-                    }
-                }
-                None => self.members[member].endpoint.cancel(name),
+        for (name, member) in self.outstanding.of_user(wanted) {
+            if !self.outstanding.withdraw(member, name) {
+                self.members[member].endpoint.cancel(name);
+            } else if let Some(event) = self.done(name, Err(OpError::local(OpErrorKind::Cancelled)))
+            {
+                self.early.push(event);
             }
         }
     }
 
-    /// Ends what waits for room to go to a peer who is forgotten.
+    /// Ends operations that wait for room and are for a peer that is forgotten.
     pub(crate) fn drop_backlog(&mut self, peer: Peer, kind: &OpErrorKind, address: &Address) {
-        for member in 0..self.backlog.len() {
-            for operation in std::mem::take(&mut self.backlog[member]) {
-                let name = operation.token();
-                let of_it = matches!(
-                    self.pending.get(name.0 as usize),
-                    Some(Pending::User { peer: of, .. }) if *of == peer
-                );
-                if of_it {
-                    let error = OpError::with_peer(kind.clone(), address);
-                    let event = self.done(name, Err(error));
-                    self.early.extend(event);
-                } else {
-                    self.backlog[member].push_back(operation);
-                }
-            }
+        for name in self.outstanding.withdraw_all(peer) {
+            let event = self.done(name, Err(OpError::with_peer(kind.clone(), address)));
+            self.early.extend(event);
         }
     }
 }

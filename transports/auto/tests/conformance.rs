@@ -1,5 +1,5 @@
-//! The contract, kept by one address over shared memory and TCP: between endpoints of one node, by the network alone,
-//! and between nodes.
+//! The contract, kept by one address over shared memory and TCP: between endpoints of one node, by
+//! the network alone, and between nodes.
 
 use petasos_auto::{Auto, Member, Node, Places, Reach};
 use petasos_conformance::{Fixture, RealTime, conformance, free_port};

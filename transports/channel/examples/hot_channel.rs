@@ -1,5 +1,5 @@
-//! The paths whose instructions are counted: a message of 32 bytes over one channel, with shared memory
-//! in place of a network card, both ends on one thread, so that nobody waits.
+//! The paths whose instructions are counted: a message of 32 bytes over one channel, with shared
+//! memory in place of a network card, both ends on one thread, so that neither waits.
 //!
 //! ```text
 //! cargo run --profile dist -p petasos-channel --example hot_channel channel_packet|channel_exclusive [COUNT]
@@ -62,7 +62,7 @@ impl Line {
         self.events.clear();
     }
 
-    /// By the short way or as an event; false if it is not there yet.
+    /// By the fast path or as an event; false if it is not there yet.
     #[inline]
     fn receive(&mut self, bytes: &[u8; 32]) -> bool {
         let mut came = self.b.poll_message(&mut self.message).is_some();
@@ -116,7 +116,7 @@ fn run(path: &str, count: u64) -> Result<Duration, Box<dyn Error>> {
     path_channel(&mut line, count);
     let took = begin.elapsed();
     let after = line.a.counters();
-    // It went the way that was asked for, and no other.
+    // It took the channel that was asked for, and no other.
     let (packets, puts) = (after.mp - before.mp, after.immediate - before.immediate);
     let expected = if force == Force::Mp { (count, 0) } else { (0, count) };
     if (packets, puts) != expected {

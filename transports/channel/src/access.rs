@@ -1,20 +1,23 @@
 //! Put, get and atomics of the user's, carried out by the device.
 //!
-//! An access goes in pieces of the device's size, so many at a time; the pieces of one access are not
-//! ordered. What the device cannot do as one (a put with event of several pieces, say) is left to the
-//! engine, and served by the memory's owner.
+//! An access is split into pieces of at most the device's size, of which a bounded number is under
+//! way at a time; the pieces of one access are not ordered. What the device cannot do in one piece
+//! (a put with event of several pieces, say) is left to the engine, and the memory's owner serves
+//! it.
 
 use crate::{
     Channels, Device,
-    channels::Pending,
     device::{AtomicAccess, Fault, Node, RemoteKey, Target, Ticket},
     flow::Flow,
+    port::Pending,
 };
 use petasos_fabric::{
     Access as Rights, AtomicOp, Cursor, Done, Event, Incarnation, Key, LostReason, OpError,
     OpErrorKind, Operation, Peer, PeerState, Slice, Token,
 };
+use slab::Slab;
 use smallvec::SmallVec;
+use std::collections::HashMap;
 
 /// An access that was accepted and has not ended.
 #[derive(Debug)]
@@ -25,17 +28,69 @@ pub(crate) struct Access {
     key: RemoteKey,
     incarnation: Incarnation,
     total: u64,
-    /// What is handed to the device.
+    /// How much was handed to the device.
     handed: Cursor,
-    /// All is; for what has no bytes, whether it was.
+    /// All was handed over; for an access of no bytes, its one piece was.
     complete: bool,
     /// Pieces under way.
     running: usize,
     outcome: Option<Result<Done, OpErrorKind>>,
 }
 
+/// All accesses that have not ended.
+#[derive(Debug, Default)]
+pub(crate) struct Accesses {
+    list: Slab<Access>,
+    tokens: HashMap<Token, usize>,
+    /// Of the access that was added last: tells the users of a slot apart.
+    serial: u32,
+}
+
+impl Accesses {
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Adds an access, whose serial number is set here. Returns its slot.
+    fn add(&mut self, mut access: Access) -> usize {
+        self.serial = self.serial.wrapping_add(1);
+        access.serial = self.serial;
+        let token = access.operation.token();
+        let slot = self.list.insert(access);
+        self.tokens.insert(token, slot);
+        slot
+    }
+
+    fn get_mut(&mut self, slot: usize) -> Option<&mut Access> {
+        self.list.get_mut(slot)
+    }
+
+    fn is_complete(&self, slot: usize) -> bool {
+        self.list.get(slot).is_some_and(|access| access.complete)
+    }
+
+    /// The slot of the access with this token.
+    fn find(&self, token: Token) -> Option<usize> {
+        self.tokens.get(&token).copied()
+    }
+
+    fn of_peer(&self, peer: Peer) -> Vec<usize> {
+        let of_peer = self.list.iter().filter(|(_, access)| access.peer == peer);
+        of_peer.map(|(slot, _)| slot).collect()
+    }
+
+    fn remove(&mut self, slot: usize) -> Access {
+        let access = self.list.remove(slot);
+        let token = access.operation.token();
+        if self.tokens.get(&token) == Some(&slot) {
+            self.tokens.remove(&token);
+        }
+        access
+    }
+}
+
 impl<D: Device> Channels<D> {
-    /// Takes in an access. Gives the operation back if it is for the engine.
+    /// Takes in an access. Returns an operation that is for the engine.
     pub(crate) fn accept_access(&mut self, operation: Operation) -> Option<Operation> {
         let (Operation::Put { remote, .. }
         | Operation::Get { remote, .. }
@@ -53,7 +108,7 @@ impl<D: Device> Channels<D> {
         let route = imported.parts.route(Key::ROUTE_DEVICE).map(|bytes| RemoteKey::new(bytes));
         let Some(Some(key)) = route else { return Some(operation) };
         let incarnation = imported.parts.incarnation;
-        let offers = self.device.limits();
+        let offers = self.port.device().limits();
         let whole = match &operation {
             Operation::Put { spans, event: Some(_), local, .. } => {
                 let len: usize = local.iter().map(Slice::len).sum();
@@ -77,9 +132,8 @@ impl<D: Device> Channels<D> {
                 return None;
             }
         };
-        self.serial = self.serial.wrapping_add(1);
-        let slot = self.accesses.insert(Access {
-            serial: self.serial,
+        let slot = self.accesses.add(Access {
+            serial: 0,
             operation,
             peer,
             key,
@@ -90,11 +144,10 @@ impl<D: Device> Channels<D> {
             running: 0,
             outcome: None,
         });
-        self.tokens.insert(token, slot);
-        let mut flow = self.lift(peer.index);
+        let mut flow = self.peers.open_flow(peer.index);
         flow.accesses.push_back(slot);
-        self.list_output(peer.index, &mut flow);
-        self.lay(peer.index, flow);
+        self.schedule.list_output(peer.index, &mut flow);
+        self.peers.put_flow(peer.index, flow);
         None
     }
 
@@ -113,8 +166,8 @@ impl<D: Device> Channels<D> {
             let Some(slot) = flow.accesses.pop_front() else { break };
             let full = self.hand(slot, node);
             worked = true;
-            // What has been handed over completely comes back as completions.
-            if self.accesses.get(slot).is_some_and(|access| access.complete) {
+            // An access that was handed over completely ends by its completions.
+            if self.accesses.is_complete(slot) {
                 self.settle_access(slot);
                 continue;
             }
@@ -144,21 +197,21 @@ impl<D: Device> Channels<D> {
                 continue;
             }
             let serial = access.serial;
-            let ticket = Ticket(self.tickets.insert(Pending::Access { slot, serial }) as u64);
-            match access.next(&mut self.device, node, ticket) {
+            let ticket = self.port.issue(Pending::Access { slot, serial });
+            match access.next(self.port.device_mut(), node, ticket) {
                 Ok(()) => {
                     access.running += 1;
                     self.counters.accesses += 1;
                 }
                 Err(_) => {
-                    self.tickets.try_remove(ticket.0 as usize);
+                    self.port.redeem(ticket);
                     return true;
                 }
             }
         }
     }
 
-    /// The device is done with a piece.
+    /// The device has completed a piece.
     pub(crate) fn access_done(
         &mut self,
         slot: usize,
@@ -178,7 +231,7 @@ impl<D: Device> Channels<D> {
                     access.outcome = Some(Ok(Done::Fetched(old)));
                 }
             }
-            // The loss of the peer, which follows, says why.
+            // The loss of the peer, which follows, gives the reason.
             Err(Fault::Lost) => {
                 access.running += 1;
                 return;
@@ -190,15 +243,15 @@ impl<D: Device> Channels<D> {
         }
         let complete = access.complete;
         self.settle_access(slot);
-        if !complete && let Some(mut flow) = self.entries[peer.index as usize].flow.take() {
-            self.list_output(peer.index, &mut flow);
-            self.lay(peer.index, flow);
+        if !complete && let Some(mut flow) = self.peers.take_flow(peer.index) {
+            self.schedule.list_output(peer.index, &mut flow);
+            self.peers.put_flow(peer.index, flow);
         }
     }
 
     /// Ends an access of which nothing is under way or to be handed over.
     fn settle_access(&mut self, slot: usize) {
-        let Some(access) = self.accesses.get(slot) else { return };
+        let Some(access) = self.accesses.get_mut(slot) else { return };
         if !access.complete || access.running > 0 {
             return;
         }
@@ -209,41 +262,31 @@ impl<D: Device> Channels<D> {
             _ => Done::Atomic,
         };
         let result = access.outcome.take().unwrap_or(Ok(done));
-        self.end_access(slot, &access, result);
+        self.complete(access.operation.token(), access.peer, result);
     }
 
-    fn end_access(&mut self, slot: usize, access: &Access, result: Result<Done, OpErrorKind>) {
-        let token = access.operation.token();
-        if self.tokens.get(&token) == Some(&slot) {
-            self.tokens.remove(&token);
-        }
-        self.complete(token, access.peer, result);
-    }
-
-    /// Ends all accesses to a peer that is gone: the device does nothing of them any more.
+    /// Ends all accesses to a lost peer: the device does no more for them.
     pub(crate) fn end_accesses(&mut self, peer: Peer, reason: &LostReason) {
-        let of_peer = self.accesses.iter().filter(|(_, access)| access.peer == peer);
-        let slots: Vec<usize> = of_peer.map(|(slot, _)| slot).collect();
-        for slot in slots {
+        for slot in self.accesses.of_peer(peer) {
             let mut access = self.accesses.remove(slot);
             let lost = Err(OpErrorKind::PeerLost(reason.clone()));
             let result = match access.outcome.take() {
                 Some(Err(kind)) => Err(kind),
                 _ => lost,
             };
-            self.end_access(slot, &access, result);
+            self.complete(access.operation.token(), peer, result);
         }
     }
 
-    /// Asks that an access end soon. False if there is none with this token.
+    /// Cancels an access. False if there is none with this token.
     pub(crate) fn cancel_access(&mut self, token: Token) -> bool {
-        let Some(&slot) = self.tokens.get(&token) else { return false };
+        let Some(slot) = self.accesses.find(token) else { return false };
         let Some(access) = self.accesses.get_mut(slot) else { return false };
         if !access.complete {
             access.outcome.get_or_insert(Err(OpErrorKind::Cancelled));
             access.complete = true;
             let peer = access.peer.index;
-            if let Some(flow) = &mut self.entries[peer as usize].flow {
+            if let Some(flow) = self.peers.flow_mut(peer) {
                 flow.accesses.retain(|waiting| *waiting != slot);
             }
             self.settle_access(slot);
@@ -280,7 +323,7 @@ impl Access {
         let piece = stretch.and_then(|stretch| Some((stretch.local()?, stretch.offset)));
         let (memory, offset) = match piece {
             Some(piece) => piece,
-            // Nothing to move, but the key is looked at.
+            // Nothing is moved, but the device checks the key.
             None => {
                 let nothing = petasos_fabric::Region::zeroed(0).whole();
                 (nothing, spans.first().map_or(0, |span| span.offset))

@@ -1,9 +1,9 @@
-//! Bounce buffers: registered memory of our own, for data that does not lie in a region.
+//! Bounce buffers: registered memory of this crate, for data that does not lie in a region.
 
 use crate::device::{Device, Registration, RemoteKey};
 use petasos_fabric::{Access, Region, RegisterError, Slice};
 
-/// A bounded number of buffers of one length. Made when needed, and kept.
+/// A bounded number of buffers of one length. They are made when needed, and kept.
 #[derive(Debug)]
 pub(crate) struct Bounces {
     free: Vec<Bounce>,
@@ -11,7 +11,7 @@ pub(crate) struct Bounces {
     limit: usize,
     len: usize,
     access: Access,
-    /// Lent for what is not next.
+    /// How many are in use for records whose turn has not come.
     ahead: usize,
 }
 
@@ -40,12 +40,12 @@ impl Bounces {
         self.len
     }
 
-    /// Bytes held by all.
+    /// Bytes held by all buffers.
     pub(crate) fn memory(&self) -> usize {
         self.made * self.len
     }
 
-    /// A buffer; `None` while all are lent, or when the device does not register more.
+    /// A buffer; `None` while all are in use, or when the device registers no more memory.
     pub(crate) fn take(&mut self, device: &mut impl Device) -> Option<Bounce> {
         if let Some(bounce) = self.free.pop() {
             return Some(bounce);
@@ -58,8 +58,8 @@ impl Bounces {
         Some(bounce)
     }
 
-    /// A buffer for what is not next: at most half of them are lent so, and one at least is left, so
-    /// that what is next always gets one in the end.
+    /// A buffer for a record whose turn has not come. At most half of the buffers serve such
+    /// records, and at least one never does, so that the next record always gets one in the end.
     pub(crate) fn take_ahead(&mut self, device: &mut impl Device) -> Option<Bounce> {
         if self.ahead == self.limit / 2 {
             return None;
@@ -91,15 +91,16 @@ impl Bounces {
         self.free.push(bounce);
     }
 
-    /// The same as [`Bounces::give_back_closed`], of one that was lent for what is not next.
-    pub(crate) fn retire_ahead(&mut self, bounce: Bounce, device: &mut impl Device) {
+    /// [`Bounces::replace`] for a buffer of a record whose turn had not come.
+    pub(crate) fn replace_ahead(&mut self, bounce: Bounce, device: &mut impl Device) {
         self.ahead -= 1;
-        self.give_back_closed(bounce, device);
+        self.replace(bounce, device);
     }
 
-    /// A buffer that is not to be used again: its peer may still know its key, or is lost, and not every device that says
-    /// so has let go of the memory, which it holds until it has. Another one takes its place.
-    pub(crate) fn give_back_closed(&mut self, bounce: Bounce, device: &mut impl Device) {
+    /// Closes a buffer and makes another in its place. The peer may still know its key; or the peer
+    /// is lost, and not every device that reports this has let go of the memory, which it holds
+    /// until it has.
+    pub(crate) fn replace(&mut self, bounce: Bounce, device: &mut impl Device) {
         device.deregister(bounce.registration, None);
         self.made -= 1;
         if let Ok(fresh) = self.make(device) {

@@ -1,4 +1,4 @@
-//! The numbers of an endpoint.
+//! The settings of an endpoint.
 
 use crate::{Cap, Hot, Thresholds, device::DeviceLimits, fifo};
 use petasos_fabric::Limits;
@@ -15,7 +15,7 @@ pub enum Force {
     Mp,
     /// Every payload is fetched by the receiver; what has none goes by short packet.
     Shared,
-    /// An exclusive channel from the first message on; who is refused one sends short packets.
+    /// An exclusive channel from the first message on; short packets while the peer refuses one.
     Exclusive,
 }
 
@@ -26,46 +26,56 @@ pub struct ExclusiveConfig {
     /// Cells of a FIFO of this endpoint as receiver, and the most that it accepts as sender: from
     /// [`fifo::MIN_CELLS`] to [`fifo::MAX_CELLS`], of [`fifo::CELL`] bytes each. Default: 1024.
     pub cells: u32,
-    /// What this endpoint gives to senders. Default: 16 of them, 4 MiB, taken when idle for 1 ms.
+    /// The exclusive channels that this endpoint gives to senders. Default: 16 of them, 4 MiB,
+    /// taken when idle for 1 ms.
     pub give: Cap,
-    /// What it keeps as a sender: the same.
+    /// Those that it keeps as a sender. Default: the same.
     pub keep: Cap,
-    /// When a peer is asked for one.
+    /// When a peer is asked for one. Default: after 32 messages within a millisecond.
     pub hot: Hot,
     /// How long a peer that refused is not asked again. Default: 5 ms.
     pub pause: Duration,
 }
 
-/// How an endpoint behaves. Sizes in bytes.
+/// The settings of an endpoint. Sizes are in bytes.
+///
+/// ```
+/// use petasos_channel::{Config, Thresholds};
+///
+/// let mut config = Config::default();
+/// config.thresholds = Some(Thresholds::new(4 << 10, 32 << 10, 128)?);
+/// config.window = 32;
+/// # Ok::<(), petasos_channel::ThresholdError>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// What the endpoint promises. Default: messages of up to 16 KiB.
+    /// The endpoint's limits. Default: messages of up to 16 KiB, else as [`Limits::default`].
     pub limits: Limits,
     /// The longest payload of a packet of the two-sided engine. Default: 256 KiB.
     pub fragment: usize,
-    /// Which size goes by which channel. Default: as `petasos tune` found it best for this machine and
-    /// the device's scheme ([`Thresholds::of_machine`]).
+    /// Which size goes by which channel. Default: as `petasos tune` found it best for this machine
+    /// and the device's scheme ([`Thresholds::of_machine`]).
     pub thresholds: Option<Thresholds>,
-    /// Whether they are overruled.
+    /// Whether the thresholds are overruled. Default: no.
     pub force: Force,
-    /// Short packets to one peer without acknowledgement, at least 2. The same at both sides.
-    /// Default: 16.
+    /// The most short packets to one peer without acknowledgement, from 2 to 65,536. The same on
+    /// both sides. Default: 16.
     pub window: u32,
-    /// Packets that are kept because their turn has not come, of all peers together; beyond, the
-    /// receive queue is left alone. Default: 4096.
+    /// The most packets that are kept because their turn has not come, of all peers together;
+    /// beyond, the device's receive queue is not read. Default: 4096.
     pub deferred: usize,
-    /// How long an acknowledgement waits for something to ride on. Default: 20 us.
+    /// How long an acknowledgement waits for a record to ride on. Default: 20 µs.
     pub ack_delay: Duration,
     /// Exclusive channels.
     pub exclusive: ExclusiveConfig,
-    /// Pieces of memory that are lent at a time for others to fetch. Default: 64.
+    /// The most pieces of memory that are lent to peers at a time, to be fetched. Default: 64.
     pub lent: usize,
     /// Fetches under way for one record at a time. Default: 8.
     pub gets: usize,
-    /// Records of one peer whose data is fetched at a time, at least 1: that whose turn it is, and behind
-    /// it those that fit a bounce buffer. At most half of the bounce buffers are used ahead of turn.
-    /// Default: 4.
+    /// Records of one peer whose data is fetched at a time, at least 1: the one whose turn it is,
+    /// and behind it those that fit a bounce buffer. At most half of the bounce buffers are used
+    /// ahead of turn. Default: 4.
     pub ahead: usize,
     /// Bounce buffers for sending, and as many for fetching. Default: 8.
     pub bounces: usize,
@@ -73,7 +83,7 @@ pub struct Config {
     pub bounce: usize,
     /// Pieces of one put or get of the user's under way at a time. Default: 8.
     pub accesses: usize,
-    /// What is kept for a peer that was idle for so long is let go. Default: 10 ms.
+    /// How long a peer is idle before the memory that is kept for it is released. Default: 10 ms.
     pub idle: Duration,
 }
 

@@ -1,6 +1,7 @@
 //! What an endpoint did, and what it holds.
 
-/// Counted since the endpoint was opened, but for `deferred` and `memory`, which are what is held now.
+/// Counted since the endpoint was opened, but for `deferred` and `memory`, which are what is held
+/// now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -24,9 +25,9 @@ pub struct Counters {
     pub given: u64,
     /// Those taken back.
     pub taken: u64,
-    /// Wishes for one that were refused.
+    /// Requests for one that were refused.
     pub refused: u64,
-    /// Wishes of ours that were refused there.
+    /// Requests of ours that a peer refused.
     pub denied: u64,
     /// Times that the device or a channel had no room, and the same was tried again.
     pub retries: u64,
@@ -36,8 +37,8 @@ pub struct Counters {
     pub deferred_most: u64,
     /// Records whose data was fetched ahead of their turn.
     pub ahead: u64,
-    /// Messages taken without an event ([`petasos_fabric::Endpoint::poll_message`]), and those injected
-    /// without the engine's queue.
+    /// Messages taken without an event ([`petasos_fabric::Endpoint::poll_message`]), and those
+    /// injected without the engine's queue.
     pub short_in: u64,
     /// See `short_in`.
     pub short_out: u64,

@@ -1,4 +1,4 @@
-//! What an RDMA network offers: short packets to anybody, and access to registered memory.
+//! What an RDMA network offers: short packets to any node, and access to registered memory.
 //!
 //! # Using a device
 //!
@@ -13,8 +13,8 @@
 //!   immediate puts are taken before the call returns, and raise nothing.
 //! * Packets of one class from one node arrive in the order in which they were sent. Nothing else
 //!   is ordered: not the two classes with each other, not puts with each other or with packets.
-//! * Both classes have slots of their own, at the sender and at the receiver: packets that nobody
-//!   takes in hold up no control packets.
+//! * Both classes have slots of their own, at the sender and at the receiver: data packets
+//!   that are not taken in hold up no control packets.
 //! * [`DeviceEvent::Up`] comes before anything else of a node. [`DeviceEvent::Lost`] comes last,
 //!   after the completions of all that was under way with it; from then on the device touches no
 //!   memory on behalf of that node. The same holds once [`Device::close`] has returned, but for the
@@ -31,7 +31,7 @@ use petasos_fabric::{
 use smallvec::SmallVec;
 use std::{os::fd::BorrowedFd, time::Duration};
 
-/// A node of the network as one device knows it: a small number, used again once the node is gone.
+/// A node of the network as one device knows it: a small number, used again once the node is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Node(pub u32);
 
@@ -43,8 +43,8 @@ pub struct Ticket(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Registration(pub u64);
 
-/// Leave to reach registered memory, to be carried to the other side: at most [`RemoteKey::MAX`]
-/// opaque bytes.
+/// A key to registered memory, to be sent to the other side: at most [`RemoteKey::MAX`] opaque
+/// bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteKey(SmallVec<[u8; 24]>);
 
@@ -68,9 +68,9 @@ impl RemoteKey {
 /// Which slots a packet takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Those that are shared by all who send.
+    /// The slots that all senders share.
     Data,
-    /// Those for credit, and for what keeps the rest going.
+    /// The slots for credit, and for all that keeps the rest going.
     Control,
 }
 
@@ -96,7 +96,7 @@ pub struct AtomicAccess {
     pub compare: SmallVec<[u8; 16]>,
 }
 
-/// Why something was not accepted. Nothing of it has happened.
+/// Why an operation was not accepted. Nothing of it has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -104,7 +104,7 @@ pub enum Refusal {
     #[error("the device's queue to this node is full")]
     Full,
     /// There is no such node any more.
-    #[error("the node is gone")]
+    #[error("the node is lost")]
     Gone,
 }
 
@@ -127,8 +127,8 @@ pub enum Fault {
     /// The device cannot do that.
     #[error("the device cannot do that")]
     Unsupported,
-    /// The node is gone; whether it took effect is not known.
-    #[error("the node is gone")]
+    /// The node is lost; whether the access took effect is not known.
+    #[error("the node is lost")]
     Lost,
 }
 
@@ -154,7 +154,7 @@ pub enum DeviceEvent {
         /// What went wrong at last.
         reason: String,
     },
-    /// A node is gone, and all that was under way with it has completed.
+    /// A node is lost, and all that was under way with it has completed.
     Lost {
         /// Which. The number may be used again.
         node: Node,
@@ -163,7 +163,7 @@ pub enum DeviceEvent {
     },
     /// A packet came.
     Packet {
-        /// From whom.
+        /// Its sender.
         node: Node,
         /// In which slots.
         class: Class,
@@ -172,7 +172,7 @@ pub enum DeviceEvent {
     },
     /// A put with event is visible in memory of this side.
     PutArrived {
-        /// By whom.
+        /// By which node.
         node: Node,
         /// The tag with which that memory was registered.
         tag: u64,
@@ -180,7 +180,7 @@ pub enum DeviceEvent {
         offset: u64,
         /// How long it was, in bytes.
         len: u64,
-        /// What came along.
+        /// The data of the event.
         data: u64,
     },
     /// The one completion of an operation.
@@ -192,20 +192,20 @@ pub enum DeviceEvent {
     },
     /// An immediate put was refused by its target.
     Refused {
-        /// By whom.
+        /// By which node.
         node: Node,
         /// Why.
         fault: Fault,
     },
     /// After [`Refusal::Full`]: there is room again.
     Room {
-        /// On the way to whom.
+        /// To which node.
         node: Node,
     },
 }
 
-/// A packet, the concatenation of `parts`, in memory that is used again: a device that keeps packets so
-/// allocates nothing for them in the long run.
+/// A packet, the concatenation of `parts`, in memory that is used again: a device that keeps
+/// packets in such leases allocates nothing for them in the long run.
 #[must_use]
 pub fn gather(parts: &[&[u8]]) -> Lease {
     let len = parts.iter().map(|part| part.len()).sum();
@@ -224,7 +224,7 @@ pub fn gather(parts: &[&[u8]]) -> Lease {
     buffer.into_lease()
 }
 
-/// What a device can do. Bytes unless said otherwise.
+/// What a device can do. In bytes unless said otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceLimits {
     /// The longest packet, of either class; at least 256.
@@ -257,7 +257,8 @@ pub trait Device: Send {
     /// Reaches for the node at `address` for as long as `patience`. Raises `Up` or `Unreachable`;
     /// nothing more if it is up already.
     fn resolve(&mut self, address: &Address, patience: Duration);
-    /// Lets a node go; the other side sees it as lost. No `Lost` is raised here.
+    /// Closes the connection with a node; the other side sees this one as lost. No `Lost` is raised
+    /// here.
     fn close(&mut self, node: Node);
 
     /// Sends the concatenation of `parts` as a packet, of at most `limits.packet` bytes.
@@ -309,8 +310,8 @@ pub trait Device: Send {
     /// Closes it. With a ticket, raises `Done` once nothing lands there any more. The memory is not
     /// lost to the device before, and its key is never another's.
     fn deregister(&mut self, registration: Registration, ticket: Option<Ticket>);
-    /// The node that still reaches the memory that is closed under this ticket, if one does and the device knows which:
-    /// to be named in errors.
+    /// The node that still reaches the memory that is closed under this ticket, if one does and the
+    /// device knows which: to be named in errors.
     fn reached_by(&self, ticket: Ticket) -> Option<Node> {
         let _ = ticket;
         None

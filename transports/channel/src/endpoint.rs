@@ -2,7 +2,9 @@
 
 use crate::{
     Channels, Device,
-    channels::{Pending, Waiting},
+    events::region_tag,
+    port::Pending,
+    regions::{Close, Waiting},
 };
 use bytes::Bytes;
 use petasos_fabric::{
@@ -12,90 +14,76 @@ use petasos_fabric::{
 };
 use std::{collections::VecDeque, os::fd::BorrowedFd, time::Duration};
 
-/// Records of one peer that are taken before others have their turn.
+/// The most records of one peer that are taken before others have their turn.
 const TURN: usize = 32;
 /// How soon to look again whether there are leases for peers that wait.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 impl<D: Device> Channels<D> {
-    /// Takes what the device reports. True if there was something.
+    /// Takes in what the device reports. True if there was anything.
     pub(crate) fn poll_device(&mut self, budget: usize) -> bool {
         let data = self.takes_data();
-        let mut mail = std::mem::take(&mut self.mail);
-        let mut worked = self.device.poll(self.now, data, budget, &mut mail);
-        for event in mail.drain(..) {
+        let (mut worked, mut events) = self.port.poll(self.now, data, budget);
+        for event in events.drain(..) {
             worked = true;
-            self.happened(event);
+            self.handle_event(event);
         }
-        self.mail = mail;
+        self.port.reuse(events);
         worked
     }
 
     fn takes_data(&self) -> bool {
-        self.counters.deferred < self.config.deferred as u64
+        self.deferred.count() < self.config.deferred
     }
 
-    /// Takes up to so many records, of all peers in turn.
+    /// Takes up to `budget` records, of all peers in turn.
     fn deliver_all(&mut self, budget: usize) -> bool {
         let (mut left, mut worked) = (budget, false);
-        for _ in 0..self.input.len() {
+        for _ in 0..self.schedule.input_len() {
             if left == 0 {
                 break;
             }
-            let Some(index) = self.input.pop_front() else { break };
+            let Some(index) = self.schedule.pop_input() else { break };
             let Some(peer) = self.engine.peer_at(index) else { continue };
             match self.deliver(peer, TURN.min(left)) {
                 Ok(count) => {
                     left -= count.min(left);
                     worked |= count > 0;
                 }
-                Err(garbage) => self.judge(peer, Err(garbage)),
+                Err(garbage) => self.check(peer, Err(garbage)),
             }
         }
         worked
     }
 
-    /// Closes a region that the device knows, there first. Gives back what is for the engine.
+    /// Has the device close a region that it knows. Returns an operation that is for the engine.
     fn accept_deregister(&mut self, operation: Operation) -> Option<Operation> {
         let Operation::Deregister { token, region, patience } = operation else {
             return Some(operation);
         };
-        let waiting = Some(Waiting { token, patience, until: None });
-        if let Some(before) = self.closing.get_mut(&region) {
-            // The device is at it: one operation waits for that.
-            if before.1.is_none() {
-                before.1 = waiting;
-            } else {
+        let waiting = Waiting::new(token, patience);
+        match self.regions.close(region, waiting) {
+            Close::Unknown => return Some(Operation::Deregister { token, region, patience }),
+            Close::Begin(registration) => {
+                self.engine.shut(region);
+                let ticket = self.port.issue(Pending::Deregister(region));
+                self.regions.closing(region, ticket, waiting);
+                self.port.device_mut().deregister(registration, Some(ticket));
+            }
+            Close::Waits => {}
+            Close::Twice => {
                 let result = Err(OpError::local(OpErrorKind::UnknownRegion));
                 self.engine.raise(Event::Done { token, result });
             }
-            return None;
         }
-        let Some((registration, _)) = self.registered.remove(&region) else {
-            return Some(Operation::Deregister { token, region, patience });
-        };
-        self.engine.shut(region);
-        let ticket = self.ticket(Pending::Deregister(region));
-        self.closing.insert(region, (ticket, waiting));
-        self.device.deregister(registration, Some(ticket));
         None
     }
 
-    /// Ends operations that have waited for the device, or for packets, as long as they wanted to.
-    fn look_after_closing(&mut self) {
-        let now = self.now;
-        self.engine.keep_time(now);
-        let mut late_ones = Vec::new();
-        for (ticket, waiting) in self.closing.values_mut() {
-            let late = waiting
-                .as_mut()
-                .is_some_and(|w| *w.until.get_or_insert(now.after(w.patience)) <= now);
-            if let Some(Waiting { token, .. }) = waiting.take_if(|_| late) {
-                late_ones.push((token, *ticket));
-            }
-        }
-        for (token, ticket) in late_ones {
-            let node = self.device.reached_by(ticket);
+    /// Ends operations that have waited for a region to be closed until their patience was over.
+    fn expire_closings(&mut self) {
+        self.engine.keep_time(self.now);
+        for (token, ticket) in self.regions.expire(self.now) {
+            let node = self.port.device().reached_by(ticket);
             let peer = node.and_then(|node| self.peer_of(node));
             let info = peer.and_then(|peer| self.engine.peer_info(peer));
             let error = match info {
@@ -109,15 +97,15 @@ impl<D: Device> Channels<D> {
 
     fn send_all(&mut self) -> bool {
         while let Some(peer) = self.engine.next_output() {
-            let mut flow = self.lift(peer.index);
+            let mut flow = self.peers.open_flow(peer.index);
             flow.pending = true;
-            self.list_output(peer.index, &mut flow);
-            self.lay(peer.index, flow);
+            self.schedule.list_output(peer.index, &mut flow);
+            self.peers.put_flow(peer.index, flow);
         }
         let mut worked = false;
-        for _ in 0..self.output.len() {
-            let Some(index) = self.output.pop_front() else { break };
-            worked |= self.serve(index);
+        for _ in 0..self.schedule.output_len() {
+            let Some(index) = self.schedule.pop_output() else { break };
+            worked |= self.serve_peer(index);
         }
         worked
     }
@@ -125,7 +113,7 @@ impl<D: Device> Channels<D> {
 
 impl<D: Device> Endpoint for Channels<D> {
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
-        let scheme = self.device.scheme();
+        let scheme = self.port.device().scheme();
         if address.scheme() != scheme {
             let address = address.clone();
             return Err(ResolveError::WrongScheme { address, scheme });
@@ -135,9 +123,9 @@ impl<D: Device> Endpoint for Channels<D> {
             None => self.add(address, true)?,
         };
         if !self.engine.is_self(peer) {
-            self.entries[peer.index as usize].asked = true;
+            self.peers.get_mut(peer.index).set_resolved();
             if !self.engine.is_up(peer) {
-                self.device.resolve(address, patience);
+                self.port.device_mut().resolve(address, patience);
             }
         }
         Ok(peer)
@@ -145,7 +133,7 @@ impl<D: Device> Endpoint for Channels<D> {
 
     fn forget(&mut self, peer: Peer) {
         if self.engine.peer_info(peer).is_some() {
-            self.unplug(peer);
+            self.detach(peer);
             self.end_accesses(peer, &LostReason::Forgotten);
             self.engine.forget(peer);
         }
@@ -182,7 +170,7 @@ impl<D: Device> Endpoint for Channels<D> {
         let before = events.len();
         let mut worked = self.engine.take_events(budget, events);
         if events.len() - before >= budget {
-            // The output goes on all the same, so that who only receives still acknowledges.
+            // Timers run all the same, so that a peer that only receives still acknowledges.
             self.run_timers();
             return true;
         }
@@ -194,8 +182,8 @@ impl<D: Device> Endpoint for Channels<D> {
             self.poll_device(budget);
         }
         self.run_timers();
-        if !self.closing.is_empty() || self.engine.is_closing() {
-            self.look_after_closing();
+        if self.regions.is_closing() || self.engine.is_closing() {
+            self.expire_closings();
         }
         let left = budget.saturating_sub(events.len() - before);
         self.engine.take_events(left, events) || worked
@@ -207,22 +195,17 @@ impl<D: Device> Endpoint for Channels<D> {
 
     fn arm(&mut self, now: Time) -> Sleep {
         let engine = self.engine.has_events() || self.engine.has_output();
-        if engine || !self.output.is_empty() || !self.input.is_empty() {
+        if engine || self.schedule.has_output() || self.schedule.has_input() {
             return Sleep::Busy;
         }
-        let mut until = self.acks.front().map_or(Time::NEVER, |(at, _)| *at);
-        if !self.active.is_empty() {
-            until = until.min(self.sweep);
-        }
+        let mut until = self.schedule.deadline(!self.peers.active().is_empty());
         if self.engine.has_waiting() {
-            // A lease that is dropped wakes nobody.
+            // A lease that is dropped wakes no thread.
             until = until.min(now.after(LOOK_AGAIN));
         }
-        until = until.min(self.engine.deadline());
-        for waiting in self.closing.values().filter_map(|(_, waiting)| waiting.as_ref()) {
-            until = until.min(waiting.until.unwrap_or(now));
-        }
-        match self.device.arm(now, self.takes_data()) {
+        until = until.min(self.engine.deadline()).min(self.regions.deadline(now));
+        let data = self.takes_data();
+        match self.port.device_mut().arm(now, data) {
             Sleep::Busy => Sleep::Busy,
             Sleep::Until(_) if until <= now => Sleep::Busy,
             Sleep::Until(time) => Sleep::Until(time.min(until)),
@@ -230,28 +213,28 @@ impl<D: Device> Endpoint for Channels<D> {
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.device.fd()
+        self.port.device().fd()
     }
 
     fn notifier(&self) -> Notifier {
-        self.device.notifier()
+        self.port.device().notifier()
     }
 
     fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
         let region = self.engine.register(memory, access)?;
-        // What the device does not take is served by the engine.
+        // The engine serves memory that the device does not register.
         if access != Access::NONE
-            && let Some(tag) = Channels::<D>::region_tag(region)
-            && let Ok(registered) = self.device.register(memory, access, tag)
+            && let Some(tag) = region_tag(region)
+            && let Ok(registered) = self.port.device_mut().register(memory, access, tag)
         {
-            self.registered.insert(region, registered);
+            self.regions.insert(region, registered);
         }
         Ok(region)
     }
 
     fn export(&self, region: RegionId) -> Result<Key, ExportError> {
         let mut parts = self.engine.key_parts(region)?;
-        if let Some((_, key)) = self.registered.get(&region) {
+        if let Some(key) = self.regions.key(region) {
             let route = Bytes::copy_from_slice(key.as_bytes());
             parts.routes.push((Key::ROUTE_DEVICE, route));
         }

@@ -1,15 +1,34 @@
-//! Control packets, and what they are about: acknowledgements, and the giving and taking of exclusive
-//! channels.
+//! Control packets: acknowledgements, and how exclusive channels are granted and recalled.
 
 use crate::{
     Channels, Device, Force, Garbage,
     device::{Class, Target},
+    events::fifo_tag,
     fifo::{self, CELL, ReceiveFifo, SendFifo},
     flow::{Flow, In, InFifo, Out, OutFifo},
-    head::{Head, Kind, grant, granted},
+    header::{Header, Kind, grant, granted},
     policy::{Share, Verdict},
 };
 use petasos_fabric::{Access, Peer, Time};
+use std::collections::VecDeque;
+
+/// Which peers have exclusive channels, or wait for one.
+#[derive(Debug, Default)]
+pub(crate) struct Exclusives {
+    /// Peers to which there is a channel, or one was asked for.
+    out: Vec<u32>,
+    /// Peers from which there is one.
+    inward: Vec<u32>,
+    /// Peers that wait until another has given its channel back, in order.
+    waiting: VecDeque<Peer>,
+}
+
+impl Exclusives {
+    /// There is no channel to this peer any more.
+    pub(crate) fn remove_out(&mut self, index: u32) {
+        self.out.retain(|peer| *peer != index);
+    }
+}
 
 impl<D: Device> Channels<D> {
     // Acknowledgements.
@@ -17,14 +36,18 @@ impl<D: Device> Channels<D> {
     /// The number before which all records of a peer have been taken.
     pub(crate) fn taken(&self, index: u32, flow: &Flow) -> u32 {
         let fetching = flow.assembly.as_ref().and_then(|assembly| assembly.lent.front());
-        fetching.map_or(self.entries[index as usize].next_in, |(seq, _)| *seq)
+        fetching.map_or(self.peers.get(index).next_in(), |(seq, _)| *seq)
     }
 
-    /// The peer was told so.
-    pub(crate) fn told(&mut self, index: u32, flow: &mut Flow, ack: u32, explicit: bool) {
-        let entry = &mut self.entries[index as usize];
-        if entry.told != ack {
-            entry.told = ack;
+    /// An acknowledgement was sent: in a packet of its own, if it was `explicit`.
+    pub(crate) fn acknowledgement_sent(
+        &mut self,
+        index: u32,
+        flow: &mut Flow,
+        ack: u32,
+        explicit: bool,
+    ) {
+        if self.peers.get_mut(index).tell(ack) {
             match explicit {
                 true => self.counters.acks_explicit += 1,
                 false => self.counters.acks_ridden += 1,
@@ -35,7 +58,7 @@ impl<D: Device> Channels<D> {
 
     /// Acknowledges now, if that is needed, or sets the timer.
     pub(crate) fn settle_ack(&mut self, peer: Peer, flow: &mut Flow) {
-        if self.taken(peer.index, flow) == self.entries[peer.index as usize].told {
+        if self.taken(peer.index, flow) == self.peers.get(peer.index).told() {
             return;
         }
         let (cells, leaving) = match &flow.inward {
@@ -48,58 +71,39 @@ impl<D: Device> Channels<D> {
             self.flush_control(peer.index, flow);
         } else if !flow.timed {
             flow.timed = true;
-            self.acks.push_back((self.now.after(self.config.ack_delay), peer));
+            self.schedule.delay_ack(self.now.after(self.config.ack_delay), peer);
         }
     }
 
-    /// Acknowledges where nothing came along to ride on.
+    /// Acknowledges where no record came along to ride on, and drops idle flows.
     pub(crate) fn run_timers(&mut self) {
-        while self.acks.front().is_some_and(|(at, _)| *at <= self.now) {
-            let Some((_, peer)) = self.acks.pop_front() else { break };
+        while let Some(peer) = self.schedule.pop_due_ack(self.now) {
             if self.engine.peer_at(peer.index) != Some(peer) {
                 continue;
             }
-            let Some(mut flow) = self.entries[peer.index as usize].flow.take() else { continue };
+            let Some(mut flow) = self.peers.take_flow(peer.index) else { continue };
             flow.timed = false;
-            if self.taken(peer.index, &flow) != self.entries[peer.index as usize].told {
+            if self.taken(peer.index, &flow) != self.peers.get(peer.index).told() {
                 flow.control.ack = true;
                 self.flush_control(peer.index, &mut flow);
             }
-            self.lay(peer.index, flow);
+            self.peers.put_flow(peer.index, flow);
         }
-        if self.now >= self.sweep {
-            self.sweep = self.now.after(self.config.idle);
-            self.sweep_idle();
-        }
-    }
-
-    /// Lets go of what is kept for peers with whom nothing went on.
-    fn sweep_idle(&mut self) {
-        let mut active = std::mem::take(&mut self.active);
-        active.retain(|index| {
-            let slot = &mut self.entries[*index as usize].flow;
-            let Some(flow) = slot else { return false };
-            if matches!(flow.out, Out::Refused(until) if self.now >= until) {
-                flow.out = Out::None;
-            }
-            let keep = std::mem::take(&mut flow.used) || !flow.is_idle();
-            if !keep {
-                *slot = None;
-                if let Some(peer) = self.engine.peer_at(*index) {
-                    self.engine.trim(peer);
+        if self.schedule.sweep_is_due(self.now, self.config.idle) {
+            let Channels { peers, engine, .. } = self;
+            peers.drop_idle_flows(self.now, |index| {
+                if let Some(peer) = engine.peer_at(index) {
+                    engine.trim(peer);
                 }
-            }
-            keep
-        });
-        active.shrink_to(2 * active.len());
-        self.active = active;
+            });
+        }
     }
 
     // Control packets.
 
     /// Sends the control packets that are due, as far as there is room.
     pub(crate) fn flush_control(&mut self, index: u32, flow: &mut Flow) {
-        let Some(node) = self.node(index).filter(|_| flow.control.any()) else { return };
+        let Some(node) = self.peers.node(index).filter(|_| flow.control.any()) else { return };
         loop {
             let control = &flow.control;
             let (kind, body) = if control.closed {
@@ -120,8 +124,13 @@ impl<D: Device> Channels<D> {
                 return;
             };
             let ack = self.taken(index, flow);
-            let head = Head { len: body.len() as u32, seq: 0, ack, kind, flags: 0 };
-            if self.device.send(node, Class::Control, &[&head.encode(), &body]).is_err() {
+            let header = Header { len: body.len() as u32, seq: 0, ack, kind, flags: 0 };
+            if self
+                .port
+                .device_mut()
+                .send(node, Class::Control, &[&header.encode(), &body])
+                .is_err()
+            {
                 self.counters.retries += 1;
                 return;
             }
@@ -134,15 +143,15 @@ impl<D: Device> Channels<D> {
                 Kind::Ack | Kind::Record => {}
             }
             flow.control.ack = false;
-            self.told(index, flow, ack, true);
+            self.acknowledgement_sent(index, flow, ack, true);
         }
     }
 
     /// A control packet came.
     pub(crate) fn control(&mut self, peer: Peer, packet: &[u8]) -> Result<(), Garbage> {
-        let mut flow = self.lift(peer.index);
+        let mut flow = self.peers.open_flow(peer.index);
         let result = self.control_within(peer, &mut flow, packet);
-        self.lay(peer.index, flow);
+        self.peers.put_flow(peer.index, flow);
         result
     }
 
@@ -152,25 +161,25 @@ impl<D: Device> Channels<D> {
         flow: &mut Flow,
         packet: &[u8],
     ) -> Result<(), Garbage> {
-        let (head, body) = self.hear(peer, flow, packet)?;
+        let (header, body) = self.read_header(peer, flow, packet)?;
         let index = peer.index;
-        match head.kind {
+        match header.kind {
             Kind::Ask | Kind::Grant => {}
             Kind::Record => return Err(Garbage::new("a record as a control packet", 0)),
             _ if !body.is_empty() => {
-                return Err(Garbage::new("a body where none belongs", head.len.into()));
+                return Err(Garbage::new("a body where none belongs", header.len.into()));
             }
             _ => {}
         }
-        match head.kind {
+        match header.kind {
             Kind::Ack | Kind::Record => {}
             Kind::Ask => {
                 let cells = body.try_into().map(u32::from_le_bytes);
                 let cells = cells.unwrap_or(0).min(self.config.exclusive.cells);
                 if cells < fifo::MIN_CELLS || !matches!(flow.inward, In::None) {
-                    return Err(Garbage::new("a wish for a channel that makes no sense", 0));
+                    return Err(Garbage::new("an invalid request for a channel", 0));
                 }
-                self.asked_for(peer, flow, cells);
+                self.channel_asked_for(peer, flow, cells);
             }
             Kind::Grant => {
                 let (cells, key) = granted(body)?;
@@ -179,34 +188,34 @@ impl<D: Device> Channels<D> {
                     return Err(Garbage::new("a channel that was not asked for", cells.into()));
                 }
                 let fifo = SendFifo::new(cells);
-                match self.device.register(&fifo.image().whole(), Access::NONE, 0) {
+                match self.port.device_mut().register(&fifo.image().whole(), Access::NONE, 0) {
                     Ok((registration, _)) => {
                         flow.fifo_used = self.now;
                         let target = Target { key, offset: 0 };
                         flow.out = Out::Open(Box::new(OutFifo { fifo, target, registration }));
                     }
                     Err(_) => {
-                        self.drop_kept(index);
+                        self.exclusives.remove_out(index);
                         flow.out = Out::Refused(self.now.after(self.config.exclusive.pause));
                         flow.control.closed = true;
                         self.flush_control(index, flow);
                     }
                 }
-                self.list_output(index, flow);
+                self.schedule.list_output(index, flow);
             }
             Kind::Refuse => {
                 if !matches!(flow.out, Out::Asked) {
                     return Err(Garbage::new("a refusal that was not asked for", 0));
                 }
                 self.counters.denied += 1;
-                self.drop_kept(index);
+                self.exclusives.remove_out(index);
                 flow.out = Out::Refused(self.now.after(self.config.exclusive.pause));
-                self.list_output(index, flow);
+                self.schedule.list_output(index, flow);
             }
             Kind::Recall => self.close_out(index, flow),
             Kind::Closed => {
                 let In::Open(inward) = &mut flow.inward else {
-                    return Err(Garbage::new("an end of a channel that there is not", 0));
+                    return Err(Garbage::new("an end of a channel that does not exist", 0));
                 };
                 if let Some(front) = inward.fifo.front()? {
                     return Err(Garbage::new(
@@ -222,8 +231,8 @@ impl<D: Device> Channels<D> {
 
     // As a sender.
 
-    /// A peer is worth an exclusive channel.
-    pub(crate) fn wish(&mut self, index: u32, flow: &mut Flow) {
+    /// A peer is worth an exclusive channel: asks for one.
+    pub(crate) fn ask_for_channel(&mut self, index: u32, flow: &mut Flow) {
         match flow.out {
             Out::None => {}
             Out::Refused(until) if self.now >= until => {}
@@ -231,27 +240,27 @@ impl<D: Device> Channels<D> {
         }
         let bytes = self.config.exclusive.cells as usize * CELL;
         let shares: Vec<Share> =
-            self.kept.iter().filter_map(|held| self.kept_share(*held)).collect();
+            self.exclusives.out.iter().filter_map(|peer| self.share_out(*peer)).collect();
         match self.config.exclusive.keep.decide(&shares, bytes, 0, self.now) {
             Verdict::Grant => {
-                self.kept.push(index);
+                self.exclusives.out.push(index);
                 flow.out = Out::Asked;
                 flow.control.ask = true;
                 self.flush_control(index, flow);
             }
             Verdict::Take(victim) => {
                 flow.out = Out::None;
-                let Some(mut other) = self.entries[victim as usize].flow.take() else { return };
+                let Some(mut other) = self.peers.take_flow(victim) else { return };
                 self.close_out(victim, &mut other);
-                self.lay(victim, other);
+                self.peers.put_flow(victim, other);
             }
             Verdict::Wait => flow.out = Out::None,
             Verdict::Refuse => flow.out = Out::Refused(self.now.after(self.config.exclusive.pause)),
         }
     }
 
-    fn kept_share(&self, index: u32) -> Option<Share> {
-        let flow = self.entries[index as usize].flow.as_deref()?;
+    fn share_out(&self, index: u32) -> Option<Share> {
+        let flow = self.peers.flow(index)?;
         let bytes = self.config.exclusive.cells as usize * CELL;
         let (used, leaving) = match &flow.out {
             Out::Asked => (Time::NEVER, false),
@@ -261,10 +270,6 @@ impl<D: Device> Channels<D> {
         Some(Share { holder: index, bytes, used, leaving })
     }
 
-    fn drop_kept(&mut self, index: u32) {
-        self.kept.retain(|kept| *kept != index);
-    }
-
     /// No more goes through the exclusive channel to a peer.
     fn close_out(&mut self, index: u32, flow: &mut Flow) {
         match std::mem::take(&mut flow.out) {
@@ -272,15 +277,15 @@ impl<D: Device> Channels<D> {
             other => flow.out = other,
         }
         self.close_drained(index, flow);
-        self.list_output(index, flow);
+        self.schedule.list_output(index, flow);
     }
 
     /// Ends an exclusive channel whose records have all been taken.
     pub(crate) fn close_drained(&mut self, index: u32, flow: &mut Flow) {
         let Out::Closing(out) = &flow.out else { return };
         if out.fifo.is_drained() {
-            self.device.deregister(out.registration, None);
-            self.drop_kept(index);
+            self.port.device_mut().deregister(out.registration, None);
+            self.exclusives.remove_out(index);
             flow.out = Out::None;
             flow.control.closed = true;
             self.flush_control(index, flow);
@@ -289,11 +294,11 @@ impl<D: Device> Channels<D> {
 
     // As a receiver.
 
-    fn asked_for(&mut self, peer: Peer, flow: &mut Flow, cells: u32) {
+    fn channel_asked_for(&mut self, peer: Peer, flow: &mut Flow, cells: u32) {
         let bytes = cells as usize * CELL;
         let shares: Vec<Share> =
-            self.given.iter().filter_map(|held| self.given_share(*held)).collect();
-        let waiting = self.waiting.len();
+            self.exclusives.inward.iter().filter_map(|peer| self.share_inward(*peer)).collect();
+        let waiting = self.exclusives.waiting.len();
         let verdict = match self.config.force {
             Force::Mp | Force::Shared => Verdict::Refuse,
             _ => self.config.exclusive.give.decide(&shares, bytes, waiting, self.now),
@@ -303,10 +308,10 @@ impl<D: Device> Channels<D> {
         }
         match verdict {
             Verdict::Grant => self.give(peer, flow, cells),
-            // Whoever uses nothing else would stand still meanwhile.
+            // A sender that uses nothing else would stand still meanwhile.
             Verdict::Take(_) | Verdict::Wait if self.config.force == Force::None => {
                 flow.inward = In::Waiting(cells);
-                self.waiting.push_back(peer);
+                self.exclusives.waiting.push_back(peer);
             }
             _ => {
                 self.counters.refused += 1;
@@ -316,33 +321,33 @@ impl<D: Device> Channels<D> {
         }
     }
 
-    fn given_share(&self, index: u32) -> Option<Share> {
-        let flow = self.entries[index as usize].flow.as_deref()?;
+    fn share_inward(&self, index: u32) -> Option<Share> {
+        let flow = self.peers.flow(index)?;
         let In::Open(inward) = &flow.inward else { return None };
         let bytes = inward.fifo.memory().len();
         Some(Share { holder: index, bytes, used: inward.used, leaving: inward.leaving })
     }
 
     fn recall(&mut self, victim: u32) {
-        let Some(mut flow) = self.entries[victim as usize].flow.take() else { return };
+        let Some(mut flow) = self.peers.take_flow(victim) else { return };
         if let In::Open(inward) = &mut flow.inward {
             inward.leaving = true;
             flow.control.recall = true;
             self.flush_control(victim, &mut flow);
         }
-        self.lay(victim, flow);
+        self.peers.put_flow(victim, flow);
     }
 
     fn give(&mut self, peer: Peer, flow: &mut Flow, cells: u32) {
         let fifo = ReceiveFifo::new(cells);
-        let tag = Channels::<D>::fifo_tag(peer.index);
-        // To be read as well: there is nothing in it but what its one writer wrote, and some networks open no memory
-        // that is to be written only.
+        let tag = fifo_tag(peer.index);
+        // Also readable: it holds only what its one writer wrote, and some networks register no
+        // memory that can only be written.
         let access = Access::WRITE.with(Access::READ);
-        match self.device.register(&fifo.memory().whole(), access, tag) {
+        match self.port.device_mut().register(&fifo.memory().whole(), access, tag) {
             Ok((registration, key)) => {
                 self.counters.given += 1;
-                self.given.push(peer.index);
+                self.exclusives.inward.push(peer.index);
                 let (used, leaving) = (self.now, false);
                 flow.inward = In::Open(Box::new(InFifo { fifo, registration, key, used, leaving }));
                 flow.control.grant = true;
@@ -356,24 +361,24 @@ impl<D: Device> Channels<D> {
         self.flush_control(peer.index, flow);
     }
 
-    /// The exclusive channel from a peer is over; who waits for it has it now.
+    /// The exclusive channel from a peer has ended; peers that wait for one get it now.
     pub(crate) fn end_inward(&mut self, index: u32, flow: &mut Flow) {
         match std::mem::take(&mut flow.inward) {
             In::None => return,
-            In::Waiting(_) => self.waiting.retain(|waiting| waiting.index != index),
+            In::Waiting(_) => self.exclusives.waiting.retain(|waiting| waiting.index != index),
             In::Open(inward) => {
-                self.device.deregister(inward.registration, None);
-                self.given.retain(|given| *given != index);
+                self.port.device_mut().deregister(inward.registration, None);
+                self.exclusives.inward.retain(|peer| *peer != index);
                 self.counters.taken += u64::from(inward.leaving);
             }
         }
         (flow.control.grant, flow.control.recall) = (false, false);
-        while let Some(next) = self.waiting.front().copied() {
+        while let Some(next) = self.exclusives.waiting.front().copied() {
             let shares: Vec<Share> =
-                self.given.iter().filter_map(|held| self.given_share(*held)).collect();
-            let slot = self.entries[next.index as usize].flow.take();
+                self.exclusives.inward.iter().filter_map(|peer| self.share_inward(*peer)).collect();
+            let slot = self.peers.take_flow(next.index);
             let Some(mut other) = slot else {
-                self.waiting.pop_front();
+                self.exclusives.waiting.pop_front();
                 continue;
             };
             let cells = match other.inward {
@@ -386,12 +391,12 @@ impl<D: Device> Channels<D> {
                 give.decide(&shares, bytes, 0, self.now) == Verdict::Grant
             });
             if fits {
-                self.waiting.pop_front();
+                self.exclusives.waiting.pop_front();
                 if let Some(cells) = cells {
                     self.give(next, &mut other, cells);
                 }
             }
-            self.lay(next.index, other);
+            self.peers.put_flow(next.index, other);
             if !fits {
                 return;
             }

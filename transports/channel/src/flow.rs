@@ -1,12 +1,11 @@
-//! What is known of a peer: a small entry for each, and more for those with whom something is going
-//! on.
+//! What is kept of a peer while there is traffic with it.
 
 use crate::{
     bounce::Bounce,
-    device::{Node, Registration, RemoteKey, Target},
+    device::{Registration, RemoteKey, Target},
     fifo::{ReceiveFifo, SendFifo},
-    head::{FIRST, LAST},
-    policy::Traffic,
+    header::{FIRST, LAST},
+    loans::Loan,
 };
 use petasos_fabric::{
     Lease, Slice, Time,
@@ -14,44 +13,29 @@ use petasos_fabric::{
 };
 use std::collections::VecDeque;
 
-/// What is kept for every peer.
-#[derive(Debug, Default)]
-pub(crate) struct Entry {
-    pub(crate) node: Option<Node>,
-    /// The number of the next record to it.
-    pub(crate) next_out: u32,
-    /// It has acknowledged all before this one.
-    pub(crate) heard: u32,
-    /// The number of the next record from it.
-    pub(crate) next_in: u32,
-    /// We have acknowledged all before this one.
-    pub(crate) told: u32,
-    pub(crate) traffic: Traffic,
-    /// Somebody here asked for the peer.
-    pub(crate) asked: bool,
-    pub(crate) flow: Option<Box<Flow>>,
-}
-
-/// What is kept while something is going on.
+/// What is kept while there is traffic with a peer.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
-    /// Used since the last look.
+    /// Used since idle flows were last dropped.
     pub(crate) used: bool,
-    /// In the list of those to be served, and whether the engine waits for us to ask.
-    pub(crate) listed: bool,
+    /// In the list of peers with something to send.
+    pub(crate) in_output: bool,
+    /// The engine has packets for the peer.
     pub(crate) pending: bool,
-    /// In the list of those with something to deliver.
-    pub(crate) stirred: bool,
+    /// In the list of peers with something to deliver.
+    pub(crate) in_input: bool,
 
     // Out.
-    pub(crate) train: Option<Train>,
+    /// The packet that is being sent.
+    pub(crate) current: Option<OutPacket>,
     /// Short packets without acknowledgement, oldest first.
     pub(crate) sent: VecDeque<Sent>,
-    /// Packets of the engine's that it was not told are sent: the last record that lends memory.
-    pub(crate) packets: VecDeque<Option<u32>>,
+    /// Packets of which the engine was not told yet that they are sent: the last record of each
+    /// that lends memory.
+    pub(crate) unreported: VecDeque<Option<u32>>,
     pub(crate) out: Out,
     pub(crate) control: Control,
-    /// The last record that went through the FIFO.
+    /// When the last record went through the FIFO.
     pub(crate) fifo_used: Time,
     /// Accesses of the user's that wait for their turn.
     pub(crate) accesses: VecDeque<usize>,
@@ -64,30 +48,45 @@ pub(crate) struct Flow {
     /// Records and cells taken since the last acknowledgement.
     pub(crate) records: u32,
     pub(crate) cells: u32,
-    /// The peer is waiting for us to acknowledge.
+    /// The peer is waiting for our acknowledgement.
     pub(crate) urgent: bool,
     /// A timer runs for the acknowledgement.
     pub(crate) timed: bool,
 }
 
-/// A packet of the engine's on its way out, in as many records as it takes.
+/// A packet of the engine's that is sent in as many records as it takes.
 #[derive(Debug)]
-pub(crate) struct Train {
-    pub(crate) packet: Packet,
-    /// Bytes that are gone, the header's included.
+pub(crate) struct OutPacket {
+    packet: Packet,
+    /// Bytes that were sent, the header's included.
     pub(crate) at: usize,
-    /// Its payload is lent.
+    /// Its payload is lent, and fetched by the receiver.
     pub(crate) shared: bool,
     /// The last record that lends memory.
     pub(crate) lent: Option<u32>,
 }
 
-impl Train {
+impl OutPacket {
+    /// The packet, of which nothing was sent. `shared` says whether its payload is to be lent.
+    #[inline]
+    pub(crate) fn new(packet: Packet, shared: bool) -> OutPacket {
+        OutPacket { packet, at: 0, shared, lent: None }
+    }
+
+    /// Its length with the header, in bytes.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.packet.len()
+    }
+
+    /// The length of its header, in bytes.
+    #[inline]
     pub(crate) fn header(&self) -> usize {
         self.packet.header.len()
     }
 
     /// The flags of a record from where it is up to `end`.
+    #[inline]
     pub(crate) fn flags(&self, end: usize) -> u8 {
         let first = if self.at == 0 { FIRST } else { 0 };
         let last = if end == self.packet.len() { LAST } else { 0 };
@@ -137,28 +136,19 @@ pub(crate) struct Sent {
     pub(crate) lent: Option<Loan>,
 }
 
-/// Memory lent for one record.
-#[derive(Debug)]
-pub(crate) enum Loan {
-    /// The packet's own.
-    Memory(Registration),
-    /// A copy.
-    Bounce(Bounce),
-}
-
 /// The exclusive channel to a peer.
 #[derive(Debug, Default)]
 pub(crate) enum Out {
     /// There is none.
     #[default]
     None,
-    /// It said no; not asked before this time.
+    /// The peer refused; it is not asked again before this time.
     Refused(Time),
-    /// It was asked.
+    /// It was asked for.
     Asked,
     /// There is one.
     Open(Box<OutFifo>),
-    /// No more goes through it.
+    /// There is one, through which no more records go.
     Closing(Box<OutFifo>),
 }
 
@@ -167,11 +157,12 @@ pub(crate) struct OutFifo {
     pub(crate) fifo: SendFifo,
     /// The receiver's buffer, and where the last put went.
     pub(crate) target: Target,
-    /// Of the image.
+    /// The registration of the image.
     pub(crate) registration: Registration,
 }
 
 impl Out {
+    #[inline]
     pub(crate) fn fifo(&mut self) -> Option<&mut OutFifo> {
         match self {
             Out::Open(fifo) | Out::Closing(fifo) => Some(fifo),
@@ -186,9 +177,9 @@ pub(crate) enum In {
     /// There is none.
     #[default]
     None,
-    /// It waits for another to give way.
+    /// The peer waits until another has given its channel back. The cells that it asked for.
     Waiting(u32),
-    /// It has one.
+    /// There is one.
     Open(Box<InFifo>),
 }
 
@@ -198,11 +189,12 @@ pub(crate) struct InFifo {
     pub(crate) registration: Registration,
     pub(crate) key: RemoteKey,
     pub(crate) used: Time,
-    /// It was asked to let it go.
+    /// The peer was asked to give it back.
     pub(crate) leaving: bool,
 }
 
 impl In {
+    #[inline]
     pub(crate) fn fifo(&mut self) -> Option<&mut InFifo> {
         match self {
             In::Open(fifo) => Some(fifo),
@@ -223,6 +215,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
+    #[inline]
     pub(crate) fn any(&self) -> bool {
         self.ack || self.ask || self.grant || self.refuse || self.recall || self.closed
     }
@@ -239,28 +232,31 @@ pub(crate) struct Deferred {
 /// The data of a record that lends memory, fetched before its turn.
 #[derive(Debug)]
 pub(crate) enum Ahead {
+    /// Not begun.
     No,
+    /// Under way.
     Running,
-    Here(Bounce),
+    /// Complete.
+    Done(Bounce),
 }
 
-/// A packet of the engine's that is coming in.
+/// A packet of the engine's that is being received.
 #[derive(Debug)]
 pub(crate) struct Assembly {
     pub(crate) placement: Placement,
-    /// Bytes of the payload that are there, or on their way.
+    /// Bytes of the payload that have arrived or are being fetched.
     pub(crate) at: usize,
     pub(crate) total: usize,
-    /// The last record was seen.
+    /// The last record has arrived.
     pub(crate) complete: bool,
     /// Records that lend memory, and how many fetches each still needs, begun or not.
     pub(crate) lent: VecDeque<(u32, usize)>,
-    /// Fetches that were not begun.
+    /// Fetches that have not begun.
     pub(crate) todo: VecDeque<Fetch>,
     pub(crate) running: usize,
 }
 
-/// Something to be fetched.
+/// A piece of lent memory that is to be fetched.
 #[derive(Debug)]
 pub(crate) struct Fetch {
     pub(crate) seq: u32,
@@ -269,11 +265,11 @@ pub(crate) struct Fetch {
     pub(crate) into: Into,
 }
 
-/// Where to.
+/// Where it is fetched to.
 #[derive(Debug)]
 pub(crate) enum Into {
     Memory(Slice),
-    /// Into the buffer of the placement, from `at` on.
+    /// The buffer of the placement, from `at` on.
     Buffer {
         at: usize,
         len: usize,
@@ -281,14 +277,21 @@ pub(crate) enum Into {
 }
 
 impl Flow {
-    /// Nothing would be missed.
+    /// The peer may be asked for an exclusive channel again, once the time has come.
+    pub(crate) fn end_refusal(&mut self, now: Time) {
+        if matches!(self.out, Out::Refused(until) if now >= until) {
+            self.out = Out::None;
+        }
+    }
+
+    /// Whether the flow holds nothing that is still needed.
     pub(crate) fn is_idle(&self) -> bool {
-        !self.listed
+        !self.in_output
             && !self.pending
-            && !self.stirred
-            && self.train.is_none()
+            && !self.in_input
+            && self.current.is_none()
             && self.sent.is_empty()
-            && self.packets.is_empty()
+            && self.unreported.is_empty()
             && self.accesses.is_empty()
             && self.deferred.is_empty()
             && self.assembly.is_none()

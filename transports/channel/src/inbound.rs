@@ -1,12 +1,12 @@
-//! What comes in: records are taken in the order of their numbers, whichever way they came.
+//! Receiving: records are taken in the order of their numbers, whichever channel they came by.
 
 use crate::{
     Channels, Device, Garbage,
     bounce::Bounce,
-    channels::Pending,
-    device::{Node, Refusal, Target, Ticket},
+    device::{Node, Refusal, Target},
     flow::{Ahead, Assembly, Deferred, Fetch, Flow, In, Into},
-    head::{FIRST, Head, Kind, LAST, LENT, Lent, distance},
+    header::{FIRST, Header, Kind, LAST, LENT, Lent, distance},
+    port::Pending,
 };
 use petasos_fabric::{
     Lease, Peer, Slice,
@@ -14,11 +14,48 @@ use petasos_fabric::{
 };
 use std::collections::VecDeque;
 
-/// Packets of up to so many bytes are copied out of cells at once: that costs less than to find a place
-/// for each part.
+/// Packets of up to this many bytes are copied out of the cells at once, which costs less than to
+/// find the place of each part.
 const SHORT: usize = 512;
 
-/// The body of a record: in a packet, or in a cell of a FIFO.
+/// Packets whose turn has not come, of all peers.
+#[derive(Debug, Default)]
+pub(crate) struct DeferredTotal {
+    count: usize,
+    /// The most that there were.
+    most: usize,
+    bytes: usize,
+}
+
+impl DeferredTotal {
+    #[inline]
+    fn add(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        self.count += 1;
+        self.most = self.most.max(self.count);
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, bytes: usize) {
+        self.bytes -= bytes;
+        self.count -= 1;
+    }
+
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(crate) fn most(&self) -> usize {
+        self.most
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// The body of a record: in a packet, or in the cells of a FIFO.
 enum Body<'a> {
     Packet(&'a [u8]),
     Cells(&'a Slice),
@@ -42,8 +79,8 @@ impl Body<'_> {
         (out, len)
     }
 
-    /// Moves what comes after the first `skip` bytes to its place in the payload.
-    fn place(&self, skip: usize, placement: &mut Placement, at: usize) {
+    /// Copies what follows the first `skip` bytes to its place in the payload.
+    fn copy(&self, skip: usize, placement: &mut Placement, at: usize) {
         match self {
             Body::Packet(bytes) => placement.write(at, &bytes[skip..]),
             Body::Cells(slice) => copy(slice, skip, placement, at),
@@ -51,7 +88,7 @@ impl Body<'_> {
     }
 }
 
-/// Moves what comes after the first `skip` bytes to its place in the payload.
+/// Copies what follows the first `skip` bytes to its place in the payload.
 fn copy(from: &Slice, skip: usize, placement: &mut Placement, at: usize) {
     let len = from.len() - skip;
     match placement {
@@ -67,7 +104,7 @@ fn copy(from: &Slice, skip: usize, placement: &mut Placement, at: usize) {
     }
 }
 
-/// The pieces of memory that hold `len` bytes from `at` on, and where in these bytes each begins.
+/// The pieces of memory that hold `len` bytes from `at` on, and the offset of each in these bytes.
 fn parts(pieces: &[Slice], at: usize, len: usize) -> Vec<(Slice, usize)> {
     let (mut skip, mut done, mut out) = (at, 0, Vec::new());
     for piece in pieces {
@@ -85,44 +122,42 @@ fn parts(pieces: &[Slice], at: usize, len: usize) -> Vec<(Slice, usize)> {
 impl<D: Device> Channels<D> {
     /// A short packet of the data class came.
     pub(crate) fn packet(&mut self, peer: Peer, bytes: Lease) -> Result<(), Garbage> {
-        let mut flow = self.lift(peer.index);
-        let result = self.park(peer, &mut flow, bytes);
-        self.lay(peer.index, flow);
+        let mut flow = self.peers.open_flow(peer.index);
+        let result = self.defer(peer, &mut flow, bytes);
+        self.peers.put_flow(peer.index, flow);
         result
     }
 
     /// Keeps a packet until its turn comes, which is mostly at once.
-    fn park(&mut self, peer: Peer, flow: &mut Flow, bytes: Lease) -> Result<(), Garbage> {
-        let (head, _) = self.hear(peer, flow, &bytes)?;
-        if head.kind != Kind::Record {
-            return Err(Garbage::new("no record in a data packet", head.kind as u64));
+    fn defer(&mut self, peer: Peer, flow: &mut Flow, bytes: Lease) -> Result<(), Garbage> {
+        let (header, _) = self.read_header(peer, flow, &bytes)?;
+        if header.kind != Kind::Record {
+            return Err(Garbage::new("no record in a data packet", header.kind as u64));
         }
-        let next = self.entries[peer.index as usize].next_in;
-        if distance(next, head.seq) < 0 || flow.deferred.len() >= self.config.window as usize {
-            return Err(Garbage::new("a packet outside of the window", head.seq.into()));
+        let next = self.peers.get(peer.index).next_in();
+        if distance(next, header.seq) < 0 || flow.deferred.len() >= self.config.window as usize {
+            return Err(Garbage::new("a packet outside of the window", header.seq.into()));
         }
-        if flow.deferred.back().is_some_and(|last| distance(last.seq, head.seq) <= 0) {
-            return Err(Garbage::new("short packets out of order", head.seq.into()));
+        if flow.deferred.back().is_some_and(|last| distance(last.seq, header.seq) <= 0) {
+            return Err(Garbage::new("short packets out of order", header.seq.into()));
         }
-        self.deferred_bytes += bytes.len();
-        self.counters.deferred += 1;
-        self.counters.deferred_most = self.counters.deferred_most.max(self.counters.deferred);
-        flow.deferred.push_back(Deferred { seq: head.seq, bytes, ahead: Ahead::No });
-        self.list_input(peer.index, flow);
+        self.deferred.add(bytes.len());
+        flow.deferred.push_back(Deferred { seq: header.seq, bytes, ahead: Ahead::No });
+        self.schedule.list_input(peer.index, flow);
         Ok(())
     }
 
-    /// Takes up to `most` records of a peer; gives how many there were.
+    /// Takes up to `most` records of a peer. Returns how many there were.
     pub(crate) fn deliver(&mut self, peer: Peer, most: usize) -> Result<usize, Garbage> {
-        let Some(mut flow) = self.entries[peer.index as usize].flow.take() else { return Ok(0) };
-        flow.stirred = false;
+        let Some(mut flow) = self.peers.take_flow(peer.index) else { return Ok(0) };
+        flow.in_input = false;
         flow.used = true;
         let result = self.deliver_within(peer, &mut flow, most);
         self.fetch(peer.index, &mut flow);
         if result.is_ok() {
             self.settle_ack(peer, &mut flow);
         }
-        self.lay(peer.index, flow);
+        self.peers.put_flow(peer.index, flow);
         result
     }
 
@@ -137,7 +172,7 @@ impl<D: Device> Channels<D> {
             if flow.assembly.as_ref().is_some_and(|a| a.complete || many(a)) {
                 return Ok(count);
             }
-            let next = self.entries[peer.index as usize].next_in;
+            let next = self.peers.get(peer.index).next_in();
             if let Some(deferred) = flow.deferred.front()
                 && deferred.seq == next
             {
@@ -153,28 +188,27 @@ impl<D: Device> Channels<D> {
                     1.. => return Ok(count),
                     _ => return Err(Garbage::new("a record that was there", front.seq().into())),
                 }
-                self.take(peer, flow, &front.head, &Body::Cells(&front.body), None)?;
+                self.take(peer, flow, &front.header, &Body::Cells(&front.body), None)?;
                 if let In::Open(inward) = &mut flow.inward {
                     flow.cells += inward.fifo.consume(&front);
                 }
             } else {
                 return Ok(count);
             }
-            let entry = &mut self.entries[peer.index as usize];
-            entry.next_in = next.wrapping_add(1);
+            self.peers.get_mut(peer.index).record_taken();
         }
-        self.list_input(peer.index, flow);
+        self.schedule.list_input(peer.index, flow);
         Ok(most)
     }
 
     fn take_deferred(&mut self, peer: Peer, flow: &mut Flow) -> Result<(), Garbage> {
         let Some(deferred) = flow.deferred.pop_front() else { return Ok(()) };
         let ahead = match &deferred.ahead {
-            Ahead::Here(bounce) => Some(bounce),
+            Ahead::Done(bounce) => Some(bounce),
             _ => None,
         };
-        let taken = Head::split(&deferred.bytes)
-            .and_then(|(head, body)| self.take(peer, flow, &head, &Body::Packet(body), ahead));
+        let taken = Header::split(&deferred.bytes)
+            .and_then(|(header, body)| self.take(peer, flow, &header, &Body::Packet(body), ahead));
         self.forget_deferred(deferred);
         flow.records += 1;
         taken
@@ -185,11 +219,11 @@ impl<D: Device> Channels<D> {
         &mut self,
         peer: Peer,
         flow: &mut Flow,
-        head: &Head,
+        header: &Header,
         body: &Body<'_>,
         ahead: Option<&Bounce>,
     ) -> Result<(), Garbage> {
-        if head.flags == FIRST | LAST && flow.assembly.is_none() {
+        if header.flags == FIRST | LAST && flow.assembly.is_none() {
             match body {
                 Body::Packet(bytes) => return Ok(self.engine.deliver(peer, bytes)?),
                 Body::Cells(slice) if slice.len() <= SHORT => {
@@ -203,17 +237,17 @@ impl<D: Device> Channels<D> {
         }
         let (mut skip, mut lent) = (0, None);
         let (bytes, len) = body.peek::<{ Lent::MAX + header::MAX }>();
-        if head.is(LENT) {
+        if header.is(LENT) {
             let (found, took) = Lent::decode(&bytes[..len])?;
             (lent, skip) = (Some(found), took);
         }
-        if head.is(FIRST) {
+        if header.is(FIRST) {
             let rest = &bytes[skip..len];
             let short = Garbage::new("a header cut short", rest.len() as u64);
             let frame = header::frame(*rest.first_chunk().ok_or(short)?)?;
             let encoded = rest.get(..frame.header).ok_or(short)?;
             if flow.assembly.is_some() {
-                return Err(Garbage::new("a packet within a packet", head.seq.into()));
+                return Err(Garbage::new("a packet within a packet", header.seq.into()));
             }
             let placement = self.engine.accept(peer, encoded)?;
             skip += frame.header;
@@ -223,26 +257,26 @@ impl<D: Device> Channels<D> {
             flow.assembly = Some(assembly);
         }
         let Some(assembly) = &mut flow.assembly else {
-            return Err(Garbage::new("the rest of nothing", head.seq.into()));
+            return Err(Garbage::new("the rest of nothing", header.seq.into()));
         };
         let inline = body.len() - skip;
         let here = inline + lent.as_ref().map_or(0, |lent| lent.len as usize);
         if here > assembly.total - assembly.at || (lent.is_some() && inline > 0) {
             return Err(Garbage::new("more than the packet holds", here as u64));
         }
-        body.place(skip, &mut assembly.placement, assembly.at);
+        body.copy(skip, &mut assembly.placement, assembly.at);
         if let Some(lent) = lent {
             match ahead.map(|bounce| bounce.part(lent.len as usize)) {
                 Some(data) => copy(&data, 0, &mut assembly.placement, assembly.at),
                 None => {
-                    let most = self.device.limits().transfer;
-                    assembly.plan(head.seq, &lent, most, self.fetching.len());
+                    let most = self.port.device().limits().transfer;
+                    assembly.plan(header.seq, &lent, most, self.fetching.len());
                 }
             }
             flow.urgent = true;
         }
         assembly.at += here;
-        if head.is(LAST) {
+        if header.is(LAST) {
             if assembly.at != assembly.total {
                 return Err(Garbage::new("less than the packet holds", assembly.at as u64));
             }
@@ -252,7 +286,7 @@ impl<D: Device> Channels<D> {
         Ok(())
     }
 
-    /// Hands a packet to the engine if all of it is there.
+    /// Hands a packet to the engine if all of it has arrived.
     fn land(&mut self, peer: Peer, flow: &mut Flow) -> Result<(), Garbage> {
         let done = |assembly: &Assembly| assembly.complete && assembly.lent.is_empty();
         if flow.assembly.as_ref().is_some_and(done)
@@ -267,7 +301,7 @@ impl<D: Device> Channels<D> {
 
     /// Begins fetches, as far as there is room for them.
     pub(crate) fn fetch(&mut self, index: u32, flow: &mut Flow) {
-        let (Some(peer), Some(node)) = (self.engine.peer_at(index), self.node(index)) else {
+        let (Some(peer), Some(node)) = (self.engine.peer_at(index), self.peers.node(index)) else {
             return;
         };
         self.fetch_next(peer, node, flow);
@@ -276,7 +310,8 @@ impl<D: Device> Channels<D> {
         }
     }
 
-    /// Those for the packet that is coming in: straight to where they belong, as far as that is memory.
+    /// Begins fetches for the packet that is being received: straight to where the data belongs, as
+    /// far as that is memory.
     fn fetch_next(&mut self, peer: Peer, node: Node, flow: &mut Flow) {
         let index = peer.index;
         let Some(assembly) = &mut flow.assembly else { return };
@@ -287,24 +322,21 @@ impl<D: Device> Channels<D> {
             let (memory, bounce) = match &fetch.into {
                 Into::Memory(memory) => (memory.clone(), None),
                 Into::Buffer { at, len } => {
-                    let Some(bounce) = self.fetching.take(&mut self.device) else {
+                    let Some(bounce) = self.fetching.take(self.port.device_mut()) else {
                         assembly.todo.push_front(fetch);
                         self.counters.retries += 1;
-                        if !self.starved_in.contains(&index) {
-                            self.starved_in.push(index);
-                        }
+                        self.schedule.starve_input(index);
                         return;
                     };
                     (bounce.part(*len), Some((bounce, *at, *len)))
                 }
             };
             let pending = Pending::Get { peer, seq: fetch.seq, bounce };
-            let slot = self.tickets.insert(pending);
-            let ticket = Ticket(slot as u64);
-            if let Err(refusal) = self.device.get(node, &target, &memory, ticket) {
+            let ticket = self.port.issue(pending);
+            if let Err(refusal) = self.port.device_mut().get(node, &target, &memory, ticket) {
                 self.counters.retries += u64::from(refusal == Refusal::Full);
                 if let Some(Pending::Get { bounce: Some((bounce, _, _)), .. }) =
-                    self.tickets.try_remove(slot)
+                    self.port.redeem(ticket)
                 {
                     self.fetching.give_back(bounce);
                 }
@@ -315,10 +347,10 @@ impl<D: Device> Channels<D> {
         }
     }
 
-    /// Those for packets whose turn has not come, into bounce buffers: where latency counts, and not
-    /// the copy.
+    /// Begins fetches for packets whose turn has not come, into bounce buffers: latency counts
+    /// here, and not the copy.
     fn fetch_ahead(&mut self, peer: Peer, node: Node, flow: &mut Flow) {
-        let longest = self.fetching.len().min(self.device.limits().transfer);
+        let longest = self.fetching.len().min(self.port.device().limits().transfer);
         let next = flow.assembly.as_ref().is_some_and(|assembly| !assembly.lent.is_empty());
         let begun = flow.deferred.iter().filter(|deferred| !matches!(deferred.ahead, Ahead::No));
         let mut running = usize::from(next) + begun.count();
@@ -326,12 +358,12 @@ impl<D: Device> Channels<D> {
             if running >= self.config.ahead || self.config.ahead == 1 {
                 return;
             }
-            // What makes no sense is judged when its turn comes.
-            let (Ahead::No, Ok((head, body))) = (&deferred.ahead, Head::split(&deferred.bytes))
+            // An invalid packet is dealt with when its turn comes.
+            let (Ahead::No, Ok((header, body))) = (&deferred.ahead, Header::split(&deferred.bytes))
             else {
                 continue;
             };
-            if !head.is(LENT) {
+            if !header.is(LENT) {
                 continue;
             }
             let Ok((lent, _)) = Lent::decode(body) else { continue };
@@ -339,13 +371,12 @@ impl<D: Device> Channels<D> {
             if len > longest {
                 continue;
             }
-            let Some(bounce) = self.fetching.take_ahead(&mut self.device) else { return };
+            let Some(bounce) = self.fetching.take_ahead(self.port.device_mut()) else { return };
             let (memory, target) = (bounce.part(len), Target { key: lent.key, offset: 0 });
             let pending = Pending::Ahead { peer, seq: deferred.seq, bounce };
-            let ticket = Ticket(self.tickets.insert(pending) as u64);
-            if self.device.get(node, &target, &memory, ticket).is_err() {
-                let pending = self.tickets.try_remove(ticket.0 as usize);
-                if let Some(Pending::Ahead { bounce, .. }) = pending {
+            let ticket = self.port.issue(pending);
+            if self.port.device_mut().get(node, &target, &memory, ticket).is_err() {
+                if let Some(Pending::Ahead { bounce, .. }) = self.port.redeem(ticket) {
                     self.fetching.give_back_ahead(bounce);
                 }
                 return;
@@ -356,12 +387,12 @@ impl<D: Device> Channels<D> {
         }
     }
 
-    /// Something was fetched ahead of its turn. Gives the buffer back if nobody waits for it.
+    /// Data was fetched ahead of its turn. Returns the buffer if no packet waits for it.
     pub(crate) fn fetched_ahead(&mut self, peer: Peer, seq: u32, bounce: Bounce) -> Option<Bounce> {
         if self.engine.peer_at(peer.index) != Some(peer) {
             return Some(bounce);
         }
-        let Some(mut flow) = self.entries[peer.index as usize].flow.take() else {
+        let Some(mut flow) = self.peers.take_flow(peer.index) else {
             return Some(bounce);
         };
         let running = |deferred: &&mut Deferred| {
@@ -369,17 +400,17 @@ impl<D: Device> Channels<D> {
         };
         let unclaimed = match flow.deferred.iter_mut().find(running) {
             Some(deferred) => {
-                deferred.ahead = Ahead::Here(bounce);
+                deferred.ahead = Ahead::Done(bounce);
                 None
             }
             None => Some(bounce),
         };
-        self.list_input(peer.index, &mut flow);
-        self.lay(peer.index, flow);
+        self.schedule.list_input(peer.index, &mut flow);
+        self.peers.put_flow(peer.index, flow);
         unclaimed
     }
 
-    /// Something was fetched.
+    /// Data was fetched.
     pub(crate) fn fetched(
         &mut self,
         peer: Peer,
@@ -389,7 +420,7 @@ impl<D: Device> Channels<D> {
         if self.engine.peer_at(peer.index) != Some(peer) {
             return Ok(());
         }
-        let Some(mut flow) = self.entries[peer.index as usize].flow.take() else { return Ok(()) };
+        let Some(mut flow) = self.peers.take_flow(peer.index) else { return Ok(()) };
         if let Some(assembly) = &mut flow.assembly {
             if let Some((bounce, at, len)) = bounce {
                 copy(&bounce.part(*len), 0, &mut assembly.placement, *at);
@@ -406,15 +437,15 @@ impl<D: Device> Channels<D> {
         self.fetch(peer.index, &mut flow);
         flow.urgent = true;
         self.settle_ack(peer, &mut flow);
-        self.list_input(peer.index, &mut flow);
-        self.lay(peer.index, flow);
+        self.schedule.list_input(peer.index, &mut flow);
+        self.peers.put_flow(peer.index, flow);
         result
     }
 }
 
 impl Assembly {
-    /// Plans the fetches for the data of a record, in pieces of at most `most` bytes, or of a bounce
-    /// buffer.
+    /// Plans the fetches for the data of a record, in pieces of at most `most` bytes, or of at most
+    /// a bounce buffer.
     fn plan(&mut self, seq: u32, lent: &Lent, most: usize, bounce: usize) {
         let (at, len) = (self.at, lent.len as usize);
         let before = self.todo.len();

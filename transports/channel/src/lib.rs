@@ -1,9 +1,9 @@
 //! Messages over an RDMA network: short packets, data that the receiver fetches, and remote FIFOs
-//! for those who talk much, all of it under the contract of [`petasos_fabric`].
+//! for peers with much traffic, all of it under the contract of [`petasos_fabric`].
 //!
-//! An RDMA network ([`Device`]) offers short packets to anybody, and put and get between registered
-//! memories. Neither alone makes a good message layer: packets are small, and what is kept per peer
-//! does not scale. [`Channels`] carries the packets of the two-sided engine
+//! An RDMA network ([`Device`]) offers short packets to any node, and put and get between
+//! registered memories. Neither alone makes a good message layer: packets are small, and what is
+//! kept per peer does not scale. [`Channels`] carries the packets of the two-sided engine
 //! ([`petasos_fabric::two_sided`]) by three channels, after the communication framework of the
 //! TH-Express interconnect:
 //!
@@ -13,80 +13,83 @@
 //! | shared RDMA | a short packet with a descriptor; the receiver gets the data from the sender's memory | constant |
 //! | exclusive RDMA | a FIFO in the receiver's memory that one sender writes ([`fifo`]) | per peer, so only for hot ones |
 //!
-//! and leaves put, get and atomics of the user's to the device.
+//! and leaves the user's put, get and atomics to the device.
 //!
-//! # One stream, three ways
+//! # One stream, three channels
 //!
-//! What goes to a peer is one sequence of *records*, numbered from 0. A packet of the engine's is a
-//! train of records, with flags on the first and the last; each record goes by the channel that suits
-//! it, and may travel as it likes. The receiver takes records in the order of their numbers, whichever
-//! way they came. So the order between two endpoints holds across channels, also while an exclusive
-//! channel is given or taken, and a long packet is a pipeline: its records are copied in, put and
-//! copied out at the same time.
+//! The packets to a peer are one sequence of *records*, numbered from 0. A packet of the engine's
+//! is one or more records, with flags on the first and the last; each record goes by the channel
+//! that suits it, and records may overtake each other. The receiver takes them in the order of
+//! their numbers, whichever channel they came by. So the order between two endpoints holds across
+//! channels, also while an exclusive channel is given or taken, and a long packet is a pipeline:
+//! its records are copied in, put and copied out at the same time.
 //!
 //! There is one acknowledgement: the number before which all records have been taken (handed to the
-//! engine, and fetched where they had to be). It returns everything that the sender counts: the window
-//! of short packets, the cells of the FIFO, the memory that was lent. It rides in the head of each
-//! record that goes the other way, and is read when that arrives, not when its turn comes. Past half of
-//! the window, past a quarter of the FIFO, at the end of what was lent, or after a while, it goes in a
-//! control packet, which has slots of its own.
+//! engine, and fetched where they had to be). It returns all that the sender counts: the window of
+//! short packets, the cells of the FIFO, the memory that was lent. It rides in the header of each
+//! record that goes the other way, and is read when that record arrives, not when its turn comes.
+//! Past half of the window, past a quarter of the FIFO, at the end of what was lent, or after a
+//! while, it goes in a control packet, which has slots of its own.
 //!
-//! # The short ways
+//! # The fast path
 //!
-//! A short message with nothing before it is one record, and allocates nothing: `inject` puts it together
-//! in a buffer that is used again and hands it to the device, and `poll_message` copies it from where it
-//! came, a packet or the cells of a FIFO, to its user's lease. No queue, no event. Whatever is in the way
-//! (no room, a message before it, something to be told first) leaves it to the engine. Packets lie in
-//! [`Lease`](petasos_fabric::Lease)s, made by [`device::gather`] of memory that is used again.
+//! A short message with nothing before it is one record, and allocates nothing: `inject` composes
+//! it in a buffer that is used again and hands it to the device, and `poll_message` copies it from
+//! where it arrived, a packet or the cells of a FIFO, to its user's lease. There is no queue, and
+//! no event. If anything is in the way (no room, a message before it, an event to be reported
+//! first), the engine takes it. Packets lie in [`Lease`](petasos_fabric::Lease)s, made by
+//! [`device::gather`] of memory that is used again.
 //!
 //! # More than one fetch
 //!
-//! The engine takes one packet of a peer at a time, so what is lent would be fetched one after another,
-//! each there and back. So the data of records behind the one whose turn it is is fetched meanwhile, up to
-//! [`Config::ahead`] in all, and copied when its turn comes: order is that of the numbers, as always.
-//! Bounce buffers hold it, so only records that fit one are fetched ahead; with longer ones bandwidth
-//! counts, not latency, and they go in place.
+//! The engine takes one packet of a peer at a time, so lent memory would be fetched piece after
+//! piece, a round trip each. Therefore the data of the records behind the next one is fetched
+//! meanwhile, up to [`Config::ahead`] in all, and copied when its turn comes: order is that of the
+//! numbers, as always. Bounce buffers hold it, so only records that fit one are fetched ahead; with
+//! longer ones bandwidth counts, not latency, and they go in place.
 //!
 //! # What is bounded, and why nothing blocks for good
 //!
-//! * A sender has at most a window of short packets under way, a FIFO's cells, and a number of pieces
-//!   lent. It takes from the engine only what it can send, in order.
-//! * A receiver keeps at most a window of packets per peer whose turn has not come, and no more than
-//!   [`Config::deferred`] in all: then it leaves the data slots of the device alone.
-//! * Take the first record of a stream that has not been taken. Those before it were, so all that it
-//!   needed at the sender comes back, by control packets that nothing holds up. It is on its way, as a
-//!   put (which needs no slot) or as a packet. A packet sits in the data slots only while the receiver
-//!   has too much deferred; of the deferred packets, one at least waits for no packet in the slots, since
-//!   the packets of one sender come in order: it waits for a put, or a get, which come by themselves, or
-//!   for the engine, which waits for its user alone. So some deferred packet is taken, the slots are read
-//!   again, and the record comes in.
-//! * Bounce buffers for sending come back with acknowledgements, those for fetching by themselves; they
-//!   are two pools, so that neither waits for the other. Of those for fetching, at most half hold what
-//!   waits for its turn, and one at least never does: what is next gets one in the end.
+//! * A sender has at most a window of short packets under way, a FIFO's cells, and a number of
+//!   pieces lent. It takes from the engine only what it can send, in order.
+//! * A receiver keeps at most a window of packets per peer whose turn has not come, and no more
+//!   than [`Config::deferred`] in all: then it does not read the data slots of the device.
+//! * Consider the first record of a stream that has not been taken. Those before it were, so all
+//!   that it needs at the sender comes back, by control packets that nothing holds up. It is on its
+//!   way, as a put (which needs no slot) or as a packet. A packet sits in the data slots only while
+//!   the receiver has too much deferred; of the deferred packets, one at least waits for no packet
+//!   in the slots, since the packets of one sender arrive in order: it waits for a put, or a get,
+//!   which complete by themselves, or for the engine, which waits only for its user. So some
+//!   deferred packet is taken, the slots are read again, and the record arrives.
+//! * Bounce buffers for sending come back with acknowledgements, those for fetching by themselves;
+//!   they are two pools, so that neither waits for the other. Of those for fetching, at most half
+//!   hold data that waits for its turn, and at least one never does: the next record gets one in
+//!   the end.
 //!
-//! # Giving and taking
+//! # Giving and recalling exclusive channels
 //!
-//! A sender whose traffic with a peer is hot ([`policy`]) asks for an exclusive channel. The receiver
-//! gives it within its cap, or takes one first from who has not used his for the longest time, or
-//! refuses. Taking is asking back: the sender sends its next records as short packets, waits until all
-//! that is in the FIFO was acknowledged, and then says that it is closed. A sender does the same of its
-//! own accord when it needs the memory for another peer.
+//! A sender whose traffic with a peer is hot ([`policy`]) asks for an exclusive channel. The
+//! receiver gives it within its cap, or first recalls the one that was not used for the longest
+//! time, or refuses. A sender whose channel is recalled sends its next records as short packets,
+//! waits until all records in the FIFO were acknowledged, and then says that the channel is closed.
+//! A sender does the same of its own accord when it needs the memory for another peer.
 //!
 //! # Devices, and what a peer costs
 //!
-//! An idle peer costs 228 bytes here and in the engine, counted by an allocator: with 10,000 peers of which 8 are
-//! hot an endpoint and its device hold 1.8 times what they hold with 10 (6.6 MB and 3.7 MB). The receiver gives
-//! exclusive channels within a cap on count and memory.
+//! An idle peer costs 228 bytes here and in the engine, counted by an allocator: with 10,000 peers
+//! of which 8 are hot an endpoint and its device hold 1.8 times what they hold with 10 (6.6 MB and
+//! 3.7 MB). The receiver gives exclusive channels within a cap on count and memory.
 //!
-//! One device is simulated (`petasos_sim::device`), with slots, latencies, reordering, deaths and a memory account;
-//! its puts read their source when they land, so that memory used too early is found. The other, [`Over`], makes a
-//! device of any endpoint, so that the channels run between real processes.
+//! One device is simulated (`petasos_sim::device`), with slots, latencies, reordering, deaths and a
+//! memory account; its puts read their source when they land, so that memory that is reused too
+//! early is found. The other, [`Over`], makes a device of any endpoint, so that the channels run
+//! between real processes.
 //!
-//! # Who is trusted
+//! # What is trusted
 //!
-//! Nobody: what comes in packets, events and cells is read once and checked, is at most as much as is
-//! said above, and what is wrong ends its peer with `LostReason::Protocol`. Whoever holds a FIFO can
-//! write into it and nowhere else; rights on memory are the device's to enforce.
+//! No peer is: the contents of packets, events and cells are read once and checked, and bounded as
+//! is said above; a peer that sends anything invalid is lost with `LostReason::Protocol`. A peer
+//! that holds a FIFO can write into it and nowhere else; the device enforces rights on memory.
 
 #![forbid(unsafe_code)]
 
@@ -97,14 +100,20 @@ mod config;
 mod counters;
 pub mod device;
 mod endpoint;
+mod events;
 mod exclusive;
 pub mod fifo;
 mod flow;
-mod head;
+mod header;
 mod inbound;
+mod loans;
 mod outbound;
 pub mod over;
+mod peers;
 pub mod policy;
+mod port;
+mod regions;
+mod schedule;
 mod short;
 mod thresholds;
 
@@ -116,7 +125,7 @@ pub use over::Over;
 pub use policy::{Cap, Hot};
 pub use thresholds::{ThresholdError, Thresholds};
 
-/// Bytes of a peer's that make no sense.
+/// Invalid bytes from a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} ({value})")]
 pub struct Garbage {

@@ -1,5 +1,5 @@
-//! Who is hot, and who gives way: plain values without a clock, for any transport that keeps
-//! something per peer that it cannot keep for all.
+//! Which peers are hot, and which give way: plain values without a clock, for any transport that
+//! keeps something per peer that it cannot keep for all.
 
 use petasos_fabric::Time;
 use std::time::Duration;
@@ -53,14 +53,14 @@ pub struct Cap {
     pub count: usize,
     /// What they hold together, in bytes.
     pub bytes: usize,
-    /// Nobody gives way who used its share within this time, or has had it for less.
+    /// A holder that used its share within this time, or has had it for less, does not give way.
     pub idle: Duration,
 }
 
 /// What one holder has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Who.
+    /// The holder.
     pub holder: u32,
     /// How much, in bytes.
     pub bytes: usize,
@@ -70,22 +70,22 @@ pub struct Share {
     pub leaving: bool,
 }
 
-/// What to do with a wish.
+/// What to do with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// There is room.
     Grant,
-    /// There will be when this holder, the least recently used, has given way.
+    /// There will be room when this holder, the least recently used, has given way.
     Take(u32),
-    /// There will be when those who give way already have done so.
+    /// There will be room when the holders that give way already have done so.
     Wait,
-    /// There is not, and nobody has been idle for long enough.
+    /// There is no room, and no holder has been idle for long enough.
     Refuse,
 }
 
 impl Cap {
-    /// What to do with a wish for `bytes` more, beside `waiting` other wishes of that size that wait
-    /// for somebody who is leaving.
+    /// What to do with a request for `bytes` more, beside `waiting` other requests of that size
+    /// that wait for a holder to give way.
     #[must_use]
     pub fn decide(&self, shares: &[Share], bytes: usize, waiting: usize, now: Time) -> Verdict {
         let held: usize = shares.iter().map(|share| share.bytes).sum();
@@ -154,16 +154,16 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is wished for, the cap holds, and only idle holders give way.
+        /// Whatever is requested, the cap holds, and only idle holders give way.
         #[test]
         fn the_cap_holds(
-            wishes in proptest::collection::vec((0u32..8, 1u64..200), 1..200),
+            requests in proptest::collection::vec((0u32..8, 1u64..200), 1..200),
             count in 0usize..4,
             bytes in 0usize..50,
         ) {
             let cap = Cap { count, bytes, idle: Duration::from_nanos(100) };
             let (mut shares, mut now) = (Vec::<Share>::new(), Time(1));
-            for (holder, pause) in wishes {
+            for (holder, pause) in requests {
                 now = Time(now.0 + pause);
                 if let Some(share) = shares.iter_mut().find(|share| share.holder == holder) {
                     share.used = now;
@@ -178,7 +178,7 @@ mod tests {
                         prop_assert!(shares.iter().all(|s| s.used >= gone.used));
                         shares.push(share(holder, now.0, false));
                     }
-                    Verdict::Wait => prop_assert!(false, "nobody is leaving"),
+                    Verdict::Wait => prop_assert!(false, "no holder is leaving"),
                     Verdict::Refuse => {}
                 }
                 prop_assert!(shares.len() <= count && shares.len() * 10 <= bytes);

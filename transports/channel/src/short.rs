@@ -1,17 +1,17 @@
-//! The short ways of short messages: out at once, and in without an event.
+//! The fast path of short messages: sent at once, and received without an event.
 //!
 //! Most messages are short, and meet an open stream with nothing before them. Such a message is one
-//! record, put together in a buffer that is used again and given to the device within
-//! [`inject`](petasos_fabric::Endpoint::inject); and the receiver copies it from where it came to the
-//! lease of its user. Neither side allocates anything for it. Whatever is in the way (no room, a message
-//! before it, an event to be told first) leaves it to the usual way, through the engine.
+//! record. [`inject`](petasos_fabric::Endpoint::inject) composes it in a buffer that is used again
+//! and hands it to the device; the receiver copies it from where it arrived to the lease of its
+//! user. Neither side allocates anything for it. If anything is in the way (no room, a message
+//! before it, an event to be reported first), the message takes the usual path, through the engine.
 
 use crate::{
     Channels, Device, Force,
     device::Node,
     fifo,
     flow::{Flow, In, Out},
-    head::{FIRST, HEAD, Head, LAST, distance},
+    header::{FIRST, HEADER, Header, LAST, distance},
     outbound::Step,
 };
 use petasos_fabric::{
@@ -19,32 +19,32 @@ use petasos_fabric::{
     two_sided::header::{PREFIX, message_header, message_len},
 };
 
-/// What is taken from the device for one message.
+/// The most events that are taken from the device for one message.
 const FEW: usize = 16;
 /// A packet in one record.
 const WHOLE: u8 = FIRST | LAST;
 
-/// What a peer has for who takes short messages.
+/// What the next record of a peer is.
 enum Next {
     Message,
-    /// Nothing whose turn has come.
+    /// There is none whose turn has come.
     Nothing,
-    /// Something for the usual way.
+    /// Something for the usual path.
     Other,
 }
 
 impl<D: Device> Channels<D> {
     /// Sends a message at once, if nothing is before it and there is room.
     pub(crate) fn inject_now(&mut self, peer: Peer, parts: &[&[u8]]) -> bool {
-        let node = self.entries.get(peer.index as usize).and_then(|entry| entry.node);
+        let node = self.peers.node(peer.index);
         let Some(node) = node.filter(|_| self.engine.is_up(peer)) else { return false };
         let len = parts.iter().map(|part| part.len()).sum();
         if len > self.config.limits.max_inject || !self.engine.may_send(peer, len) {
             return false;
         }
-        let mut flow = self.lift(peer.index);
+        let mut flow = self.peers.open_flow(peer.index);
         let sent = self.inject_within(peer, node, &mut flow, parts, len);
-        self.lay(peer.index, flow);
+        self.peers.put_flow(peer.index, flow);
         sent
     }
 
@@ -56,14 +56,14 @@ impl<D: Device> Channels<D> {
         parts: &[&[u8]],
         len: usize,
     ) -> bool {
-        if flow.pending || flow.train.is_some() {
+        if flow.pending || flow.current.is_some() {
             return false;
         }
         let exclusive = match &flow.out {
             Out::Open(out) => Some(fifo::max_body(out.fifo.cells())),
             _ => None,
         };
-        let packet = self.device.limits().packet - HEAD;
+        let packet = self.port.device().limits().packet - HEADER;
         let thresholds = &self.thresholds;
         let most = match (self.config.force, exclusive) {
             (Force::Exclusive, None) | (Force::Shared, _) => return false,
@@ -96,17 +96,18 @@ impl<D: Device> Channels<D> {
         counters.records += 1;
         counters.bytes += total as u64;
         self.engine.sent_around(peer, len);
-        self.heat(peer, flow);
+        self.count_message(peer, flow);
         true
     }
 
-    /// Takes the next message, if it has come and nothing else is to be told or done before it.
+    /// Takes the next message, if it has arrived and nothing else is to be reported or done before
+    /// it.
     pub(crate) fn take_short(&mut self, message: &mut Lease) -> Option<Peer> {
         if self.has_chores() {
             return None;
         }
         let peer = self.next_short(message);
-        if peer.is_some() || !self.input.is_empty() {
+        if peer.is_some() || self.schedule.has_input() {
             return peer;
         }
         if !self.poll_device(FEW) || self.has_chores() {
@@ -115,26 +116,26 @@ impl<D: Device> Channels<D> {
         self.next_short(message)
     }
 
-    /// Whether there is something to tell or to do first.
+    /// Whether there is something to report or to do first.
     fn has_chores(&self) -> bool {
-        !self.output.is_empty() || !self.engine.is_quiet()
+        self.schedule.has_output() || !self.engine.is_quiet()
     }
 
     fn next_short(&mut self, message: &mut Lease) -> Option<Peer> {
-        while let Some(&index) = self.input.front() {
-            let slot = self.entries[index as usize].flow.take();
+        while let Some(index) = self.schedule.first_input() {
+            let slot = self.peers.take_flow(index);
             let (Some(peer), Some(mut flow)) = (self.engine.peer_at(index), slot) else {
-                self.input.pop_front();
+                self.schedule.pop_input();
                 continue;
             };
             flow.used = true;
             let next = self.take_message(peer, &mut flow, message);
             match next {
-                // The others have their turn.
-                Next::Message => self.input.rotate_left(1),
+                // The other peers have their turn.
+                Next::Message => self.schedule.rotate_input(),
                 Next::Nothing => {
-                    flow.stirred = false;
-                    self.input.pop_front();
+                    flow.in_input = false;
+                    self.schedule.pop_input();
                     self.fetch(index, &mut flow);
                 }
                 Next::Other => {}
@@ -142,7 +143,7 @@ impl<D: Device> Channels<D> {
             if !matches!(next, Next::Other) {
                 self.settle_ack(peer, &mut flow);
             }
-            self.lay(index, flow);
+            self.peers.put_flow(index, flow);
             match next {
                 Next::Message => {
                     self.counters.short_in += 1;
@@ -160,15 +161,15 @@ impl<D: Device> Channels<D> {
         if flow.assembly.is_some() {
             return Next::Other;
         }
-        let next = self.entries[peer.index as usize].next_in;
+        let next = self.peers.get(peer.index).next_in();
         let most = self.config.limits.max_message;
         let engine = &mut self.engine;
         if let Some(deferred) = flow.deferred.front()
             && deferred.seq == next
         {
-            let Ok((head, body)) = Head::split(&deferred.bytes) else { return Next::Other };
+            let Ok((header, body)) = Header::split(&deferred.bytes) else { return Next::Other };
             let Some((prefix, bytes)) = body.split_first_chunk() else { return Next::Other };
-            if !is_message(head, *prefix, body.len(), most) {
+            if !is_message(header, *prefix, body.len(), most) {
                 return Next::Other;
             }
             let lent = engine.lend(peer, bytes.len(), |room| room.copy_from_slice(bytes));
@@ -179,7 +180,7 @@ impl<D: Device> Channels<D> {
             }
             flow.records += 1;
         } else if let In::Open(inward) = &mut flow.inward {
-            // What makes no sense is judged in the usual way.
+            // An invalid record is dealt with on the usual path.
             let Ok(front) = inward.fifo.front() else { return Next::Other };
             let Some(front) = front else { return Next::Nothing };
             match distance(next, front.seq()) {
@@ -192,7 +193,7 @@ impl<D: Device> Channels<D> {
                 return Next::Other;
             }
             front.body.read(0, &mut prefix);
-            if !is_message(front.head, prefix, len, most) {
+            if !is_message(front.header, prefix, len, most) {
                 return Next::Other;
             }
             let lent = engine.lend(peer, len - PREFIX, |room| front.body.read(PREFIX, room));
@@ -202,13 +203,15 @@ impl<D: Device> Channels<D> {
         } else {
             return Next::Nothing;
         }
-        self.entries[peer.index as usize].next_in = next.wrapping_add(1);
+        self.peers.get_mut(peer.index).record_taken();
         Next::Message
     }
 }
 
-/// Whether a record of a body of `len` bytes, which begins with `prefix`, is a message and nothing else.
-fn is_message(head: Head, prefix: [u8; PREFIX], len: usize, most: usize) -> bool {
+/// Whether a record of a body of `len` bytes, which begins with `prefix`, is a message and nothing
+/// else.
+fn is_message(header: Header, prefix: [u8; PREFIX], len: usize, most: usize) -> bool {
     let message = message_len(prefix).map(|message| message as usize);
-    head.flags == WHOLE && message.is_some_and(|message| message + PREFIX == len && message <= most)
+    header.flags == WHOLE
+        && message.is_some_and(|message| message + PREFIX == len && message <= most)
 }

@@ -10,7 +10,7 @@ pub struct Thresholds {
     immediate: usize,
 }
 
-/// Why numbers are no thresholds.
+/// Why numbers are not valid thresholds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ThresholdError {
@@ -49,8 +49,11 @@ impl Thresholds {
 
     /// Packets of the engine's of up to `mp` bytes go as short packets, as a few if they do not fit
     /// into one; with an exclusive channel, up to `exclusive` bytes go through that; what is longer
-    /// is fetched by the receiver. Records of up to `immediate` bytes go as immediate puts, as far as
-    /// the device has those.
+    /// is fetched by the receiver. Records of up to `immediate` bytes go as immediate puts, as far
+    /// as the device has those.
+    ///
+    /// # Errors
+    /// `mp` is beyond `exclusive`, or a number is beyond [`Thresholds::MAX`].
     pub fn new(
         mp: usize,
         exclusive: usize,
@@ -95,7 +98,7 @@ impl Thresholds {
         )
     }
 
-    /// Says it in a tuning.
+    /// Writes the thresholds into a tuning.
     ///
     /// # Errors
     /// None today: any name and number can be set.

@@ -1,5 +1,5 @@
-//! Short messages on an open stream allocate nothing, on either side, by whichever channel and way they
-//! are taken; the simulated network that carries them included.
+//! Short messages on an open stream allocate nothing, on either side, by whichever channel and path
+//! they are taken; the simulated network that carries them included.
 
 mod common;
 
@@ -24,7 +24,7 @@ struct Inbox {
 }
 
 impl Inbox {
-    /// Takes what has come, as events or by the short way; gives how many messages there were.
+    /// Takes what has come, as events or by the fast path; gives how many messages there were.
     fn take<D: Device>(
         &mut self,
         end: &mut Channels<D>,
@@ -96,7 +96,7 @@ fn simulated(force: Force) -> (DeviceNet, Line<petasos_sim::device::SimDevice>) 
     (net, Line { a, b, ab, inboxes: Default::default() })
 }
 
-/// None at all, by events and by the short way.
+/// None at all, by events and by the fast path.
 fn none(force: Force) {
     let (net, mut line) = simulated(force);
     for short in [true, false] {

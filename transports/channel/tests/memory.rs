@@ -1,5 +1,5 @@
-//! What an endpoint holds with many peers, of whom few are hot: by an allocator that counts, and by
-//! the account of its card.
+//! What an endpoint holds with many peers, of which few are hot: by an allocator that counts, and
+//! by the account of its card.
 //!
 //! `PETASOS_PEERS` sets how many the many are (default 10,000).
 
@@ -31,8 +31,8 @@ impl Held {
     }
 }
 
-/// An endpoint whose peers have all written to it and got an answer; with the first [`HOT`] of them it
-/// talks without end.
+/// An endpoint whose peers have all written to it and got an answer; with the first [`HOT`] of them
+/// it talks without end.
 fn with_peers(count: usize) -> Held {
     let net = net(1);
     let config = Config::default();

@@ -153,14 +153,14 @@ fn immediate_puts() {
     }
     let (_, readable) = devices[1].register(&memory.whole(), Access::READ, 6).unwrap();
     assert_eq!(refused(&mut devices, &at(&readable, 0)), Fault::Denied);
-    let nobody = RemoteKey::new(&[1; 40]).unwrap();
-    assert_eq!(refused(&mut devices, &at(&nobody, 0)), Fault::Stale);
+    let unknown = RemoteKey::new(&[1; 40]).unwrap();
+    assert_eq!(refused(&mut devices, &at(&unknown, 0)), Fault::Stale);
     devices[1].deregister(registration, None);
     assert_eq!(refused(&mut devices, &at(&key, 0)), Fault::Stale);
-    assert!(memory.to_vec() == written, "written by who must not");
+    assert!(memory.to_vec() == written, "written without the right");
 }
 
-/// Who sends packets for which nobody asks, and does not stop, is cut off before they fill the memory.
+/// A peer that keeps sending packets that are not asked for is cut off before they fill the memory.
 #[test]
 fn a_flood_of_packets() {
     let time = RealTime::default();

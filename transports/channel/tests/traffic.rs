@@ -29,7 +29,7 @@ struct Seat {
     end: End,
     life: u32,
     peers: HashMap<u32, Peer>,
-    /// Who is behind a handle, by their incarnation.
+    /// The incarnation behind each handle.
     known: HashMap<Peer, Incarnation>,
     open: HashSet<Token>,
     queue: VecDeque<Operation>,
@@ -175,7 +175,7 @@ impl World {
 
     fn arrived(&mut self, at: usize, peer: Peer, bytes: &[u8]) {
         let (_, to, number) = read(bytes);
-        assert_eq!(to as usize, at, "for somebody else");
+        assert_eq!(to as usize, at, "for another endpoint");
         let seat = &mut self.seats[at];
         assert!(seat.known.contains_key(&peer), "of a peer that is not up");
         let expected = seat.heard.entry(peer).or_default();
@@ -191,7 +191,7 @@ impl World {
             let mut events = Vec::new();
             let mut queue = std::mem::take(&mut seat.queue);
             seat.end.submit(&mut queue);
-            // Messages come by the short way in every other step, and in between as events.
+            // Messages come by the fast path in every other step, and in between as events.
             self.steps += 1;
             let mut message = Lease::default();
             for _ in 0..if self.steps.is_multiple_of(2) { budget } else { 0 } {
@@ -274,8 +274,8 @@ fn run(seed: u64, kills: bool) -> Counters {
         }
         let settled = w.seats.iter().all(|seat| seat.open.is_empty() && seat.queue.is_empty());
         let arrived = |from: &Seat, to: &Seat| {
-            let theirs = from.known.iter().find(|(_, who)| **who == to.end.incarnation());
-            let ours = to.known.iter().find(|(_, who)| **who == from.end.incarnation());
+            let theirs = from.known.iter().find(|(_, known)| **known == to.end.incarnation());
+            let ours = to.known.iter().find(|(_, known)| **known == from.end.incarnation());
             let (Some((to_peer, _)), Some((from_peer, _))) = (theirs, ours) else { return true };
             from.next.get(to_peer).copied().unwrap_or(0)
                 == to.heard.get(from_peer).copied().unwrap_or(0)
@@ -311,8 +311,11 @@ fn seeds(kills: bool) {
     }
     println!("{total:?}");
     let used = [total.mp, total.shared, total.exclusive, total.immediate, total.retries];
-    let ways = [total.ahead, total.short_in, total.short_out];
-    assert!(used.iter().chain(&ways).all(|count| *count > 50), "a way that nobody took: {total:?}");
+    let fast = [total.ahead, total.short_in, total.short_out];
+    assert!(
+        used.iter().chain(&fast).all(|count| *count > 50),
+        "a path that was not taken: {total:?}"
+    );
     let changes = [total.given, total.taken, total.refused];
     assert!(changes.iter().all(|count| *count > 5), "nothing was given and taken: {total:?}");
 }

@@ -1,19 +1,20 @@
 //! Put and get by the library: the initiator's side. The owner's is in [`crate::exposure`].
 //!
-//! A key of these transports holds nothing of the library's. Who wants to reach memory by it asks its owner, on the
-//! connection on which both proved who they are, and shows that he has the key; the answer is a *grant*, the
-//! library's key for that memory, which is made then. Before the memory
-//! is closed the owner asks all grants back: the initiator begins nothing more, and says so when what was under way
-//! is over. So no access meets memory that is closed, which some libraries answer by ending the connection, and none
-//! is still landing when closing completes.
+//! A key of these transports holds nothing of the library's. An initiator that wants to access
+//! memory by it asks the owner, on the connection on which both were authenticated, and shows that
+//! it has the key. The answer is a *grant*: the library's key for that memory, which is made then.
+//! Before the memory is closed, the owner revokes all grants: the initiator begins nothing more,
+//! and returns the grant when what was under way has completed. So no access meets memory that is
+//! closed, to which some libraries respond by ending the connection, and none is still landing when
+//! closing completes.
 //!
-//! Short accesses, those with events, and whatever cannot be granted are the engine's. Of a put with event the library
-//! writes the payloads all the same: see [`crate::notice`].
+//! Short accesses, those with events, and all that cannot be granted are left to the engine. The
+//! library still writes the payloads of a put with event: see [`crate::completion`].
 
 use crate::{
+    datagrams::Datagrams,
     frame::{Control, Leave, TARGET},
-    network::{Mark, Network, Reach, Refusal},
-    state::Datagrams,
+    network::{Mark, Network, Refusal, RemoteOp},
 };
 use petasos_fabric::{
     Access as Rights, Address, Cursor, Done, Event, Key, LostReason, OpError, OpErrorKind,
@@ -32,34 +33,36 @@ const MOST: usize = 4096;
 /// What names a region of a peer's: the engine's route in its key.
 pub(crate) type Target = [u8; TARGET];
 
-/// What is known of leave to reach a region.
+/// The state of the grant of a region.
 #[derive(Debug)]
 pub(crate) enum Grant<K> {
-    /// The owner was asked; these wait.
+    /// The owner was asked; these accesses wait.
     Asked(Vec<usize>),
-    /// This, with so many pieces under way, and what notices to the owner begin with.
-    Given { key: K, rights: Rights, notice: u64, running: u32 },
-    /// It was asked back, and pieces are under way.
+    /// Granted, with this many pieces under way; completion data to the owner begins with `name`.
+    Given { key: K, rights: Rights, name: u64, running: u32 },
+    /// It was revoked, and pieces are under way.
     Revoked { running: u32 },
-    /// There is none to be had.
+    /// The owner refused it.
     Refused,
 }
 
 /// All accesses.
 #[derive(Debug)]
 pub(crate) struct Accesses<K> {
-    /// Whether the library can.
+    /// Whether the library can access remote memory.
     pub(crate) native: bool,
-    /// From which length on it writes payloads of packets; `u64::MAX` if it does not.
-    pub(crate) notices_from: u64,
+    /// From which length on the library writes payloads of packets; `u64::MAX` if it does not.
+    pub(crate) completion_data_from: u64,
     list: Slab<Access>,
     tokens: HashMap<Token, usize>,
     pub(crate) grants: HashMap<(Peer, Target), Grant<K>>,
-    /// Payloads of packets that the library writes: by the link's slot and the packet's serial number.
-    pub(crate) brought: HashMap<(u32, u32), (Peer, Target)>,
-    /// Those with pieces to be posted.
+    /// Payloads of packets that the library writes: by the link's slot and the packet's serial
+    /// number.
+    pub(crate) payloads: HashMap<(u32, u32), (Peer, Target)>,
+    /// Accesses with pieces to be posted.
     ready: VecDeque<usize>,
-    /// Gets whose peer is lost, while the library has their memory: until when, slot, and serial number. By their times.
+    /// Gets whose peer is lost, while the library has their memory: until when, slot, and serial
+    /// number. By their times.
     orphans: VecDeque<(Time, usize, u32)>,
     /// Pieces and payloads under way with peers that are not lost.
     pub(crate) running: usize,
@@ -86,14 +89,14 @@ struct Access {
 }
 
 impl<K> Accesses<K> {
-    pub(crate) fn new(native: bool, notices_from: u64) -> Accesses<K> {
+    pub(crate) fn new(native: bool, completion_data_from: u64) -> Accesses<K> {
         Accesses {
             native,
-            notices_from,
+            completion_data_from,
             list: Slab::new(),
             tokens: HashMap::new(),
             grants: HashMap::new(),
-            brought: HashMap::new(),
+            payloads: HashMap::new(),
             ready: VecDeque::new(),
             orphans: VecDeque::new(),
             running: 0,
@@ -101,7 +104,7 @@ impl<K> Accesses<K> {
         }
     }
 
-    /// Whether something is to be done that makes no noise.
+    /// Whether accesses wait for room, of which no event tells.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.ready.is_empty()
     }
@@ -112,7 +115,7 @@ impl<K> Accesses<K> {
         self.is_waiting() || !self.orphans.is_empty()
     }
 
-    /// When to look, if nothing happens before.
+    /// When to check again, if nothing happens before.
     pub(crate) fn until(&self) -> Time {
         let first = self.orphans.iter().find(|(_, slot, serial)| self.is_there(*slot, *serial));
         first.map_or(Time::NEVER, |(until, ..)| *until)
@@ -122,7 +125,8 @@ impl<K> Accesses<K> {
         self.list.get(slot).is_some_and(|access| access.serial == serial)
     }
 
-    /// Whether a peer gave or may give leave to reach memory of its own, and nothing is under way by that.
+    /// Whether a peer granted, or may grant, access to its memory, and nothing is under way by
+    /// that.
     pub(crate) fn can_return(&self, peer: Peer) -> bool {
         let mut held = false;
         for (_, grant) in self.grants.iter().filter(|((of, _), _)| *of == peer) {
@@ -137,7 +141,7 @@ impl<K> Accesses<K> {
 }
 
 impl<N: Network> Datagrams<N> {
-    /// Takes in an access that the library is to do. Gives the operation back if it is for the engine.
+    /// Takes in an access that the library is to do. Returns an operation that is for the engine.
     pub(crate) fn accept_access(&mut self, operation: Operation) -> Option<Operation> {
         let (Operation::Put { remote, .. } | Operation::Get { remote, .. }) = &operation else {
             return Some(operation);
@@ -149,17 +153,17 @@ impl<N: Network> Datagrams<N> {
         let incarnation = imported.map(|imported| imported.parts.incarnation);
         let info = self.engine.peer_info(peer);
         let same = info.as_ref().is_some_and(|info| info.incarnation == incarnation);
-        let up = self.link(peer).is_some_and(|link| link.is_up());
+        let up = self.links.of(peer).is_some_and(|link| link.is_up());
         let (Some(target), Some(info), true) = (target, info, up && same) else {
             return Some(operation);
         };
-        // What is wrong with it the engine says as well.
+        // The engine reports what is wrong with it.
         let Ok(total) = self.engine.check_access(&operation) else { return Some(operation) };
         if let Operation::Put { event: Some(_), .. } = operation {
-            self.ask_for_notices(peer, target, total);
+            self.ask_for_grant(peer, target, total);
             return Some(operation);
         }
-        // What never ends takes no more room where the owner serves it.
+        // When too many operations never complete, the owner serves further accesses.
         let crowded = self.lost.count() > self.config.lost;
         let few = total < self.config.remote_access_from.max(1);
         if few || crowded || self.accesses.list.len() >= MOST {
@@ -193,7 +197,7 @@ impl<N: Network> Datagrams<N> {
             Some(_) => return self.take_access(slot).map(|access| access.operation),
             None => {
                 grants.insert((peer, target), Grant::Asked(vec![slot]));
-                self.write_letter(peer, Control::Ask(target));
+                self.send_control(peer, Control::Ask(target));
             }
         }
         None
@@ -210,27 +214,27 @@ impl<N: Network> Datagrams<N> {
 
     /// The owner has granted access to a region, or refused it.
     pub(crate) fn granted(&mut self, index: u32, target: Target, leave: Option<Leave>) {
-        let Some(Some(link)) = self.links.get(index as usize) else { return };
-        let peer = link.peer;
-        let node = link.node;
+        let Some(link) = self.links.get(index) else { return };
+        let peer = link.peer();
+        let node = link.node();
         let Some(grant) = self.accesses.grants.get_mut(&(peer, target)) else {
-            return self.wrong(index, "a grant that was not asked for");
+            return self.cut_off(index, "a grant that was not asked for");
         };
         let Grant::Asked(waiting) = grant else {
-            return self.wrong(index, "a grant that is not waited for");
+            return self.cut_off(index, "a grant that is not waited for");
         };
         let waiting = std::mem::take(waiting);
         let given = leave.zip(node).and_then(|(leave, node)| {
             Some((self.net.key(node, &leave.place)?, leave.access, leave.notice))
         });
         match given {
-            Some((key, rights, notice)) => {
-                *grant = Grant::Given { key, rights, notice, running: 0 };
+            Some((key, rights, name)) => {
+                *grant = Grant::Given { key, rights, name, running: 0 };
                 for slot in waiting {
                     let list = &self.accesses.list;
                     match list.get(slot).is_some_and(|access| access.allowed(rights)) {
                         true => self.accesses.ready.push_back(slot),
-                        // The owner says what is wrong with it.
+                        // The owner reports what is wrong with it.
                         false => self.leave_to_engine(vec![slot]),
                     }
                 }
@@ -242,7 +246,7 @@ impl<N: Network> Datagrams<N> {
         }
     }
 
-    /// What has not begun goes to the engine.
+    /// Accesses that have not begun go to the engine.
     fn leave_to_engine(&mut self, slots: Vec<usize>) {
         for slot in slots {
             if let Some(access) = self.take_access(slot) {
@@ -251,17 +255,17 @@ impl<N: Network> Datagrams<N> {
         }
     }
 
-    /// The owner wants a grant back: it closes the memory.
+    /// The owner revokes a grant: it closes the memory.
     pub(crate) fn revoked(&mut self, index: u32, target: Target) {
-        let Some(Some(link)) = self.links.get(index as usize) else { return };
-        let peer = link.peer;
+        let Some(link) = self.links.get(index) else { return };
+        let peer = link.peer();
         let grant = self.accesses.grants.get_mut(&(peer, target));
         let Some(Grant::Given { running, .. }) = grant else {
-            return self.wrong(index, "a grant was asked back that was not given");
+            return self.cut_off(index, "a grant was revoked that was not given");
         };
         let running = *running;
         self.accesses.grants.insert((peer, target), Grant::Revoked { running });
-        self.give_back(peer, target);
+        self.return_grant(peer, target);
         let of_it = |access: &Access| access.peer == peer && access.target == target;
         let list = &self.accesses.list;
         let slots: Vec<usize> =
@@ -277,15 +281,16 @@ impl<N: Network> Datagrams<N> {
         }
     }
 
-    /// Gives a grant back that was asked back, once nothing is under way by it.
-    pub(crate) fn give_back(&mut self, peer: Peer, target: Target) {
+    /// Returns a grant that was revoked, once nothing is under way by it.
+    pub(crate) fn return_grant(&mut self, peer: Peer, target: Target) {
         if let Some(Grant::Revoked { running: 0 }) = self.accesses.grants.get(&(peer, target)) {
             self.accesses.grants.remove(&(peer, target));
-            self.write_letter(peer, Control::Released(target));
+            self.send_control(peer, Control::Released(target));
         }
     }
 
-    /// Posts pieces, in turns, and ends gets whose peer was lost long enough ago. True if anything was done.
+    /// Posts pieces of the accesses in turn, and ends gets whose peer was lost long enough ago.
+    /// True if anything was done.
     pub(crate) fn serve_accesses(&mut self) -> bool {
         let mut worked = false;
         for _ in 0..self.accesses.ready.len() {
@@ -318,8 +323,8 @@ impl<N: Network> Datagrams<N> {
             return false;
         };
         let index = access.peer.index;
-        let Some(Some(link)) = links.get_mut(index as usize) else { return false };
-        let Some(node) = link.node.filter(|_| link.is_up()) else { return false };
+        let Some(link) = links.get_mut(index) else { return false };
+        let Some(node) = link.node().filter(|_| link.is_up()) else { return false };
         while access.outcome.is_none()
             && !access.failed
             && access.handed.moved() < access.total
@@ -332,16 +337,16 @@ impl<N: Network> Datagrams<N> {
             let Some((piece, offset, after)) = access.next(most_at_once) else {
                 break;
             };
-            let reach = match access.operation {
-                Operation::Get { .. } => Reach::Get,
-                _ => Reach::Put,
+            let op = match access.operation {
+                Operation::Get { .. } => RemoteOp::Get,
+                _ => RemoteOp::Put,
             };
             let mark = Mark::Access { access: slot as u32, serial: access.serial };
-            match net.access(node, reach, piece, key, offset, mark) {
+            match net.access(node, op, piece, key, offset, mark) {
                 Ok(()) => {
                     access.handed = after;
                     access.running += 1;
-                    link.running += 1;
+                    link.out.begin_operations(1);
                     (*by_it, *running) = (*by_it + 1, *running + 1);
                     self.counters.accesses += 1;
                     posted = true;
@@ -357,7 +362,7 @@ impl<N: Network> Datagrams<N> {
                 }
             }
         }
-        if posted && link.ring && self.rings {
+        if posted && link.rings && self.rings {
             self.ring(index);
         }
         if let Some(code) = failed {
@@ -369,28 +374,29 @@ impl<N: Network> Datagrams<N> {
         posted
     }
 
-    /// The library is done with a piece.
+    /// The library has completed a piece.
     pub(crate) fn access_done(&mut self, slot: u32, serial: u32, result: Result<(), i32>) {
         if self.lost.count() > 0 {
             self.lost_piece_done(slot, serial);
         }
         let slot = slot as usize;
         let Accesses { list, running, .. } = &mut self.accesses;
-        // Else its peer was lost, and it ended before.
+        // Otherwise its peer was lost, and it ended before.
         let Some(access) = list.get_mut(slot).filter(|a| a.serial == serial) else { return };
         access.running -= 1;
         *running -= usize::from(!access.lost);
         let (peer, target) = (access.peer, access.target);
-        let known = self.link(peer).map(|link| link.running -= 1).is_some();
+        let known = self.links.of(peer).map(|link| link.out.end_operation()).is_some();
         if let Some(Grant::Given { running, .. } | Grant::Revoked { running }) =
             self.accesses.grants.get_mut(&(peer, target))
         {
             *running -= 1;
         }
-        self.give_back(peer, target);
+        self.return_grant(peer, target);
         let Some(access) = self.accesses.list.get_mut(slot) else { return };
         match result {
-            // Whatever it was, there is no talking to this peer; its loss, which follows, ends the access.
+            // Whatever failed, the peer cannot be reached any more; its loss, which follows, ends
+            // the access.
             Err(code) if known => {
                 access.failed = true;
                 return self.fail(peer.index, code as isize);
@@ -425,7 +431,7 @@ impl<N: Network> Datagrams<N> {
         self.engine.raise(Event::Done { token: access.operation.token(), result });
     }
 
-    /// Asks that an access end soon. False if there is none with this token.
+    /// Cancels an access. False if there is none with this token.
     pub(crate) fn cancel_access(&mut self, token: Token) -> bool {
         let Some(&slot) = self.accesses.tokens.get(&token) else { return false };
         if let Some(access) = self.accesses.list.get_mut(slot)
@@ -437,22 +443,23 @@ impl<N: Network> Datagrams<N> {
         true
     }
 
-    /// A peer is gone: its accesses end. Gets with pieces under way do when the library is done with these, for until then
-    /// it may write to their memory, or after [`Config::mourning`](crate::Config::mourning): not every library is ever done
-    /// with what a dead process was to answer. The network holds the memory of all until the library is. That the peer is
-    /// lost is told at once.
+    /// A peer is lost: its accesses end. Gets with pieces under way end when the library has
+    /// completed these, for until then it may write to their memory, or after
+    /// [`Config::mourning`](crate::Config::mourning): not every library ever completes what a dead
+    /// process was to answer. The network holds the memory of all until the library has completed
+    /// them. The loss of the peer is reported at once.
     ///
-    /// Gives slots and serial numbers of those with pieces under way.
+    /// Returns slots and serial numbers of those with pieces under way.
     pub(crate) fn end_accesses(&mut self, peer: Peer, reason: &LostReason) -> Vec<(u32, u32)> {
         let mut under_way = Vec::new();
         if self.accesses.list.is_empty() && self.accesses.grants.is_empty() {
             return under_way;
         }
         self.accesses.grants.retain(|(of, _), _| *of != peer);
-        let Accesses { brought, running, .. } = &mut self.accesses;
-        let before = brought.len();
-        brought.retain(|_, (of, _)| *of != peer);
-        *running -= before - brought.len();
+        let Accesses { payloads, running, .. } = &mut self.accesses;
+        let before = payloads.len();
+        payloads.retain(|_, (of, _)| *of != peer);
+        *running -= before - payloads.len();
         let until = self.now.after(self.config.mourning);
         let list = &self.accesses.list;
         let slots: Vec<usize> =
@@ -471,7 +478,7 @@ impl<N: Network> Datagrams<N> {
             match access.operation {
                 _ if access.running == 0 => self.settle_access(slot),
                 Operation::Get { .. } => orphans.push_back((until, slot, access.serial)),
-                // It is only read.
+                // The memory of a put is only read.
                 _ => self.end_access(slot),
             }
         }

@@ -1,9 +1,9 @@
 //! The library without the contract: what our overhead is measured against.
 //!
-//! One endpoint, short messages, writes into memory of the other side, and completions read one after another. For
-//! measurements alone.
+//! One endpoint, short messages, writes into memory of the other side, and completions read one
+//! after another. For measurements alone.
 
-use crate::{Config, Happened, Mark, Network, Node, Reach};
+use crate::{Config, Happened, Mark, Network, Node, RemoteOp};
 use petasos_fabric::{Access, Address, Slice, two_sided::Outgoing};
 
 /// A network that can be used with nothing in between.
@@ -63,7 +63,8 @@ impl<N: Plain> Bare<N> {
         self.0.send(to.0, &[], payload, Mark::Packet { link: 0, serial: 0 }).is_ok()
     }
 
-    /// Copies the next message that came into memory, as much of it as there is room for. False if there is none now.
+    /// Copies the next message that came into memory, as much of it as there is room for. False if
+    /// there is none now.
     pub fn take(&mut self, into: &Slice) -> bool {
         while let Some(happened) = self.0.next() {
             if let Happened::Packet(packet) = happened {
@@ -74,7 +75,8 @@ impl<N: Plain> Bare<N> {
         false
     }
 
-    /// Opens memory to be written; closed when dropped. `None` if the library has no access of its own here.
+    /// Opens memory to be written; closed when dropped. `None` if the library has no access of its
+    /// own here.
     pub fn expose(&mut self, memory: &Slice) -> Option<Exposed<N>> {
         self.0.facts().access?;
         self.0.open_memory(memory, Access::WRITE.with(Access::READ)).map(Exposed)
@@ -85,10 +87,11 @@ impl<N: Plain> Bare<N> {
         self.0.key(of.0, place)
     }
 
-    /// Begins to write to the beginning of memory that the other side opened. False if there is no room.
+    /// Begins to write to the beginning of memory that the other side opened. False if there is no
+    /// room.
     pub fn put(&mut self, to: Other, local: &Slice, key: &N::Key) -> bool {
         let mark = Mark::Access { access: 0, serial: 0 };
-        self.0.access(to.0, Reach::Put, local.clone(), key, 0, mark).is_ok()
+        self.0.access(to.0, RemoteOp::Put, local.clone(), key, 0, mark).is_ok()
     }
 
     /// Moves everything on: how many writes ended, and how many messages came.

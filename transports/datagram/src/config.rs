@@ -4,55 +4,74 @@ use petasos_fabric::Limits;
 use petasos_tcp::Secret;
 use std::time::Duration;
 
-/// Settings; the defaults suit most. All sizes in bytes.
+/// Settings of an endpoint over libfabric or UCX; the defaults suit most programs. All sizes are in
+/// bytes.
+///
+/// ```
+/// use petasos_datagram::{Config, Secret};
+///
+/// let mut config = Config::default();
+/// config.secret = Some(Secret::new(b"sixteen bytes or more".to_vec())?);
+/// config.remote_access_from = 64 << 10;
+/// # Ok::<(), petasos_datagram::SecretError>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// What both sides must know: see [`petasos_tcp::Config::secret`]. On shared memory the kernel's word
-    /// counts instead.
+    /// What both sides must know: see [`petasos_tcp::Config::secret`]. Not used on shared
+    /// memory, where the kernel vouches for peers. Default: none.
     pub secret: Option<Secret>,
-    /// How long a peer may be silent before it is given up. Not on shared memory, where the kernel tells.
+    /// How long a peer may be silent before it counts as lost. Not used on shared memory, where the
+    /// kernel reports the end of a process. Default: 10 s.
     pub silence: Duration,
-    /// The endpoint's numbers. `max_message` and `max_inject` at most [`Config::MAX_MESSAGE`], and the same
-    /// on all sides.
+    /// The endpoint's limits. `max_message` and `max_inject` are at most [`Config::MAX_MESSAGE`],
+    /// and the same on all sides. Default: both are that.
     pub limits: Limits,
-    /// Memory for receiving, where the library is to be given some (libfabric): so many slabs.
+    /// The number of slabs of memory for receiving, at least 2, where the library is given some
+    /// (libfabric). Default: 4.
     pub slabs: usize,
-    /// The length of a slab: at least four times [`Config::MAX_MESSAGE`].
+    /// The length of a slab, at least four times [`Config::MAX_MESSAGE`]. Default: 1 MiB.
     pub slab: usize,
-    /// Sends and accesses under way at a time, at most; the library may have fewer.
+    /// The most sends and accesses under way at a time, at least 2; the library may have fewer.
+    /// Default: 256.
     pub sends: usize,
-    /// Sends and accesses with peers that were lost which the library may have beyond [`Config::sends`], at most: not every
-    /// library is ever done with what a peer that was killed, or is stopped, was to take part in. Each holds its memory, a
-    /// short buffer, and some bytes more. The library may bear fewer. Beyond, and if none of them has come back after
-    /// [`Config::mourning`], the endpoint can send nothing more, and loses the peers to which it is to send, with an error
-    /// that says so. Default: 4,096.
+    /// The most sends and accesses with lost peers that the library may hold beyond
+    /// [`Config::sends`]: not every library ever completes an operation with a peer that was
+    /// killed, or is stopped. Each holds its memory, a short buffer, and some bytes more. The
+    /// library may bear fewer. Beyond, and if none of them has completed after
+    /// [`Config::mourning`], the endpoint can send nothing more, and loses the peers to which it is
+    /// to send, with an error that says so. Default: 4,096.
     pub lost: usize,
-    /// Whether put and get are left to the library, where it can. Else the owner of the memory serves them,
-    /// and nothing is registered with the library.
+    /// Whether put and get are left to the library, where it can. Otherwise the owner of the memory
+    /// serves them, and nothing is registered with the library. Default: true.
     pub remote_access: bool,
-    /// Leave put and get to the library also where its port then lets whoever reaches it access any memory of the
-    /// process: on UCX's cards, whose library does the accesses that a card cannot do without checking them. For networks
-    /// on which nobody else is. Default: false, the owner serves them there.
+    /// Leave put and get to the library even where every process that reaches its port can then
+    /// access any memory of this process: on NICs driven by UCX, which does the accesses that a NIC
+    /// cannot do without checking them. For networks that no other program can reach. Default:
+    /// false, the owner serves them there.
     pub unchecked_access: bool,
-    /// Puts and gets from this length on are left to the library.
+    /// Puts and gets from this length on are left to the library. Default: 16 KiB.
     pub remote_access_from: u64,
-    /// Of puts with event, which the owner's endpoint takes packet by packet, and of others that it serves, the payloads of
-    /// this length or more are written by the library, where it has completion data for that: then they are copied on
-    /// neither side. In bytes. Default: as [`Facts::notices_from`](crate::Facts) says, where that is faster.
-    pub notices_from: Option<u64>,
-    /// How many bytes of the endpoint's own memory, that of [`alloc`](petasos_fabric::Endpoint::alloc), stay open to
-    /// the library when they are deregistered, so that registering them again costs nothing: of 256 registrations at
-    /// most, the one that was not used for longest is closed first. A peer that was granted access, and does not keep
-    /// to what it said when it gave that back, reaches such memory until it is closed: for peers that are trusted. Default: 0, all is closed at once.
+    /// The owner's endpoint takes puts with event, and others that it serves, packet by packet. The
+    /// library writes their payloads of this length or more, where it has completion data for that;
+    /// then neither side copies them. Default: as [`Facts::completion_data_from`](crate::Facts)
+    /// says, where that is faster.
+    pub completion_data_from: Option<u64>,
+    /// How many bytes of the endpoint's own memory, that of
+    /// [`alloc`](petasos_fabric::Endpoint::alloc), stay registered with the library when they are
+    /// deregistered, so that registering them again costs nothing. There are at most 256 such
+    /// registrations; the one that was not used for longest is closed first. A peer that returned
+    /// its grant and uses it all the same reaches such memory until it is closed: for peers that
+    /// are trusted. Default: 0, all are closed at once.
     pub keep_registered: usize,
-    /// How long what a lost peer had a hand in may go on, where the library says nothing of its end. Memory that the peer
-    /// was granted access to, and did not give back, counts as reached until then: closing it ends with
-    /// [`StillReached`](petasos_fabric::OpErrorKind::StillReached), if its patience ends before. A get from the peer that the
-    /// library does not give back ends then, with [`PeerLost`](petasos_fabric::OpErrorKind::PeerLost): its memory may be
-    /// written as long as the endpoint lives, and stays held by it, so that it becomes exclusive for nobody. A put ends with
-    /// its peer; its memory is held in the same way. Not less than data may wait in buffers of connections that are
-    /// about to be closed. Default: 60 s.
+    /// How long accesses of, or to, a lost peer may go on, where the library does not report their
+    /// end. Memory to which the peer had a grant that it did not return counts as reached until
+    /// then: closing it ends with [`StillReached`](petasos_fabric::OpErrorKind::StillReached), if
+    /// its patience ends before. A get from the peer that the library does not complete ends then,
+    /// with [`PeerLost`](petasos_fabric::OpErrorKind::PeerLost): its memory may be written as long
+    /// as the endpoint lives, which holds it, so that it never becomes exclusive. A put ends with
+    /// its peer; its memory is held in the same way. It must not be shorter than data may wait in
+    /// buffers of connections that are about to be closed. Default: 60 s.
     pub mourning: Duration,
 }
 
@@ -63,10 +82,17 @@ impl Config {
     pub(crate) fn check(&self) -> Result<(), String> {
         let Config { limits, slabs, slab, sends, .. } = self;
         if limits.max_message > Self::MAX_MESSAGE || limits.max_inject > limits.max_message {
-            return Err(format!("messages of {} bytes", limits.max_message));
+            let most = Self::MAX_MESSAGE;
+            return Err(format!(
+                "a `max_message` of {} bytes and a `max_inject` of {}; at most {most}, and no more to inject",
+                limits.max_message, limits.max_inject
+            ));
         }
         if *slabs < 2 || *slab < 4 * Self::MAX_MESSAGE || *sends < 2 {
-            return Err(format!("{slabs} slabs of {slab} bytes, {sends} sends at a time"));
+            let least = 4 * Self::MAX_MESSAGE;
+            return Err(format!(
+                "{slabs} slabs of {slab} bytes and {sends} sends at a time; at least 2 slabs of {least} bytes, and 2 sends"
+            ));
         }
         Ok(())
     }
@@ -88,14 +114,14 @@ impl Default for Config {
             remote_access: true,
             unchecked_access: false,
             remote_access_from: 16 << 10,
-            notices_from: None,
+            completion_data_from: None,
             keep_registered: 0,
             mourning: Duration::from_secs(60),
         }
     }
 }
 
-/// What an endpoint did, since it began.
+/// What an endpoint did since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -105,29 +131,30 @@ pub struct Counters {
     pub packets_in: u64,
     /// Acknowledgements that had no packet to ride on.
     pub acknowledgements: u64,
-    /// Packets of nobody we know, thrown away.
+    /// Packets with no valid ticket, thrown away.
     pub strays: u64,
     /// Sends and accesses with lost peers that the library has now.
     pub lost: usize,
     /// How often the library had no room.
     pub again: u64,
-    /// Packets that waited for room here, for their sender's greeting, or for their notice.
+    /// Packets that waited for room here, for their sender's greeting, or for their completion
+    /// data.
     pub deferred: u64,
-    /// Pieces of put and get that the library did.
+    /// Pieces of put and get that the library carried out.
     pub accesses: u64,
-    /// Payloads of puts with event that the library wrote, and told the owner of.
-    pub noticed_out: u64,
-    /// What the library told us so of our memory.
-    pub noticed_in: u64,
-    /// What it told us of nobody we know, or that cannot be: thrown away.
-    pub stray_notices: u64,
-    /// How often memory was opened to peers by the library.
+    /// Payloads of puts with event that the library wrote, with completion data for the owner.
+    pub completion_data_out: u64,
+    /// Completion data that arrived for writes to our memory.
+    pub completion_data_in: u64,
+    /// Completion data that names no link, or no packet that can be under way: thrown away.
+    pub stray_completion_data: u64,
+    /// How often memory was registered with the library.
     pub registrations: u64,
-    /// How often that was not needed, for it had been kept open.
+    /// How often that was not needed, because a registration had been kept.
     pub registrations_kept: u64,
-    /// Bytes that are kept open now, though nobody uses them.
+    /// Bytes that are registered now, though not in use.
     pub kept_bytes: usize,
-    /// Peers that were rung for, since they may sleep.
+    /// Rings for peers that may sleep.
     pub rings: u64,
     /// Peers cut off because they broke the protocol.
     pub violations: u64,

@@ -1,6 +1,6 @@
-//! The contract, as far as it is not somebody else's.
+//! The contract of the fabric.
 
-use crate::{frame::Control, kept, link::State, network::Network, state::Datagrams};
+use crate::{cache, datagrams::Datagrams, frame::Control, link::State, network::Network};
 use petasos_fabric::{
     Address, AllocError, Endpoint, Event, InjectError, Lease, LostReason, Notifier, Operation,
     Peer, Region, ResolveError, Sleep, Time, Token, answered_by_engine,
@@ -11,17 +11,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// While messages come, the control endpoint has its turn every so many passes, or packets: a pass may take in many.
-const TURN: u32 = 32;
-const CROWD: u64 = 128;
-/// Passes without a message after which it has one in each.
-const QUIET: u32 = 128;
-/// How long what was sent may take to leave when an endpoint ends.
+/// How long messages may take to be sent when an endpoint ends.
 const FAREWELL: Duration = Duration::from_millis(200);
 
 impl<N: Network> Datagrams<N> {
-    /// The peer at an address; `resolve` says how it is reached over the connection on which peers meet.
-    fn reach(
+    /// The peer at an address; `resolve` says how it is reached over the connection on which peers
+    /// meet.
+    fn resolve_by(
         &mut self,
         address: &Address,
         resolve: impl Fn(&mut dyn Endpoint, &Address) -> Result<Peer, ResolveError>,
@@ -34,8 +30,8 @@ impl<N: Network> Datagrams<N> {
         let address = self.medium.ours(&theirs);
         if let Some(peer) = self.engine.find_peer(&address) {
             if !self.engine.is_self(peer) {
-                if let Some(link) = self.link(peer) {
-                    link.asked = true;
+                if let Some(link) = self.links.of(peer) {
+                    link.set_resolved();
                 }
                 // Extends the patience; the handle is known.
                 resolve(&mut *self.control, &theirs)?;
@@ -51,11 +47,11 @@ impl<N: Network> Datagrams<N> {
             }
             other => other,
         })?;
-        match self.met.get(&control).copied() {
-            // Known by another spelling of its address.
+        match self.links.by_control(control) {
+            // The peer is known by another spelling of its address.
             Some(peer) => {
-                if let Some(link) = self.link(peer) {
-                    link.asked = true;
+                if let Some(link) = self.links.of(peer) {
+                    link.set_resolved();
                 }
                 Ok(peer)
             }
@@ -66,7 +62,7 @@ impl<N: Network> Datagrams<N> {
 
 impl<N: Network> Endpoint for Datagrams<N> {
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
-        self.reach(address, |control, theirs| control.resolve(theirs, patience))
+        self.resolve_by(address, |control, theirs| control.resolve(theirs, patience))
     }
 
     fn resolve_running(
@@ -74,11 +70,11 @@ impl<N: Network> Endpoint for Datagrams<N> {
         address: &Address,
         patience: Duration,
     ) -> Result<Peer, ResolveError> {
-        self.reach(address, |control, theirs| control.resolve_running(theirs, patience))
+        self.resolve_by(address, |control, theirs| control.resolve_running(theirs, patience))
     }
 
     fn forget(&mut self, peer: Peer) {
-        self.let_go(peer, &LostReason::Forgotten);
+        self.remove(peer, &LostReason::Forgotten);
         self.engine.forget(peer);
     }
 
@@ -112,8 +108,7 @@ impl<N: Network> Endpoint for Datagrams<N> {
 
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
         self.now = now;
-        self.passes = self.passes.saturating_add(1);
-        self.turn = self.turn.saturating_sub(1);
+        self.pace.begin_pass();
         let before = events.len();
         let limit = before.saturating_add(budget);
         events.append(&mut self.early);
@@ -123,34 +118,31 @@ impl<N: Network> Endpoint for Datagrams<N> {
             busy |= self.serve_accesses();
         }
         if events.len() >= limit {
-            self.idle = false;
+            self.pace.end_pass(true);
             return true;
         }
-        let crowd = self.counters.packets_in - self.attended >= CROWD;
-        let turn = self.turn == 0 || crowd || self.quiet >= QUIET;
-        if turn || self.armed || !self.errands.is_empty() {
-            // Rings are heard there: what they are for is looked for after that.
-            (self.armed, self.looked) = (false, false);
-            (self.turn, self.attended) = (TURN, self.counters.packets_in);
-            busy |= self.attend();
-            // Peers that came up are told before their messages.
+        let packets = self.counters.packets_in;
+        if self.pace.is_control_due(packets) || self.lists.has_controls() {
+            self.pace.control_polled(packets);
+            busy |= self.poll_control();
+            // That peers are up is reported before their messages.
             busy |= self.engine.take_events(limit.saturating_sub(events.len()), events);
         }
-        if !self.paused.is_empty() {
+        if !self.lists.paused().is_empty() {
             busy |= self.resume(limit, events);
         }
-        // Whoever has just looked need not look again in the same pass.
-        let came = !std::mem::take(&mut self.looked) && self.receive(limit, events);
-        self.quiet = if came { 0 } else { self.quiet.saturating_add(1) };
-        busy |= came;
-        if !self.owing.is_empty() {
+        // If the library was just polled by `poll_message`, it is not polled again in this pass.
+        let arrived = !self.pace.take_polled() && self.receive(limit, events);
+        self.pace.library_polled(arrived);
+        busy |= arrived;
+        if self.lists.has_owing() {
             busy |= self.acknowledge();
         }
-        if !self.ending.is_empty() {
+        if !self.lists.ending().is_empty() {
             busy |= self.finish_ended();
         }
         if self.exposures.has_work() {
-            self.look_after_exposures();
+            self.expire_closings();
         }
         if self.engine.is_closing() {
             self.engine.keep_time(now);
@@ -163,7 +155,7 @@ impl<N: Network> Endpoint for Datagrams<N> {
         }
         busy |= self.engine.take_events(limit.saturating_sub(events.len()), events);
         busy |= events.len() > before;
-        self.idle = !busy;
+        self.pace.end_pass(busy);
         busy
     }
 
@@ -172,7 +164,7 @@ impl<N: Network> Endpoint for Datagrams<N> {
         self.poll_short(message)
     }
 
-    /// Nothing: to ask the library, as each pass does, is moment enough.
+    /// Does nothing: each pass polls the library, which takes long enough.
     #[inline]
     fn relax(&self) {}
 
@@ -192,8 +184,8 @@ impl<N: Network> Endpoint for Datagrams<N> {
         if len == 0 || len > isize::MAX as usize {
             return Err(AllocError::BadLength(len));
         }
-        Ok(match self.kept.is_on() {
-            true => kept::lend(self.kept.own(Region::zeroed(len))),
+        Ok(match self.cache.is_on() {
+            true => cache::lend(self.cache.own(Region::zeroed(len))),
             false => Region::zeroed(len),
         })
     }
@@ -204,10 +196,10 @@ impl<N: Network> Endpoint for Datagrams<N> {
 }
 
 impl<N: Network> Drop for Datagrams<N> {
-    /// What was injected leaves, as far as the library takes it, and peers are told how much that was. What they granted
-    /// is given back, if nothing is under way by it.
+    /// Messages that were injected are sent, as far as the library takes them, and peers are told
+    /// how many there were. Grants are given back, if nothing is under way by them.
     fn drop(&mut self) {
-        // The parent is not gone.
+        // A forked child leaves the parent's endpoint alone.
         if !self.home.is_here() {
             return;
         }
@@ -217,12 +209,14 @@ impl<N: Network> Drop for Datagrams<N> {
             self.receive(usize::MAX, &mut Vec::new());
             std::thread::yield_now();
         }
-        for link in self.links.iter().flatten() {
+        for link in self.links.iter() {
             if matches!(link.state, State::Up) {
-                if self.accesses.can_return(link.peer) {
-                    let _ = self.control.inject(link.control, &[&Control::Returned.to_bytes()]);
+                if self.accesses.can_return(link.peer()) {
+                    let _ = self.control.inject(link.control(), &[&Control::Returned.to_bytes()]);
                 }
-                let _ = self.control.inject(link.control, &[&Control::Bye(link.sent).to_bytes()]);
+                let _ = self
+                    .control
+                    .inject(link.control(), &[&Control::Bye(link.out.sent()).to_bytes()]);
             }
         }
         self.control.progress(self.now, 64, &mut Vec::new());

@@ -1,19 +1,19 @@
-//! Why an endpoint does not open, as far as the library has no part in it.
+//! Why an endpoint does not open, apart from the library's errors.
 
 /// Why an endpoint was not opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The secret is no good.
+    /// The secret is not valid.
     #[error(transparent)]
     Secret(#[from] petasos_tcp::SecretError),
-    /// The connections by which endpoints find each other, over TCP.
+    /// The endpoint by which peers meet, over TCP, did not open.
     #[error(transparent)]
     Tcp(#[from] petasos_tcp::OpenError),
-    /// The same, over shared memory.
+    /// The endpoint by which peers meet, over shared memory, did not open.
     #[error(transparent)]
     Shm(#[from] petasos_shm::OpenError),
-    /// Numbers that cannot be.
+    /// The configuration is not valid.
     #[error("the configuration has {0}")]
     Config(String),
     /// The system refused.
@@ -21,7 +21,7 @@ pub enum OpenError {
     System {
         /// What was to be done.
         what: &'static str,
-        /// What it said.
+        /// The system's error.
         error: std::io::Error,
     },
 }

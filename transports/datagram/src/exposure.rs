@@ -1,13 +1,13 @@
 //! Memory that peers reach through the library: the owner's side.
 //!
-//! Nothing is registered with the library before a peer asks for it that holds the region's key, and it is closed
-//! with the region. See [`crate::access`].
+//! Nothing is registered with the library before a peer asks for it that holds the region's key,
+//! and it is closed with the region. See [`crate::access`].
 
 use crate::{
+    cache::inner,
+    datagrams::Datagrams,
     frame::{Control, Leave, TARGET},
-    kept::inner,
     network::Network,
-    state::Datagrams,
 };
 use petasos_fabric::{
     Access, Event, Key, OpError, OpErrorKind, Operation, Peer, RegionId, Slice, Time, Token,
@@ -23,12 +23,12 @@ struct Exposure<O> {
     memory: Slice,
     access: Access,
     holders: Vec<Peer>,
-    /// One of them was lost, and gave nothing back: the last, and until when something of it may land. No library says
-    /// when that is over: see [`Config::mourning`](crate::Config::mourning).
-    torn: Option<(Peer, Time)>,
-    /// It is closed to new accesses, and grants were asked back.
+    /// The last holder that was lost and returned nothing, and until when a write of it may land.
+    /// No library says when that is over: see [`Config::mourning`](crate::Config::mourning).
+    lost_holder: Option<(Peer, Time)>,
+    /// It is closed to new accesses, and its grants were revoked.
     closing: bool,
-    /// Who waits for its end.
+    /// The operation that waits for its end.
     waiting: Option<Waiting>,
 }
 
@@ -54,7 +54,7 @@ impl<O> Default for Exposures<O> {
 }
 
 impl<O> Exposures<O> {
-    /// When to look, if nothing happens before.
+    /// When to check again, if nothing happens before.
     pub(crate) fn until(&self) -> Time {
         if self.closing == 0 {
             return Time::NEVER;
@@ -62,13 +62,13 @@ impl<O> Exposures<O> {
         let closing = self.list.values().filter(|exposure| exposure.closing);
         let times = closing.flat_map(|exposure| {
             let waits = exposure.waiting.as_ref().map(|w| w.until.unwrap_or(Time::ZERO));
-            let lands = exposure.torn.filter(|_| exposure.holders.is_empty());
+            let lands = exposure.lost_holder.filter(|_| exposure.holders.is_empty());
             [waits, lands.map(|(_, until)| until)].into_iter().flatten()
         });
         times.min().unwrap_or(Time::NEVER)
     }
 
-    /// Whether there is anything to look after.
+    /// Whether any region is being closed.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
         self.closing > 0
@@ -86,13 +86,13 @@ fn region_of(target: &[u8; TARGET]) -> RegionId {
 impl<N: Network> Datagrams<N> {
     /// A peer asks for access to a region.
     pub(crate) fn asked(&mut self, index: u32, target: [u8; TARGET]) {
-        let Some(Some(link)) = self.links.get(index as usize) else { return };
-        let peer = link.peer;
+        let Some(link) = self.links.get(index) else { return };
+        let peer = link.peer();
         let answer = match self.expose(peer, &target) {
             Some(leave) => Control::Grant(target, leave),
             None => Control::Refuse(target),
         };
-        self.write_letter(peer, answer);
+        self.send_control(peer, answer);
     }
 
     fn expose(&mut self, peer: Peer, target: &[u8; TARGET]) -> Option<Leave> {
@@ -102,10 +102,10 @@ impl<N: Network> Datagrams<N> {
         if !self.accesses.native || parts.route(Key::ROUTE_TWO_SIDED)?[..] != target[..] {
             return None;
         }
-        let Datagrams { exposures, net, engine, kept, counters, .. } = self;
+        let Datagrams { exposures, net, engine, cache, counters, .. } = self;
         if let Entry::Vacant(vacant) = exposures.list.entry(region) {
             let (memory, access) = engine.region(region)?;
-            let known = kept.take(memory, access);
+            let known = cache.take(memory, access);
             counters.registrations_kept += u64::from(known.is_some());
             let opened = match known {
                 Some(opened) => opened,
@@ -116,8 +116,9 @@ impl<N: Network> Datagrams<N> {
                 }
             };
             let (memory, holders) = (memory.clone(), Vec::new());
-            let (torn, closing, waiting) = (None, false, None);
-            let exposure = Exposure { opened, memory, access, holders, torn, closing, waiting };
+            let (lost_holder, closing, waiting) = (None, false, None);
+            let exposure =
+                Exposure { opened, memory, access, holders, lost_holder, closing, waiting };
             vacant.insert(exposure);
         }
         let exposure = exposures.list.get_mut(&region).filter(|exposure| !exposure.closing)?;
@@ -126,13 +127,14 @@ impl<N: Network> Datagrams<N> {
         }
         let place = N::place(&exposure.opened);
         let notice = match parts.access.allows(Access::WRITE) {
-            true => self.notice_name(peer),
+            true => self.completion_name(peer),
             false => 0,
         };
         Some(Leave { place, access: parts.access, notice })
     }
 
-    /// Takes in the closing of a region that is open to peers. Gives it back if it is for the engine.
+    /// Takes in an operation that closes a region that is open to peers. Returns it if it is for
+    /// the engine.
     pub(crate) fn close_region(&mut self, operation: Operation) -> Option<Operation> {
         let Operation::Deregister { token, region, patience } = operation else {
             return Some(operation);
@@ -154,7 +156,7 @@ impl<N: Network> Datagrams<N> {
             if let Some(target) = target.and_then(|bytes| <[u8; TARGET]>::try_from(&bytes[..]).ok())
             {
                 for holder in holders {
-                    self.write_letter(holder, Control::Revoke(target));
+                    self.send_control(holder, Control::Revoke(target));
                 }
             }
         }
@@ -162,10 +164,10 @@ impl<N: Network> Datagrams<N> {
         None
     }
 
-    /// A peer gave a grant back.
+    /// A peer has returned a grant.
     pub(crate) fn released(&mut self, index: u32, target: [u8; TARGET]) {
-        let Some(Some(link)) = self.links.get(index as usize) else { return };
-        let (peer, region) = (link.peer, region_of(&target));
+        let Some(link) = self.links.get(index) else { return };
+        let (peer, region) = (link.peer(), region_of(&target));
         let exposure = self.exposures.list.get_mut(&region).filter(|e| e.closing);
         let held = exposure.and_then(|e| {
             let at = e.holders.iter().position(|holder| *holder == peer)?;
@@ -173,14 +175,14 @@ impl<N: Network> Datagrams<N> {
         });
         match held {
             Some(_) => self.close_if_free(region),
-            None => self.wrong(index, "a grant was given back that was not asked for"),
+            None => self.cut_off(index, "a grant was returned that was not revoked"),
         }
     }
 
-    /// A peer ends, or lets us go, and gave all its grants back.
+    /// A peer ends, or forgets us, and has returned all its grants.
     pub(crate) fn returned(&mut self, index: u32) {
-        let Some(Some(link)) = self.links.get(index as usize) else { return };
-        let peer = link.peer;
+        let Some(link) = self.links.get(index) else { return };
+        let peer = link.peer();
         let mut closing = Vec::new();
         for (region, exposure) in &mut self.exposures.list {
             exposure.holders.retain(|holder| *holder != peer);
@@ -193,36 +195,38 @@ impl<N: Network> Datagrams<N> {
         }
     }
 
-    /// A peer is gone, with its grants.
+    /// A peer is lost, with its grants.
     pub(crate) fn forget_holder(&mut self, peer: Peer) {
         let until = self.now.after(self.config.mourning);
         for exposure in self.exposures.list.values_mut() {
             if let Some(at) = exposure.holders.iter().position(|holder| *holder == peer) {
                 exposure.holders.swap_remove(at);
-                exposure.torn = Some((peer, until));
+                exposure.lost_holder = Some((peer, until));
             }
         }
     }
 
-    /// Closes a region that is to be closed, if nobody holds a grant, and nothing may land any more.
+    /// Closes a region that is to be closed, if no peer holds a grant, and nothing may land any
+    /// more.
     fn close_if_free(&mut self, region: RegionId) {
         let now = self.now;
         let Exposures { list, closing } = &mut self.exposures;
         let free = |e: &Exposure<N::Opened>| {
-            let landed = e.torn.is_none_or(|(_, until)| until <= now);
+            let landed = e.lost_holder.is_none_or(|(_, until)| until <= now);
             e.closing && e.waiting.is_some() && e.holders.is_empty() && landed
         };
         if !list.get(&region).is_some_and(free) {
             return;
         }
-        let Some(Exposure { opened, memory, access, torn, waiting, .. }) = list.remove(&region)
+        let Some(Exposure { opened, memory, access, lost_holder, waiting, .. }) =
+            list.remove(&region)
         else {
             return;
         };
         *closing -= 1;
-        match torn {
+        match lost_holder {
             Some(_) => drop(opened),
-            None => self.kept.keep(&memory, access, opened),
+            None => self.cache.keep(&memory, access, opened),
         }
         self.net.close_memory();
         if let Some(Waiting { token, patience, .. }) = waiting {
@@ -230,9 +234,10 @@ impl<N: Network> Datagrams<N> {
         }
     }
 
-    /// Ends operations that have waited for grants for as long as they wanted to: to cut the peer off would not end its
-    /// access with every library. The memory is kept, and open to who has grants.
-    pub(crate) fn look_after_exposures(&mut self) {
+    /// Ends operations that have waited for grants until their patience was over. To cut the peer
+    /// off would not end its access with every library. The memory is kept, and open to peers with
+    /// grants.
+    pub(crate) fn expire_closings(&mut self) {
         let now = self.now;
         let closing = self.exposures.list.iter().filter(|(_, exposure)| exposure.closing);
         for region in closing.map(|(region, _)| *region).collect::<Vec<_>>() {
@@ -242,7 +247,8 @@ impl<N: Network> Datagrams<N> {
                 *waiting.until.get_or_insert(now.after(waiting.patience)) <= now
             };
             let Some(Waiting { token, .. }) = exposure.waiting.take_if(late) else { continue };
-            let holder = exposure.holders.first().copied().or(exposure.torn.map(|(peer, _)| peer));
+            let holder =
+                exposure.holders.first().copied().or(exposure.lost_holder.map(|(peer, _)| peer));
             let info = holder.and_then(|holder| self.engine.peer_info(holder));
             let error = match info {
                 Some(info) => OpError::with_peer(OpErrorKind::StillReached, &info.address),

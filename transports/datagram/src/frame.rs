@@ -1,38 +1,41 @@
-//! What this transport writes on its own: the head of each packet, and the messages by which two endpoints
-//! become acquainted.
+//! What this crate sends on its own: the header of each packet, and the control messages between
+//! two endpoints.
 //!
 //! # Packets
 //!
-//! Whatever goes through the library begins with a head of [`HEAD`] bytes, little-endian; a packet of the
-//! two-sided engine follows, or nothing (then it only acknowledges):
+//! Each packet that goes through the library begins with a header of [`HEAD`] bytes, little-endian;
+//! a packet of the two-sided engine follows, or nothing (then it only acknowledges):
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 0..4 | the sender's slot in the receiver's table; the highest bit says that the packet waits for its notice |
+//! | 0..4 | the sender's slot in the receiver's table; the highest bit says that the packet waits for its completion data |
 //! | 4..6 | how many packets of the receiver's the sender has taken so far, modulo 2^16 |
 //! | 6..8 | the packet's number, modulo 2^16 |
 //! | 8..16 | the ticket: a random number that the receiver gave to this sender alone |
 //!
-//! Who has no ticket is not heard. So nothing depends on whether a library tells who sent a packet; nor, for
-//! the number, on whether long packets overtake short ones, as they do where a library fetches them. A mere
-//! acknowledgement has the number that the next packet will have.
+//! A packet without a valid ticket is thrown away. So nothing depends on whether a library reports
+//! the source of a packet; nor, thanks to the number, on whether long packets overtake short ones,
+//! as they do where a library fetches them. A mere acknowledgement has the number that the next
+//! packet will have.
 //!
-//! A packet that waits for its notice is part of a put, and came without its payload: the library writes that to where
-//! it belongs, and a [`Notice`] along with it.
+//! A packet that waits for its completion data is part of a put, and arrives without its payload:
+//! the library writes that to where it belongs, with [`CompletionData`].
 //!
 //! # Control messages
 //!
-//! They travel on the connection by which the two found each other; the first byte is the kind. Over TCP that connection
-//! begins with the handshake of `petasos-tcp`, which proves the secret and is bound to the address that was dialled and
-//! to who both sides are; who came is dialled back before he is let in. Over shared memory the kernel says who is
-//! there. So a ticket is known to the one peer to whom it was given, and bound to what that connection is bound to. (In the
-//! heads of packets it is in clear on the library's network, and only as secret as that is.)
+//! They travel on the connection by which the two met; the first byte is the kind. Over TCP that
+//! connection begins with the handshake of `petasos-tcp`, which proves the secret and is bound to
+//! the address that was dialled and to the identities of both sides; a peer that connects is
+//! dialled back before it is accepted. Over shared memory the kernel identifies the peer. So a
+//! ticket is known to the one peer that it was given to, and bound to what that connection is bound
+//! to. (In the headers of packets it is in clear on the library's network, and only as secret as
+//! that is.)
 
 use petasos_fabric::Access;
 
-/// The head of a packet, in bytes.
+/// The length of a packet's header, in bytes.
 pub const HEAD: usize = 16;
-/// The longest name of an endpoint in a fabric, in bytes.
+/// The longest name of an endpoint in the library's network, in bytes.
 pub const MAX_NAME: usize = 2048;
 /// What names a region, in bytes: the two-sided engine's route in its key.
 pub const TARGET: usize = 16;
@@ -40,10 +43,10 @@ pub const TARGET: usize = 16;
 pub const MAX_PROTOCOL: usize = 64;
 /// The longest description of memory that is open to a peer, in bytes.
 pub const MAX_PLACE: usize = 1024;
-/// The version of what is said here.
+/// The version of this format.
 const VERSION: u8 = 4;
 
-/// The head of a packet.
+/// The header of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The sender's slot in the receiver's table.
@@ -52,12 +55,12 @@ pub struct Header {
     pub taken: u16,
     /// The packet's number.
     pub number: u16,
-    /// What the receiver gave to this sender.
+    /// The random number that the receiver gave to this sender.
     pub ticket: u64,
 }
 
 impl Header {
-    /// As it travels.
+    /// Encodes it.
     #[inline]
     #[must_use]
     pub fn to_bytes(self) -> [u8; HEAD] {
@@ -65,7 +68,7 @@ impl Header {
         (u128::from(self.ticket) << 64 | u128::from(low)).to_le_bytes()
     }
 
-    /// What these bytes say.
+    /// Decodes these bytes.
     #[inline]
     #[must_use]
     pub fn from_bytes(bytes: [u8; HEAD]) -> Header {
@@ -73,35 +76,39 @@ impl Header {
         Header::from_words(word as u64, (word >> 64) as u64)
     }
 
-    /// The same, of two words in the order of this processor.
+    /// Decodes two words in the byte order of this processor.
     #[inline]
     pub(crate) fn from_words(low: u64, ticket: u64) -> Header {
         Header { slot: low as u32, taken: (low >> 32) as u16, number: (low >> 48) as u16, ticket }
     }
 }
 
-/// In [`Header::slot`]: the packet is to be taken when its notice has come. Slots are smaller.
+/// In [`Header::slot`]: the packet is to be taken when its completion data has arrived. Slots are
+/// smaller.
 pub const WAITS: u32 = 1 << 31;
 
-/// What comes along with the payload of a packet that the library writes: the completion data of the write.
+/// The completion data of a write by the library of a packet's payload.
 ///
-/// Its lower bits say which of the packets that may be under way is meant, the others are the receiver's *notice name* of
-/// the link. That is random: a notice comes from anybody who can write to the library's port. There are more numbers than
-/// packets under way, so that one that comes too late is not taken for that of another packet.
+/// Its lower bits say which of the packets that may be under way is meant, the others are the
+/// receiver's *name* of the link. The name is random: every process that can write to the library's
+/// port can send completion data. There are more numbers than packets under way, so that late
+/// completion data is not taken for that of another packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Notice {
-    /// What the receiver calls the link.
+pub struct CompletionData {
+    /// The receiver's name of the link.
     pub name: u64,
     /// The packet's number, modulo 2^8.
     pub number: u8,
 }
 
-impl Notice {
+impl CompletionData {
     const NUMBER: u32 = u8::BITS;
-    /// The fewest bits of completion data of which notices are made: with fewer a name would be guessed soon.
+    /// The fewest bits of completion data that are made use of: with fewer a name would be guessed
+    /// soon.
     pub const LEAST: u32 = 32;
 
-    /// How many different names there are with so many bits of completion data. They are from 1 on.
+    /// How many different names there are with this many bits of completion data. They begin with
+    /// 1.
     #[must_use]
     pub fn names(bits: u32) -> u64 {
         match bits {
@@ -110,7 +117,7 @@ impl Notice {
         }
     }
 
-    /// As it travels, in so many bits; `None` if the name needs more.
+    /// Encodes it in this many bits; `None` if the name needs more.
     #[inline]
     #[must_use]
     pub fn to_data(self, bits: u32) -> Option<u64> {
@@ -118,29 +125,30 @@ impl Notice {
         known.then_some(self.name << Self::NUMBER | u64::from(self.number))
     }
 
-    /// What the data says.
+    /// Decodes completion data.
     #[inline]
     #[must_use]
-    pub fn from_data(data: u64) -> Notice {
-        Notice { name: data >> Self::NUMBER, number: data as u8 }
+    pub fn from_data(data: u64) -> CompletionData {
+        CompletionData { name: data >> Self::NUMBER, number: data as u8 }
     }
 }
 
-/// Leave to reach a region through the library.
+/// A grant: leave to access a region through the library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leave {
     /// Key and place, in the form in which the library takes it.
     pub place: Vec<u8>,
-    /// What may be done.
+    /// The rights that are granted.
     pub access: Access,
-    /// What comes along with the payloads of packets: see [`Notice`]. 0: none is heard here.
+    /// With what completion data to the owner begins: see [`CompletionData`]. 0: there is none
+    /// here.
     pub notice: u64,
 }
 
 /// A message on the connection between two endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// Who I am in the fabric, and what you write at the head of packets to me.
+    /// My name in the library's network, and what you write into the headers of packets to me.
     Hello {
         /// Your slot in my table.
         slot: u32,
@@ -151,33 +159,33 @@ pub enum Control {
         /// My name in the fabric.
         name: Vec<u8>,
     },
-    /// I sent something: look.
+    /// I sent something: poll.
     Ring,
-    /// I look by myself: do not ring.
+    /// I poll: do not ring.
     Awake,
-    /// I want to sleep: ring from now on, and tell what I have not seen.
+    /// I want to sleep: ring from now on, and say how much you sent before.
     Sleep,
-    /// You are rung for from now on; before, I sent so many packets.
+    /// I ring for you from now on; before, I sent this many packets.
     Rung(u32),
-    /// I end. I sent so many packets.
+    /// I end. I sent this many packets.
     Bye(u32),
-    /// I hold the key of this region of yours: let me reach it through the library.
+    /// I hold the key of this region of yours: grant me access to it through the library.
     Ask([u8; TARGET]),
-    /// Do.
+    /// Granted.
     Grant([u8; TARGET], Leave),
-    /// No.
+    /// Not granted.
     Refuse([u8; TARGET]),
-    /// I close the region: give that back.
+    /// I close the region: return the grant.
     Revoke([u8; TARGET]),
-    /// Nothing of mine is under way to it any more.
+    /// I return the grant: nothing of mine is under way to the region any more.
     Released([u8; TARGET]),
-    /// I end, or let you go: nothing of mine is under way to any region of yours, nor will be.
+    /// I end, or forget you: nothing of mine is under way to any region of yours, nor will be.
     Returned,
 }
 
 /// Not a control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a control message that is none: {0}")]
+#[error("not a control message: {0}")]
 pub struct Garbled(pub &'static str);
 
 const HELLO: u8 = 1;
@@ -194,7 +202,7 @@ const RELEASED: u8 = 11;
 const RETURNED: u8 = 12;
 
 impl Control {
-    /// As it travels.
+    /// Encodes it.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let number = |kind: u8, number: &u32| {
@@ -237,7 +245,10 @@ impl Control {
         }
     }
 
-    /// What these bytes say.
+    /// Decodes these bytes.
+    ///
+    /// # Errors
+    /// They are not a control message of this version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Control, Garbled> {
         let (&kind, rest) = bytes.split_first().ok_or(Garbled("empty"))?;
         let number = || rest.try_into().map(u32::from_le_bytes).map_err(|_| Garbled("no number"));
@@ -286,7 +297,7 @@ fn hello(rest: &[u8]) -> Result<Control, Garbled> {
     let (protocol, name) = rest.split_at_checked(usize::from(len)).ok_or(SHORT)?;
     let protocol = std::str::from_utf8(protocol).ok().filter(|p| p.len() <= MAX_PROTOCOL);
     if name.is_empty() || name.len() > MAX_NAME {
-        return Err(Garbled("a greeting without a name that could be"));
+        return Err(Garbled("a greeting without a valid name"));
     }
     Ok(Control::Hello {
         slot: u32::from_le_bytes(*slot),
@@ -341,32 +352,36 @@ mod tests {
     #[test]
     fn names_have_what_the_number_leaves() {
         for (bits, names) in [(0, 0), (16, 0), (31, 0), (32, (1 << 24) - 1), (64, (1 << 56) - 1)] {
-            assert_eq!(Notice::names(bits), names, "{bits} bits");
-            let most = Notice { name: names, number: 255 };
+            assert_eq!(CompletionData::names(bits), names, "{bits} bits");
+            let most = CompletionData { name: names, number: 255 };
             let data = (names > 0).then(|| u64::MAX >> (64 - bits));
             assert_eq!(most.to_data(bits), data);
-            assert_eq!(Notice { name: names + 1, ..most }.to_data(bits), None, "too long a name");
+            assert_eq!(
+                CompletionData { name: names + 1, ..most }.to_data(bits),
+                None,
+                "too long a name"
+            );
         }
-        assert_eq!(Notice { name: 0, number: 1 }.to_data(64), None, "no name");
-        assert_eq!(Notice { name: 5, number: 3 }.to_data(32), Some(0x503));
+        assert_eq!(CompletionData { name: 0, number: 1 }.to_data(64), None, "no name");
+        assert_eq!(CompletionData { name: 5, number: 3 }.to_data(32), Some(0x503));
     }
 
     proptest! {
         #[test]
-        fn heads_go_there_and_back(slot: u32, taken: u16, number: u16, ticket: u64) {
-            let head = Header { slot, taken, number, ticket };
-            prop_assert_eq!(Header::from_bytes(head.to_bytes()), head);
+        fn headers_go_there_and_back(slot: u32, taken: u16, number: u16, ticket: u64) {
+            let header = Header { slot, taken, number, ticket };
+            prop_assert_eq!(Header::from_bytes(header.to_bytes()), header);
         }
 
         #[test]
-        fn notices_go_there_and_back(name: u64, shorter in 0..64u32, number: u8, bits in 0..=64u32) {
-            let notice = Notice { name: name >> shorter, number };
-            match notice.to_data(bits) {
+        fn completion_data_goes_there_and_back(name: u64, shorter in 0..64u32, number: u8, bits in 0..=64u32) {
+            let completion = CompletionData { name: name >> shorter, number };
+            match completion.to_data(bits) {
                 Some(data) => {
-                    prop_assert!(bits >= Notice::LEAST && (bits == 64 || data >> bits == 0));
-                    prop_assert_eq!(Notice::from_data(data), notice);
+                    prop_assert!(bits >= CompletionData::LEAST && (bits == 64 || data >> bits == 0));
+                    prop_assert_eq!(CompletionData::from_data(data), completion);
                 }
-                None => prop_assert!(notice.name == 0 || notice.name > Notice::names(bits)),
+                None => prop_assert!(completion.name == 0 || completion.name > CompletionData::names(bits)),
             }
         }
 

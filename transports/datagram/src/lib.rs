@@ -1,76 +1,89 @@
-//! The fabric over the datagrams of a library: what the transports over libfabric and UCX have in common.
+//! The fabric over the datagrams of a network library: what the transports over libfabric and UCX
+//! have in common.
 //!
-//! A [`Network`] is one endpoint of such a library, which sends packets to others of its kind, opens memory to them, and
-//! reaches theirs. [`Datagrams`] makes an endpoint of the fabric of it.
+//! A [`Network`] is one endpoint of such a library. It sends packets to other endpoints of its
+//! kind, opens memory to them, and accesses theirs. [`Datagrams`] makes an endpoint of the fabric
+//! of it.
 //!
 //! # How it works
 //!
-//! Two endpoints meet on a connection of another transport, TCP or shared memory ([`Meeting`]): it proves the secret,
-//! or has the kernel's word, before anything of a peer is parsed, tries again while a peer has not started, and tells
-//! when its process or machine is gone. On it they greet each other ([`frame::Control`]): each gives the other its name
-//! in the library's network, and a *ticket*, a random number without which a packet is not heard. From then on packets
-//! go through the library, and the connection is there for what is rare. So nothing depends on what libraries, and their
-//! parts for each kind of network, do differently: sources, connections, errors, wake-ups.
+//! Two endpoints meet on a connection of another transport, TCP or shared memory ([`Meeting`]).
+//! That transport proves the secret, or asks the kernel for the peer's credentials, before anything
+//! of a peer is parsed; it tries again while a peer has not started, and reports when the peer's
+//! process or machine is lost. On this connection the endpoints greet each other
+//! ([`frame::Control`]): each sends its name in the library's network, and a *ticket*, a random
+//! number without which a packet is thrown away. From then on packets go through the library, and
+//! the connection carries only what is rare. So nothing depends on what differs between libraries
+//! and between their parts for each kind of network: sources, connections, errors, wake-ups.
 //!
-//! Packets are those of the two-sided engine ([`petasos_fabric::two_sided`]), which does messages, expected messages and
-//! atomics. They are numbered ([`frame::Header`]): libraries that fetch long packets let short ones overtake them. At most
-//! 64 are with a peer that it has not taken; so a library's queues never hold more of one peer, a user who keeps all
-//! leases stops his own senders alone, and a library that says "again" is asked again with the next pass, while what
-//! waits does so in queues that are bounded and tell when there is room. A short message is one copy.
+//! Packets are those of the two-sided engine ([`petasos_fabric::two_sided`]), which does messages,
+//! expected messages and atomics. They are numbered ([`frame::Header`]), because libraries that
+//! fetch long packets let short ones overtake them. A peer has at most 64 packets that it has not
+//! taken. So a library's queues never hold more for one peer, a program that keeps all leases stops
+//! only its own senders, and a library that has no room is asked again with the next pass, while
+//! packets wait in queues that are bounded and report when there is room. A short message is one
+//! copy.
 //!
-//! Put and get of [`Config::remote_access_from`] bytes or more are the library's, where it can. Of a put with event, whose
-//! packets the owner's engine takes, it writes the payloads of [`Config::notices_from`] bytes or more to their places, where it
-//! has completion data by which the owner hears when they are there ([`frame::Notice`]).
+//! Put and get of [`Config::remote_access_from`] bytes or more are the library's, where it can. The
+//! owner's engine takes a put with event packet by packet; the library writes the payloads of
+//! [`Config::completion_data_from`] bytes or more to their places, where it has completion data by
+//! which the owner learns that they have arrived ([`frame::CompletionData`]).
 //!
-//! Endpoints sleep on the library's descriptor where it has one, else on the connection, on which peers ring.
+//! An endpoint sleeps on the library's descriptor where it has one, else on the connection, on
+//! which peers ring.
 //!
 //! # Memory that is lent
 //!
-//! Whatever a library works on is held until it said that it is done, or its endpoint is closed. A get from a peer that is
-//! gone ends when the library gives it back, or after [`Config::mourning`], a put at once; that the peer is lost is told
-//! before, and the memory is held on until the library is done, if need be as long as the endpoint lives. So
-//! are short sends from slots of their own: a call that is dropped, a peer that dies and an endpoint that ends leave
-//! nothing to be written to.
+//! All that a library works on is held until the library has completed the operation, or its
+//! endpoint is closed. A get from a lost peer ends when the library completes it, or after
+//! [`Config::mourning`], a put at once; the loss of the peer is reported before. The memory is held
+//! on until the library has completed the operation, if need be as long as the endpoint lives.
+//! Short sends use slots of their own in the same way. So a call that is dropped, a peer that dies
+//! and an endpoint that ends leave nothing to be written to.
 //!
-//! # Who is trusted
+//! # What is trusted
 //!
-//! A stranger gets no answer, no name and no key: what he sends to the place where peers meet is refused there, and
-//! packets to the library's own port are thrown away for want of a ticket, though the library's parsers see them first.
-//! Whoever reads the network sees tickets and keys, as he sees the data.
+//! An unauthenticated process gets no answer, no name and no key. What it sends to the place where
+//! peers meet is refused there, and its packets to the library's own port are thrown away for want
+//! of a ticket, though the library's parsers see them first. A process that reads the network sees
+//! tickets and keys, as it sees the data.
 //!
-//! No memory is registered with a library before a peer asks for it on the connection, and shows the key of the region;
-//! what he gets is the library's key, for this region alone and until it is closed. (With [`Config::keep_registered`]
-//! memory of [`alloc`](petasos_fabric::Endpoint::alloc) stays open to the library for the next time it is registered.)
-//! How much stands behind such a key differs: see the transports. With [`Config::remote_access`] off nothing is ever
-//! registered, and the owner serves all access.
+//! No memory is registered with a library before a peer asks for it on the connection, and shows
+//! the key of the region. The peer gets the library's key, for this region alone and until it is
+//! closed. (With [`Config::keep_registered`] memory of [`alloc`](petasos_fabric::Endpoint::alloc)
+//! stays registered for the next time.) How well such a key protects differs: see the transports.
+//! With [`Config::remote_access`] off nothing is ever registered, and the owner serves all access.
 
 mod access;
 #[doc(hidden)]
 pub mod bare;
+mod cache;
+mod completion;
 mod config;
+mod datagrams;
+mod dropped;
 mod endpoint;
 mod error;
 mod exposure;
 pub mod frame;
-mod gone;
-mod kept;
 mod link;
+mod links;
+mod lists;
 mod lost;
 mod meet;
 mod network;
 mod nodes;
-mod notice;
+mod pace;
 mod receive;
 mod send;
 mod sleep;
 pub mod slots;
-mod state;
 
 pub use config::{Config, Counters};
+pub use datagrams::Datagrams;
 pub use error::OpenError;
 pub use network::{
-    Facts, Happened, Mark, Medium, Meeting, Network, Node, Packet, Reach, Refusal, Taken,
+    Facts, Happened, Mark, Medium, Meeting, Network, Node, Packet, Refusal, RemoteOp, Taken,
 };
 pub use nodes::{Handle, Nodes, Objects};
 pub use petasos_tcp::{Secret, SecretError};
-pub use state::Datagrams;

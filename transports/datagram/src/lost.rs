@@ -1,15 +1,27 @@
-//! What is under way with peers that are lost.
+//! Operations under way with peers that are lost.
 //!
-//! Not every library is ever done with that: of a process that was killed, or is stopped, the answer does not come, and
-//! nothing else does. Until it is done, the network holds the memory and the slot of each such operation, and its node stays in the
-//! table of addresses. Others take the places of these slots ([`Network::spare`]), within the bound of
+//! Not every library ever completes them: a process that was killed, or is stopped, does not
+//! answer, and nothing else ends the operation. Until it completes, the network holds the memory
+//! and the slot of each such operation, and its node stays in the table of addresses. Other slots
+//! take the places of these ([`Network::spare`]), within the bound of
 //! [`Config::lost`](crate::Config::lost).
 
-use crate::{link::Link, network::Network, network::Node, state::Datagrams};
+use crate::{
+    datagrams::Datagrams,
+    link::Link,
+    network::{Network, Node},
+};
 use petasos_fabric::{LostReason, Peer, Time};
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    time::Duration,
+};
 
-/// All of it.
+/// Nodes that are not used any more and stay in the table of addresses, and how long any others do.
+const RETIRED: usize = 32;
+const RETIREMENT: Duration = Duration::from_secs(2);
+
+/// All of them.
 #[derive(Debug, Default)]
 pub(crate) struct Lost {
     /// By slot and generation of the peer.
@@ -17,11 +29,13 @@ pub(crate) struct Lost {
     /// Pieces of accesses that are under way: whose.
     accesses: HashMap<(u32, u32), Peer>,
     count: usize,
-    /// Since when that is more than there may be.
+    /// Since when there are more than there may be.
     crowded: Option<Time>,
+    /// Nodes that are not used any more: until when they stay, and whose they were.
+    retired: VecDeque<(Node, Time, Peer)>,
 }
 
-/// What a peer left.
+/// The operations that a lost peer left.
 #[derive(Debug)]
 struct Remains {
     /// The serial numbers of its packets: the first, and how many.
@@ -39,16 +53,16 @@ impl Lost {
         self.count
     }
 
-    /// A peer is lost, with these pieces of accesses.
+    /// Adds a lost peer, with these pieces of accesses.
     fn add(&mut self, link: &Link, accesses: impl Iterator<Item = (u32, u32)>) {
-        let (first, packets, running) = (link.first, link.under_way.len() as u32, link.running);
+        let ((first, packets), running) = (link.out.serials(), link.out.running());
         let remains = Remains { first, packets, running, node: None };
-        self.peers.insert((link.peer.index, link.peer.generation), remains);
-        self.accesses.extend(accesses.map(|access| (access, link.peer)));
+        self.peers.insert((link.peer().index, link.peer().generation), remains);
+        self.accesses.extend(accesses.map(|access| (access, link.peer())));
         self.count += running as usize;
     }
 
-    /// One of a peer's is over. Gives a node that is to leave the table now.
+    /// An operation with a lost peer has completed. Returns a node that is to leave the table now.
     fn take(&mut self, peer: Peer) -> Option<Node> {
         let name = (peer.index, peer.generation);
         let remains = self.peers.get_mut(&name)?;
@@ -67,26 +81,27 @@ impl Lost {
         of_slot.map(move |(name, remains)| (peer(*name), remains))
     }
 
-    /// Whether something of this peer's is under way: then its node leaves the table when that is over.
-    pub(crate) fn keeps(&mut self, peer: Peer, node: Node) -> bool {
+    /// Whether anything is under way with this peer: then its node leaves the table when that has
+    /// completed.
+    fn keeps(&mut self, peer: Peer, node: Node) -> bool {
         let remains = self.peers.get_mut(&(peer.index, peer.generation));
         remains.map(|remains| remains.node = Some(node)).is_some()
     }
 }
 
 impl<N: Network> Datagrams<N> {
-    /// A peer is lost, with what is under way.
+    /// A peer is lost, with operations under way.
     pub(crate) fn keep_lost(&mut self, link: &Link, accesses: Vec<(u32, u32)>) {
-        if link.running == 0 {
+        if link.out.running() == 0 {
             return;
         }
         self.lost.add(link, accesses.into_iter());
-        self.make_up();
+        self.note_crowding();
         self.net.spare(self.lost.count.min(self.config.lost));
     }
 
-    /// Keeps the time since which there is too much.
-    fn make_up(&mut self) {
+    /// Keeps the time since which there are too many.
+    fn note_crowding(&mut self) {
         match self.lost.count > self.config.lost {
             true => _ = self.lost.crowded.get_or_insert(self.now),
             false => self.lost.crowded = None,
@@ -95,12 +110,12 @@ impl<N: Network> Datagrams<N> {
 
     fn lost_done(&mut self, peer: Peer) {
         if let Some(node) = self.lost.take(peer) {
-            self.bury(node, peer);
+            self.retire_node(node, peer);
         }
-        self.make_up();
+        self.note_crowding();
     }
 
-    /// The library is done with a packet that is of no peer that there is.
+    /// The library has completed a packet whose peer is not there any more.
     #[cold]
     pub(crate) fn lost_packet_done(&mut self, index: u32, serial: u32) {
         let of = |remains: &Remains| serial.wrapping_sub(remains.first) < remains.packets;
@@ -110,13 +125,13 @@ impl<N: Network> Datagrams<N> {
         }
     }
 
-    /// The same of one whose end nobody waits for.
+    /// The same for a packet whose completion is not waited for.
     #[cold]
     pub(crate) fn lost_short_done(&mut self, index: u32, generation: u32) {
         self.lost_done(Peer { index, generation });
     }
 
-    /// The same of a piece of an access, if it is of a lost peer.
+    /// The same for a piece of an access, if it is of a lost peer.
     #[cold]
     pub(crate) fn lost_piece_done(&mut self, access: u32, serial: u32) {
         if let Some(peer) = self.lost.accesses.get(&(access, serial)).copied() {
@@ -124,7 +139,27 @@ impl<N: Network> Datagrams<N> {
         }
     }
 
-    /// The library has no room for something that is to go to this peer. If it never has again, the peer is lost.
+    /// A node is not used any more. Libraries may still work for it, or find something of it in
+    /// their queues, and not all of them tolerate one that has left the table. So it leaves later:
+    /// when nothing is under way with it, and it had time to notice that the connection was closed.
+    pub(crate) fn retire_node(&mut self, node: Node, peer: Peer) {
+        let Datagrams { lost, net, now, .. } = self;
+        lost.retired.push_back((node, now.after(RETIREMENT), peer));
+        // The oldest of many leave the table of addresses when their time has come.
+        while lost.retired.len() > RETIRED
+            && let Some((node, until, peer)) = lost.retired.front().copied()
+            && *now >= until
+        {
+            lost.retired.pop_front();
+            // Operations that were not completed may refer to it.
+            if !lost.keeps(peer, node) {
+                net.remove(node);
+            }
+        }
+    }
+
+    /// The library has no room for an operation with this peer. If it never has again, the peer is
+    /// lost.
     #[cold]
     pub(crate) fn full(&mut self, index: u32) {
         self.counters.again += 1;
@@ -135,8 +170,8 @@ impl<N: Network> Datagrams<N> {
         }
         let (count, most) = (self.lost.count, self.config.lost);
         let why = format!(
-            "the library has not let go of {count} operations with peers that were lost, and bears no more of them; \
-             {most} may be so (`lost`)"
+            "the library has not completed {count} operations with peers that were lost, and has no room for more; \
+             at most {most} may be so (`lost`)"
         );
         self.end(index, LostReason::System(why));
     }

@@ -1,10 +1,11 @@
-//! Names for what belongs to a network, which somebody else holds: nodes of its table, and objects of the library's.
+//! Names for what belongs to a network and is held elsewhere: nodes of its table, and objects of
+//! the library.
 //!
-//! A library is given pointers and indices, and does whatever they say. So nobody but its network has them; others get a
-//! name, which is looked up. Names are used once in a process: that of another network, of something that is gone, or of
-//! its successor, names nothing.
+//! A library is given pointers and indices, and does whatever they say. So only its network has
+//! them; other code gets a name, which is looked up. Names are used once in a process: the name of
+//! another network's object, or of one that was removed, names nothing.
 
-use crate::gone::Gone;
+use crate::dropped::Dropped;
 use std::{
     collections::HashMap,
     sync::{
@@ -13,7 +14,7 @@ use std::{
     },
 };
 
-/// A number that nobody had before in this process.
+/// A number that was not used before in this process.
 fn number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Relaxed)
@@ -30,7 +31,7 @@ pub struct Node {
     number: u64,
 }
 
-/// What a network has for its nodes.
+/// A network's table of nodes.
 #[derive(Debug)]
 pub struct Nodes<T> {
     list: Vec<Option<(u64, T)>>,
@@ -58,7 +59,7 @@ impl<T> Nodes<T> {
         Node { index, number }
     }
 
-    /// What there is for a node; `None` if it is not of this table, or was taken out.
+    /// The entry of a node; `None` if the node is not of this table, or was removed.
     #[inline]
     #[must_use]
     pub fn get(&self, node: Node) -> Option<&T> {
@@ -77,35 +78,35 @@ impl<T> Nodes<T> {
     }
 }
 
-/// A network's object that somebody else holds: its name. Dropped, on whichever thread, it says so; the object itself is
-/// the network's, which gives it back to the library at the next [`Objects::returned`], or when it ends. Nobody else makes
-/// one:
+/// The name of a network's object, held elsewhere. When it is dropped, on whichever thread, the
+/// network learns of it; the object itself is the network's, which returns it to the library at the
+/// next [`Objects::returned`], or when it ends. Only a network makes one:
 ///
 /// ```compile_fail,E0451
-/// let forged = petasos_datagram::Handle { number: 0, gone: Default::default() };
+/// let forged = petasos_datagram::Handle { number: 0, dropped: Default::default() };
 /// ```
 #[derive(Debug)]
 pub struct Handle {
     number: u64,
-    gone: Arc<Gone>,
+    dropped: Arc<Dropped>,
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.gone.tell(self.number);
+        self.dropped.tell(self.number);
     }
 }
 
-/// A network's objects that others hold.
+/// A network's objects whose names are held elsewhere.
 #[derive(Debug)]
 pub struct Objects<T> {
     list: HashMap<u64, T>,
-    gone: Arc<Gone>,
+    dropped: Arc<Dropped>,
 }
 
 impl<T> Default for Objects<T> {
     fn default() -> Objects<T> {
-        Objects { list: HashMap::new(), gone: Arc::default() }
+        Objects { list: HashMap::new(), dropped: Arc::default() }
     }
 }
 
@@ -114,7 +115,7 @@ impl<T> Objects<T> {
     pub fn insert(&mut self, object: T) -> Handle {
         let number = number();
         self.list.insert(number, object);
-        Handle { number, gone: self.gone.clone() }
+        Handle { number, dropped: self.dropped.clone() }
     }
 
     /// The object of this name; `None` if it is another network's.
@@ -125,11 +126,11 @@ impl<T> Objects<T> {
 
     /// Takes those out whose names were dropped.
     pub fn returned(&mut self) -> Vec<T> {
-        let gone = self.gone.take();
-        gone.iter().filter_map(|number| self.list.remove(number)).collect()
+        let dropped = self.dropped.take();
+        dropped.iter().filter_map(|number| self.list.remove(number)).collect()
     }
 
-    /// Takes all out, whoever holds their names.
+    /// Takes all out, whether their names are held or not.
     pub fn all(&mut self) -> Vec<T> {
         self.list.drain().map(|(_, object)| object).collect()
     }

@@ -1,10 +1,10 @@
-//! Packets that come.
+//! Receiving packets.
 
 use crate::{
+    datagrams::Datagrams,
     frame::{HEAD, Header, WAITS},
-    link::{State, Watch},
+    link::Watch,
     network::{Happened, Mark, Network, Packet},
-    state::Datagrams,
 };
 use petasos_fabric::{
     Event, Lease, LostReason, Peer,
@@ -18,13 +18,15 @@ enum Taken {
     Wrong(Violation),
 }
 
-/// Bytes before a message: the head, and the header of the engine's packet.
+/// Bytes before a message: our header, and that of the engine's packet.
 const BEFORE: usize = HEAD + header::PREFIX;
-/// What a pass takes in, at most: much of it makes no event, and a peer that never pauses must not hold up the rest.
+/// The most completions that a pass takes in: many make no event, and a peer that never pauses must
+/// not hold up the rest.
 const MOST: usize = 256;
 
 impl<N: Network> Datagrams<N> {
-    /// Takes in what came, until there are so many events, or it was enough for a pass. True if there was anything.
+    /// Takes in what has arrived, until there are `limit` events, or it was enough for a pass. True
+    /// if there was anything.
     pub(crate) fn receive(&mut self, limit: usize, events: &mut Vec<Event>) -> bool {
         let mut worked = false;
         for _ in 0..MOST {
@@ -42,96 +44,84 @@ impl<N: Network> Datagrams<N> {
     pub(crate) fn happened(&mut self, happened: Happened, events: &mut Vec<Event>) {
         match happened {
             Happened::Packet(packet) => {
-                if let Some(head) = self.head(packet) {
-                    self.packet(head, packet, events);
+                if let Some(header) = self.read_header(packet) {
+                    self.packet(header, packet, events);
                 }
             }
             Happened::Done(mark, result) => self.done(mark, result),
-            Happened::Noticed(data) => self.noticed(data, events),
+            Happened::CompletionData(data) => self.completion_arrived(data, events),
             Happened::Broken(code) => self.broken(code),
         }
     }
 
-    /// Reads the head of a packet, and takes note of what it acknowledges. Gives it if something comes
-    /// after it.
+    /// Reads the header of a packet, and takes in its acknowledgement. Returns the header if a
+    /// packet of the engine's follows it.
     #[inline]
-    pub(crate) fn head(&mut self, packet: Packet) -> Option<Header> {
+    pub(crate) fn read_header(&mut self, packet: Packet) -> Option<Header> {
         if packet.len < HEAD {
             self.counters.strays += 1;
             return None;
         }
         let mut bytes = [0; HEAD];
         self.net.read(packet, 0, &mut bytes);
-        let head = Header::from_bytes(bytes);
-        let slot = head.slot & !WAITS;
-        let known = self.links.get_mut(slot as usize).and_then(Option::as_deref_mut);
-        let Some(link) = known.filter(|link| link.ticket == head.ticket) else {
+        let header = Header::from_bytes(bytes);
+        let slot = header.slot & !WAITS;
+        let known = self.links.get_mut(slot);
+        let Some(link) = known.filter(|link| link.ticket() == header.ticket) else {
             self.counters.strays += 1;
             return None;
         };
-        let had = link.has_window();
-        if !link.acknowledge(head.taken) {
-            self.wrong(slot, "packets were acknowledged that were not sent");
+        let had = link.out.has_window();
+        if !link.out.acknowledge(header.taken) {
+            self.cut_off(slot, "packets were acknowledged that were not sent");
             return None;
         }
-        if !had && link.listed {
-            self.queue(slot);
+        if !had && link.out.has_packets() {
+            self.lists.queue(link);
         }
-        (packet.len > HEAD).then_some(head)
+        (packet.len > HEAD).then_some(header)
     }
 
-    /// Takes a packet of this peer's, or parks it.
-    fn packet(&mut self, head: Header, packet: Packet, events: &mut Vec<Event>) {
-        let (index, number) = (head.slot & !WAITS, head.number);
-        let Some(Some(link)) = self.links.get_mut(index as usize) else { return };
+    /// Takes a packet of this peer's, or defers it.
+    fn packet(&mut self, header: Header, packet: Packet, events: &mut Vec<Event>) {
+        let (index, number) = (header.slot & !WAITS, header.number);
+        let Some(link) = self.links.get_mut(index) else { return };
         self.counters.packets_in += 1;
-        link.received = link.received.wrapping_add(1);
+        let received = link.inward.count_received();
         if let Watch::Owed(count) = link.watch
-            && link.received.wrapping_sub(count) as i32 >= 0
+            && received.wrapping_sub(count) as i32 >= 0
         {
             link.watch = Watch::Rings;
         }
-        let Some(place) = link.place(number) else {
-            return self.wrong(index, "a packet with a number that it cannot have");
+        let Some(distance) = link.inward.distance(number) else {
+            return self.cut_off(index, "a packet with a number that it cannot have");
         };
-        if head.slot & WAITS != 0 {
-            link.wait_for_notice(number);
+        if header.slot & WAITS != 0 {
+            link.inward.wait_for_completion(number);
         }
-        let peer = link.peer;
-        let greeted = !matches!(link.state, State::Meeting);
-        if greeted && place == 0 && !link.waits_for_notice() {
+        let peer = link.peer();
+        if link.is_greeted() && distance == 0 && !link.inward.waits_for_completion() {
             match self.take(peer, packet, events) {
                 Taken::Yes => {
                     self.took(index);
                     return self.pause(index);
                 }
-                Taken::Wrong(violation) => return self.wrong(index, &violation.to_string()),
+                Taken::Wrong(violation) => return self.cut_off(index, &violation.to_string()),
             }
         }
         let mut bytes = vec![0; packet.len - HEAD];
         self.net.read(packet, HEAD, &mut bytes);
-        self.park(index, place, bytes);
-    }
-
-    fn park(&mut self, index: u32, place: usize, bytes: Vec<u8>) {
-        let Some(Some(link)) = self.links.get_mut(index as usize) else { return };
+        let Some(link) = self.links.get_mut(index) else { return };
         self.counters.deferred += 1;
-        if link.deferred.len() <= place {
-            link.deferred.resize(place + 1, None);
-        }
-        link.deferred[place] = Some(bytes);
-        self.pause(index);
+        link.inward.defer(distance, bytes);
+        self.lists.pause(link);
     }
 
-    /// Lists a peer whose next packet is deferred.
+    /// Lists a peer if a deferred packet of it is due.
     #[inline]
     fn pause(&mut self, index: u32) {
-        if let Some(Some(link)) = self.links.get_mut(index as usize)
-            && link.is_due()
-            && !link.paused
-        {
-            link.paused = true;
-            self.paused.push(index);
+        if let Some(link) = self.links.get_mut(index) {
+            self.lists.pause(link);
         }
     }
 
@@ -201,16 +191,17 @@ impl<N: Network> Datagrams<N> {
     /// Goes on with packets whose turn had not come, or for whose events there was no room.
     pub(crate) fn resume(&mut self, limit: usize, events: &mut Vec<Event>) -> bool {
         let mut worked = false;
-        for index in std::mem::take(&mut self.paused) {
-            if let Some(Some(link)) = self.links.get_mut(index as usize) {
-                link.paused = false;
+        for index in self.lists.take_paused() {
+            if let Some(link) = self.links.get_mut(index) {
+                link.inward.leave_paused();
                 worked |= self.take_deferred(index, limit, events);
             }
         }
         worked
     }
 
-    /// Takes the deferred packets of a peer whose turn it is; lists it if there are too many. True if there were any.
+    /// Takes the deferred packets of a peer that are due; lists it if there are too many. True if
+    /// there were any.
     pub(crate) fn take_deferred(
         &mut self,
         index: u32,
@@ -218,57 +209,56 @@ impl<N: Network> Datagrams<N> {
         events: &mut Vec<Event>,
     ) -> bool {
         let mut worked = false;
-        while let Some(Some(link)) = self.links.get_mut(index as usize)
-            && link.is_due()
-            && let Some(Some(packet)) = link.deferred.front()
+        while let Some(link) = self.links.get_mut(index)
+            && let Some(packet) = link.inward.due()
         {
-            if matches!(link.state, State::Meeting) || events.len() >= limit {
+            if !link.is_greeted() || events.len() >= limit {
                 self.pause(index);
                 break;
             }
-            match self.engine.deliver(link.peer, packet) {
+            match self.engine.deliver(link.peer(), packet) {
                 Ok(()) => {
                     self.took(index);
                     worked = true;
                 }
                 Err(violation) => {
-                    self.wrong(index, &violation.to_string());
+                    self.cut_off(index, &violation.to_string());
                     break;
                 }
             }
-            // In order with what is told next.
+            // In order with the events that follow.
             let room = limit.saturating_sub(events.len());
             self.engine.take_events(room, events);
         }
         worked
     }
 
-    /// The library is done with something.
+    /// The library has completed an operation.
     fn done(&mut self, mark: Mark, result: Result<(), i32>) {
-        if let Mark::Brought { link, serial } = mark {
-            self.brought(link, serial);
+        if let Mark::Payload { link, serial } = mark {
+            self.payload_done(link, serial);
         }
         let (index, failed) = match mark {
-            Mark::Packet { link: index, serial } | Mark::Brought { link: index, serial } => {
+            Mark::Packet { link: index, serial } | Mark::Payload { link: index, serial } => {
                 let Datagrams { links, engine, .. } = self;
-                let Some(Some(link)) = links.get_mut(index as usize) else {
+                let Some(link) = links.get_mut(index) else {
                     return self.lost_packet_done(index, serial);
                 };
-                let Some(done) = link.arrive(serial) else {
+                let Some(done) = link.out.arrive(serial) else {
                     return self.lost_packet_done(index, serial);
                 };
-                link.running -= 1;
+                link.out.end_operation();
                 for _ in 0..done {
-                    engine.sent(link.peer);
+                    engine.sent(link.peer());
                 }
                 (index, result.err())
             }
             Mark::Short { link: index, serial } => {
-                let link = self.links.get_mut(index as usize).and_then(Option::as_deref_mut);
-                let Some(link) = link.filter(|link| link.peer.generation == serial) else {
+                let link = self.links.get_mut(index);
+                let Some(link) = link.filter(|link| link.peer().generation == serial) else {
                     return self.lost_short_done(index, serial);
                 };
-                link.running -= 1;
+                link.out.end_operation();
                 (index, result.err())
             }
             Mark::Access { access, serial } => return self.access_done(access, serial, result),
@@ -280,17 +270,17 @@ impl<N: Network> Datagrams<N> {
         }
     }
 
-    /// A short message that is the next thing to be told, in the place of `message`.
+    /// Stores a short message in `message`, if it is the next event.
     #[inline]
     pub(crate) fn poll_short(&mut self, message: &mut Lease) -> Option<Peer> {
-        if self.engine.has_events() || !self.paused.is_empty() || !self.early.is_empty() {
+        if self.engine.has_events() || !self.lists.paused().is_empty() || !self.early.is_empty() {
             return None;
         }
         let Some(happened) = self.net.next() else {
-            self.looked = true;
+            self.pace.library_was_empty();
             return None;
         };
-        self.quiet = 0;
+        self.pace.arrived();
         if let Happened::Packet(packet) = happened
             && let Some(peer) = self.short(packet, message)
         {
@@ -302,8 +292,8 @@ impl<N: Network> Datagrams<N> {
         self.early_message(message)
     }
 
-    /// Takes a short message whose turn it is, if nothing else is to be done about its packet: all of it is read
-    /// in one go. Else nothing has happened.
+    /// Takes a short message whose turn it is, if nothing else is to be done about its packet,
+    /// which is read in one go. Otherwise nothing has happened.
     #[inline]
     fn short(&mut self, packet: Packet, message: &mut Lease) -> Option<Peer> {
         if packet.len < BEFORE || packet.len > BEFORE + Lease::LINES {
@@ -313,19 +303,21 @@ impl<N: Network> Datagrams<N> {
         self.net.read(packet, 0, &mut words.as_mut_bytes()[..packet.len]);
         let [low, high, prefix, rest @ ..] = words;
         let len = packet.len - BEFORE;
-        let head = Header::from_words(u64::from_le(low), u64::from_le(high));
+        let header = Header::from_words(u64::from_le(low), u64::from_le(high));
         if prefix.to_ne_bytes() != header::message_header(len as u32) {
             return None;
         }
-        let link = self.links.get_mut(head.slot as usize)?.as_deref_mut()?;
-        let due = link.ticket == head.ticket && link.is_up() && link.taken as u16 == head.number;
-        let plain =
-            link.deferred.is_empty() && link.has_window() && !matches!(link.watch, Watch::Owed(_));
-        if !due || !plain || !link.acknowledge(head.taken) {
+        let link = self.links.get_mut(header.slot)?;
+        let next = link.inward.taken() as u16 == header.number;
+        let due = link.ticket() == header.ticket && link.is_up() && next;
+        let plain = !link.inward.has_deferred()
+            && link.out.has_window()
+            && !matches!(link.watch, Watch::Owed(_));
+        if !due || !plain || !link.out.acknowledge(header.taken) {
             return None;
         }
-        link.received = link.received.wrapping_add(1);
-        let peer = link.peer;
+        link.inward.count_received();
+        let peer = link.peer();
         let [first @ .., _, _, _, _, _, _, _] = rest;
         if len <= Lease::INLINE {
             message.put_words(len, |at| first[at]);
@@ -334,12 +326,12 @@ impl<N: Network> Datagrams<N> {
             message.put_lines(len, || [first, second]);
         }
         self.counters.packets_in += 1;
-        self.passes = self.passes.saturating_add(1);
-        self.took(head.slot);
+        self.pace.message_taken();
+        self.took(header.slot);
         Some(peer)
     }
 
-    /// If a message alone was made an event: that.
+    /// The message, if it is the only event that was made.
     fn early_message(&mut self, message: &mut Lease) -> Option<Peer> {
         if let [Event::Message { .. }] = &self.early[..]
             && let Some(Event::Message { peer, message: lease }) = self.early.pop()
@@ -350,11 +342,11 @@ impl<N: Network> Datagrams<N> {
         None
     }
 
-    /// The library cannot receive any more: nobody can be talked to.
+    /// The library cannot receive any more: all peers are lost.
     #[cold]
     fn broken(&mut self, code: i32) {
         let why = self.net.error(code as isize);
-        for index in 0..self.links.len() as u32 {
+        for index in 0..self.links.slots() {
             self.end(index, LostReason::System(why.clone()));
         }
     }

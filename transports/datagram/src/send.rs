@@ -1,10 +1,10 @@
-//! Packets that go: from the engine, around it, and acknowledgements.
+//! Sending packets: those of the engine, short messages past it, and acknowledgements.
 
 use crate::{
-    frame::{Control, HEAD, Header, WAITS},
-    link::{Link, WINDOW},
+    datagrams::Datagrams,
+    frame::{Control, HEAD, WAITS},
+    link::Link,
     network::{Mark, Network, Node, Refusal, Taken},
-    state::Datagrams,
 };
 use petasos_fabric::{
     InjectError, LostReason, Peer,
@@ -15,16 +15,11 @@ use petasos_fabric::{
 };
 use std::mem;
 
-/// Packets to one peer in one go.
+/// The most packets to one peer before others have their turn.
 const TURN: usize = 32;
 
-fn head(link: &Link) -> [u8; HEAD] {
-    let (taken, number) = (link.taken as u16, link.sent as u16);
-    Header { slot: link.slot_there, taken, number, ticket: link.ticket_there }.to_bytes()
-}
-
-/// Posts the next packet to a peer; refused, it is as it was. One whose payload the library brings ends with that, which
-/// is under way by now.
+/// Posts the next packet to a peer; if it is refused, nothing has changed. A packet whose payload
+/// the library already writes completes with that write.
 fn post<N: Network>(
     net: &mut N,
     engine: &mut Engine,
@@ -35,14 +30,14 @@ fn post<N: Network>(
     let total = HEAD + packet.len();
     let mut whole = [0; HEAD + MAX];
     let header = packet.header.len();
-    whole[..HEAD].copy_from_slice(&head(link));
-    whole[3] |= if link.brought { (WAITS >> 24) as u8 } else { 0 };
+    whole[..HEAD].copy_from_slice(&link.header().to_bytes());
+    whole[3] |= if link.out.is_payload_written() { (WAITS >> 24) as u8 } else { 0 };
     whole[HEAD..HEAD + header].copy_from_slice(&packet.header);
     let whole = &whole[..HEAD + header];
-    let peer = link.peer;
-    let mark = match link.brought {
+    let peer = link.peer();
+    let mark = match link.out.is_payload_written() {
         true => Mark::Short { link: peer.index, serial: peer.generation },
-        false => Mark::Packet { link: peer.index, serial: link.next_serial() },
+        false => Mark::Packet { link: peer.index, serial: link.out.next_serial() },
     };
     let taken = if total <= net.facts().inject {
         let fill = |room: &mut [u8]| {
@@ -58,11 +53,11 @@ fn post<N: Network>(
         }
         Taken::Waits
     };
-    link.running += u32::from(taken == Taken::Waits);
-    if !link.brought {
-        let serial = link.depart();
+    link.out.begin_operations(u32::from(taken == Taken::Waits));
+    if !link.out.is_payload_written() {
+        let serial = link.out.depart();
         if taken == Taken::Left {
-            for _ in 0..link.arrive(serial).unwrap_or_default() {
+            for _ in 0..link.out.arrive(serial).unwrap_or_default() {
                 engine.sent(peer);
             }
         }
@@ -71,7 +66,8 @@ fn post<N: Network>(
 }
 
 impl<N: Network> Datagrams<N> {
-    /// Sends a message around the engine. `None` if that is not possible now, and the engine is to take it.
+    /// Sends a message past the engine. `None` if that is not possible now, and the engine is to
+    /// take it.
     #[inline]
     pub(crate) fn inject_now(
         &mut self,
@@ -79,24 +75,24 @@ impl<N: Network> Datagrams<N> {
         parts: &[&[u8]],
     ) -> Option<Result<(), InjectError>> {
         let Datagrams { links, net, engine, .. } = self;
-        let link = links.get_mut(peer.index as usize)?.as_deref_mut()?;
+        let link = links.get_mut(peer.index)?;
         let len: usize = parts.iter().map(|part| part.len()).sum();
         let total = HEAD + 8 + len;
-        if link.peer != peer
+        if link.peer() != peer
             || !link.is_up()
-            || !link.has_window()
-            || link.stuck.is_some()
+            || !link.out.has_window()
+            || link.out.has_refused()
             || total > N::SHORT
             || !engine.may_send(peer, len)
         {
             return None;
         }
-        let node = link.node?;
-        let (head, message) = (head(link), message_header(len as u32));
+        let node = link.node()?;
+        let (header, message) = (link.header().to_bytes(), message_header(len as u32));
         let mark = Mark::Short { link: peer.index, serial: peer.generation };
         let sent = if total <= net.facts().inject {
             let fill = |room: &mut [u8]| {
-                room[..HEAD].copy_from_slice(&head);
+                room[..HEAD].copy_from_slice(&header);
                 room[HEAD..HEAD + 8].copy_from_slice(&message);
                 let mut at = HEAD + 8;
                 for part in parts {
@@ -106,16 +102,16 @@ impl<N: Network> Datagrams<N> {
             };
             net.inject(node, total, fill, mark)
         } else {
-            net.send_short(node, &[&head, &message], parts, mark).map(|()| Taken::Waits)
+            net.send_short(node, &[&header, &message], parts, mark).map(|()| Taken::Waits)
         };
         match sent {
             Ok(taken) => {
-                link.running += u32::from(taken == Taken::Waits);
-                link.sent = link.sent.wrapping_add(1);
-                link.told = link.taken;
+                link.out.begin_operations(u32::from(taken == Taken::Waits));
+                link.out.packet_sent();
+                link.inward.acknowledged();
                 engine.sent_around(peer, len);
                 self.counters.packets_out += 1;
-                if link.ring && self.rings {
+                if link.rings && self.rings {
                     self.ring(peer.index);
                 }
                 Some(Ok(()))
@@ -132,30 +128,20 @@ impl<N: Network> Datagrams<N> {
         }
     }
 
-    /// Sends what the engine has, to all who have room. True if anything was sent.
+    /// Sends the engine's packets to all peers that have room. True if anything was sent.
     pub(crate) fn flush(&mut self) -> bool {
         while let Some(peer) = self.engine.next_output() {
-            if let Some(link) = self.link(peer) {
-                link.listed = true;
-                self.queue(peer.index);
+            if let Some(link) = self.links.of(peer) {
+                link.out.set_has_packets(true);
+                self.lists.queue(link);
             }
         }
         let mut sent = false;
-        for _ in 0..self.outgoing.len() {
-            let Some(index) = self.outgoing.pop_front() else { break };
+        for _ in 0..self.lists.outgoing_len() {
+            let Some(index) = self.lists.pop_outgoing() else { break };
             sent |= self.write(index);
         }
         sent
-    }
-
-    /// It is this peer's turn soon.
-    pub(crate) fn queue(&mut self, index: u32) {
-        if let Some(Some(link)) = self.links.get_mut(index as usize)
-            && !link.queued
-        {
-            link.queued = true;
-            self.outgoing.push_back(index);
-        }
     }
 
     /// Sends to one peer. True if anything was sent.
@@ -163,42 +149,42 @@ impl<N: Network> Datagrams<N> {
         let mut count = 0;
         let mut failed = None;
         let long = self.long_payload();
-        let Some(Some(link)) = self.links.get_mut(index as usize) else { return false };
-        link.queued = false;
-        let Some(node) = link.node.filter(|_| link.is_up()) else { return false };
+        let Some(link) = self.links.get_mut(index) else { return false };
+        link.out.leave_queue();
+        let Some(node) = link.node().filter(|_| link.is_up()) else { return false };
         let (mut again, mut refused_full) = (false, false);
-        // Without window it comes again when the peer has taken something.
-        while let Some(Some(link)) = self.links.get_mut(index as usize)
-            && link.has_window()
+        // Without window the peer is queued again when it has taken something.
+        while let Some(link) = self.links.get_mut(index)
+            && link.out.has_window()
         {
             if count == TURN {
                 again = true;
                 break;
             }
-            let packet = link.stuck.take().or_else(|| self.engine.poll_transmit(link.peer));
+            let packet = link.out.take_refused();
+            let packet = packet.or_else(|| self.engine.poll_transmit(link.peer()));
             let Some(mut packet) = packet else {
-                link.listed = false;
+                link.out.set_has_packets(false);
                 break;
             };
             let refused = match packet.payload.len() >= long {
-                true => self.bring(index, &mut packet).err(),
+                true => self.write_payload(index, &mut packet).err(),
                 false => None,
             };
             let Datagrams { links, net, engine, .. } = self;
-            let Some(Some(link)) = links.get_mut(index as usize) else { break };
+            let Some(link) = links.get_mut(index) else { break };
             let sent = match refused {
                 Some(refusal) => Err(refusal),
                 None => post(net, engine, link, node, &mut packet),
             };
             match sent {
                 Ok(()) => {
-                    link.sent = link.sent.wrapping_add(1);
-                    link.told = link.taken;
-                    link.brought = false;
+                    link.out.packet_sent();
+                    link.inward.acknowledged();
                     count += 1;
                 }
                 Err(refusal) => {
-                    link.stuck = Some(packet);
+                    link.out.keep_refused(packet);
                     match refusal {
                         Refusal::Full => (again, refused_full) = (true, true),
                         Refusal::Failed(code) => failed = Some(code),
@@ -212,68 +198,63 @@ impl<N: Network> Datagrams<N> {
             self.full(index);
         }
         let stuck = again && count < TURN;
-        let ring = self.rings && self.links[index as usize].as_ref().is_some_and(|link| link.ring);
+        let ring = self.rings && self.links.get(index).is_some_and(|link| link.rings);
         if (count > 0 || stuck) && ring {
-            // Who has no room for us may have to look before there is any.
+            // The peer may have to poll before there is room.
             self.ring(index);
         }
         if let Some(code) = failed {
             self.fail(index, code);
-        } else if again {
-            self.queue(index);
+        } else if again && let Some(link) = self.links.get_mut(index) {
+            self.lists.queue(link);
         }
         count > 0
     }
 
-    /// From which length on payloads may go past their packets: see [`crate::notice`].
+    /// From which length on the library may write payloads: see [`crate::completion`].
     fn long_payload(&self) -> usize {
-        let from = usize::try_from(self.accesses.notices_from).unwrap_or(usize::MAX);
+        let from = usize::try_from(self.accesses.completion_data_from).unwrap_or(usize::MAX);
         if self.accesses.grants.is_empty() { usize::MAX } else { from }
     }
 
-    /// Something was taken of this peer: it is told now and then, if no packet does.
+    /// A packet of this peer was taken. The peer is told now and then, if no packet does so.
     #[inline]
     pub(crate) fn took(&mut self, index: u32) {
-        let Some(Some(link)) = self.links.get_mut(index as usize) else { return };
-        link.step();
-        if link.taken.wrapping_sub(link.told) >= WINDOW / 2 && !link.owing {
-            link.owing = true;
-            self.owing.push(index);
-        }
+        let Some(link) = self.links.get_mut(index) else { return };
+        link.inward.advance();
+        self.lists.owe(link);
     }
 
-    /// Tells peers what was taken of them.
+    /// Tells peers how many of their packets were taken.
     pub(crate) fn acknowledge(&mut self) -> bool {
-        let owing = mem::take(&mut self.owing);
         let mut told = false;
-        for index in owing {
+        for index in self.lists.take_owing() {
             let Datagrams { links, net, .. } = self;
-            let Some(Some(link)) = links.get_mut(index as usize) else { continue };
-            link.owing = false;
-            let Some(node) = link.node.filter(|_| link.is_up()) else { continue };
-            if link.taken.wrapping_sub(link.told) < WINDOW / 2 {
+            let Some(link) = links.get_mut(index) else { continue };
+            link.inward.leave_owing();
+            let Some(node) = link.node().filter(|_| link.is_up()) else { continue };
+            if !link.inward.owes() {
                 continue;
             }
-            let head = head(link);
-            let mark = Mark::Short { link: index, serial: link.peer.generation };
+            let header = link.header().to_bytes();
+            let mark = Mark::Short { link: index, serial: link.peer().generation };
             let sent = if HEAD <= net.facts().inject {
-                net.inject(node, HEAD, |room| room.copy_from_slice(&head), mark)
+                net.inject(node, HEAD, |room| room.copy_from_slice(&header), mark)
             } else {
-                net.send_short(node, &[&head], &[], mark).map(|()| Taken::Waits)
+                net.send_short(node, &[&header], &[], mark).map(|()| Taken::Waits)
             };
             match sent {
                 Ok(taken) => {
-                    link.running += u32::from(taken == Taken::Waits);
-                    link.told = link.taken;
+                    link.out.begin_operations(u32::from(taken == Taken::Waits));
+                    link.inward.acknowledged();
                     self.counters.acknowledgements += 1;
                     told = true;
-                    if link.ring && self.rings {
+                    if link.rings && self.rings {
                         self.ring(index);
                     }
                 }
                 Err(Refusal::Full) => {
-                    link.owing = true;
-                    self.owing.push(index);
+                    self.lists.owe(link);
                     self.full(index);
                 }
                 Err(Refusal::Failed(code)) => self.fail(index, code),
@@ -285,11 +266,12 @@ impl<N: Network> Datagrams<N> {
     /// Rings for a peer that may sleep.
     #[cold]
     pub(crate) fn ring(&mut self, index: u32) {
-        let Some(Some(link)) = self.links.get_mut(index as usize) else { return };
+        let Some(link) = self.links.get_mut(index) else { return };
         self.counters.rings += 1;
-        link.ring_owed = self.control.inject(link.control, &[&Control::Ring.to_bytes()]).is_err();
-        if link.ring_owed {
-            self.errand(index);
+        let rung = self.control.inject(link.control(), &[&Control::Ring.to_bytes()]);
+        link.controls.set_ring(false);
+        if rung.is_err() {
+            self.ring_later(index);
         }
     }
 

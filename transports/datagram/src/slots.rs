@@ -1,15 +1,16 @@
-//! What is under way: a buffer for a short packet each, and whatever is to be held meanwhile.
+//! Slots of operations under way: each has a buffer for a short packet, and holds what the library
+//! works on.
 
 use petasos_fabric::{Region, Slice, two_sided::Outgoing};
 
 /// The slots. Their buffers lie at fixed places, of which libraries may be told.
 ///
-/// Slots whose operations never end, as some libraries leave those of peers that are lost, are made up for by others
-/// ([`Slots::grow`]), as many at a time as there were at first.
+/// Slots whose operations never complete, as some libraries leave those with lost peers, are
+/// replaced by others ([`Slots::grow`]), as many at a time as there were at first.
 #[derive(Debug)]
 pub struct Slots<T> {
     buffers: Region,
-    /// How many there were at first, and the buffers of all others.
+    /// How many slots there were at first, and the buffers of all others.
     first: usize,
     more: Vec<Region>,
     held: Vec<Option<T>>,
@@ -20,7 +21,7 @@ impl<T> Slots<T> {
     /// The length of a slot's buffer, in bytes: packets up to here are copied.
     pub const BUFFER: usize = 4096 + 128;
 
-    /// So many.
+    /// This many slots.
     #[must_use]
     pub fn new(count: usize) -> Slots<T> {
         Slots {
@@ -50,7 +51,8 @@ impl<T> Slots<T> {
         self.held[slot as usize] = Some(held);
     }
 
-    /// A slot may be used again: gives what it held. `None` if it held nothing.
+    /// An operation has completed: frees its slot, and returns what it held. `None` if it held
+    /// nothing.
     #[inline]
     pub fn done(&mut self, slot: u32) -> Option<T> {
         let held = self.held.get_mut(slot as usize)?.take()?;
@@ -58,7 +60,7 @@ impl<T> Slots<T> {
         Some(held)
     }
 
-    /// Adds as many as there were at first. Gives the memory of their buffers.
+    /// Adds as many slots as there were at first. Returns the memory of their buffers.
     ///
     /// # Panics
     /// If there are 2^32, or were none at first.
@@ -70,7 +72,7 @@ impl<T> Slots<T> {
         let buffers = Region::zeroed(self.first * Self::BUFFER);
         self.more.push(buffers.clone());
         self.held.resize_with(to as usize, || None);
-        // Those that were there before are used first.
+        // The earlier slots are used first.
         self.free.splice(0..0, (from..to).rev());
         buffers
     }
@@ -95,27 +97,28 @@ impl<T> Slots<T> {
 
     /// Where the buffer of a slot is.
     #[inline]
-    fn place(&self, slot: u32) -> (&Region, usize) {
+    fn locate(&self, slot: u32) -> (&Region, usize) {
         let slot = slot as usize;
         if slot < self.first {
             return (&self.buffers, slot * Self::BUFFER);
         }
-        self.further_place(slot - self.first)
+        self.locate_further(slot - self.first)
     }
 
     #[cold]
-    fn further_place(&self, slot: usize) -> (&Region, usize) {
+    fn locate_further(&self, slot: usize) -> (&Region, usize) {
         (&self.more[slot / self.first], slot % self.first * Self::BUFFER)
     }
 
-    /// The buffer of a slot: [`Slots::BUFFER`] bytes, as long as [`Slots::memory`], or what [`Slots::grow`] gave, is held.
+    /// The buffer of a slot: [`Slots::BUFFER`] bytes, as long as [`Slots::memory`], or what
+    /// [`Slots::grow`] gave, is held.
     ///
     /// # Panics
     /// If there is no such slot.
     #[inline]
     #[must_use]
     pub fn buffer(&self, slot: u32) -> *mut u8 {
-        let (region, at) = self.place(slot);
+        let (region, at) = self.locate(slot);
         region.as_ptr().wrapping_add(at)
     }
 
@@ -123,14 +126,14 @@ impl<T> Slots<T> {
     #[inline]
     pub fn write(&self, slot: u32, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= Self::BUFFER);
-        let (region, base) = self.place(slot);
+        let (region, base) = self.locate(slot);
         region.write(base + at, bytes);
     }
 
     /// Copies the payload of a packet to the buffer of a slot.
     pub fn copy(&self, slot: u32, at: usize, payload: &Outgoing) {
         assert!(at + payload.len() <= Self::BUFFER);
-        let (region, base) = self.place(slot);
+        let (region, base) = self.locate(slot);
         copy_payload(payload, region, base + at);
     }
 }
@@ -167,13 +170,13 @@ mod tests {
         assert_eq!(slots.running(), 0);
     }
 
-    /// What never comes back is made up for, and buffers stay where they are.
+    /// Slots that are never freed are replaced, and buffers stay where they are.
     #[test]
     fn others_are_added() {
         let mut slots = Slots::new(2);
         for _ in 0..2 {
             let slot = slots.next().unwrap();
-            slots.keep(slot, "never over");
+            slots.keep(slot, "never done");
         }
         let (before, none) = (slots.buffer(0), slots.next());
         assert_eq!(none, None);
@@ -188,9 +191,9 @@ mod tests {
         assert_eq!(further.slice(at, 4).unwrap().to_vec(), b"here");
         for _ in 0..4 {
             let slot = slots.next().unwrap();
-            slots.keep(slot, "over soon");
+            slots.keep(slot, "done soon");
         }
-        assert_eq!((slots.next(), slots.done(5), slots.next()), (None, Some("over soon"), Some(5)));
+        assert_eq!((slots.next(), slots.done(5), slots.next()), (None, Some("done soon"), Some(5)));
     }
 
     #[test]

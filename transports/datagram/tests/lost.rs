@@ -1,9 +1,9 @@
-//! What a library never gives back of peers that were lost: its memory is nobody's, and others take its place, up to a
-//! bound, and then with a word.
+//! Operations with lost peers that a library never completes: their memory stays held, and others
+//! take their place, up to a bound, which an error then names.
 
 mod common;
 
-use common::{LATE, Mock, be_silent, let_go, nodes};
+use common::{LATE, Mock, be_silent, complete_all, nodes};
 use petasos_datagram::{Config, Datagrams};
 use petasos_fabric::{
     Access, Address, Clock, Endpoint, Event, LostReason, OpErrorKind, Operation, Peer, Region,
@@ -99,7 +99,7 @@ impl Pair {
     /// Begins a get, and loses its peer while the library is at it.
     fn lose_one(&mut self) -> (Token, Region) {
         let remote = self.remote();
-        // Leave to reach it is there.
+        // The grant has arrived.
         let first = self.get(remote, &Region::zeroed(LEN));
         assert_eq!(self.done(first), Ok(()));
         be_silent(true);
@@ -133,14 +133,14 @@ fn memory_that_is_still_written_is_not_given_back() {
     let ended = pair.done(token);
     assert!(is_lost(&ended), "{ended:?}");
     let into = into.into_exclusive().expect_err("the library writes to it");
-    let_go();
-    pair.until("the library lets go", |pair| pair.a.counters().lost == 0);
-    let mine = into.into_exclusive().expect("nobody else holds it");
+    complete_all();
+    pair.until("the library completes them", |pair| pair.a.counters().lost == 0);
+    let mine = into.into_exclusive().expect("nothing else holds it");
     assert!(mine.iter().all(|byte| *byte == LATE), "it was written to before that alone");
 }
 
-/// Peers are lost, many times as often as there are slots: the endpoint goes on, and forgets all of them once the library
-/// has let go.
+/// Peers are lost, many times as often as there are slots: the endpoint goes on, and forgets all of
+/// them once the library has completed them.
 #[test]
 fn others_take_the_place_of_what_is_lost() {
     const LOSSES: usize = 200;
@@ -158,19 +158,20 @@ fn others_take_the_place_of_what_is_lost() {
     for (token, _) in &held {
         assert!(is_lost(&pair.done(*token)));
     }
-    let_go();
-    pair.until("the library lets go", |pair| pair.a.counters().lost == 0);
+    complete_all();
+    pair.until("the library completes them", |pair| pair.a.counters().lost == 0);
     assert!(held.into_iter().all(|(_, into)| into.into_exclusive().is_ok()));
     pair.skipped += Duration::from_secs(3);
     for _ in 0..4 {
         assert_eq!(pair.works(), Ok(()));
         pair.skipped += Duration::from_secs(3);
     }
-    // Of both: those that were let go last.
+    // Of both: those that were completed last.
     assert!(nodes() < 2 * 40, "{} nodes", nodes());
 }
 
-/// Beyond the bound memory is read by messages; and when nothing can be sent any more, that is said.
+/// Beyond the bound memory is read by messages; and when nothing can be sent any more, that is
+/// said.
 #[test]
 fn the_bound_is_told() {
     let mut pair = Pair::open(&config(8, 16));
@@ -199,10 +200,10 @@ fn the_bound_is_told() {
                 break 'told reason;
             }
         }
-        assert!(Instant::now() < end, "no word of it");
+        assert!(Instant::now() < end, "it is not reported");
         pair.a.forget(peer);
         peer = pair.remote().peer;
     };
     let LostReason::System(why) = why else { panic!("{why}") };
-    assert!(why.contains("16 may be so"), "{why}");
+    assert!(why.contains("at most 16 may be so"), "{why}");
 }

@@ -1,4 +1,4 @@
-//! Why there is no library, and why an endpoint does not open.
+//! Why the library cannot be used, and why an endpoint does not open.
 
 use petasos_fabric::Address;
 
@@ -6,7 +6,7 @@ use petasos_fabric::Address;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// Not here, or what it needs is not.
+    /// It, or a library that it needs, is not installed.
     #[error(
         "libfabric was not found ({0}): install it (on Debian and Ubuntu the package libfabric1), or name \
          its file in PETASOS_LIBFABRIC"
@@ -15,19 +15,19 @@ pub enum LoadError {
     /// A library without one of libfabric's functions.
     #[error("this is not a libfabric that can be used: {0}")]
     Symbol(String),
-    /// Older than what this transport asks for.
+    /// Older than this transport supports.
     #[error("libfabric {found} is too old: from 1.17 on, and of 2, it can be used")]
     TooOld {
-        /// What is here.
+        /// The version that was found.
         found: String,
     },
     /// Newer than what is known to have the interface that this transport asks for.
     #[error(
-        "libfabric {found} is not known here, and its binary interface may be another one: from 1.17 on, and of 2, it \
+        "libfabric {found} is not known here, and its binary interface may differ: from 1.17 on, and of 2, it \
          can be used"
     )]
     TooNew {
-        /// What is here.
+        /// The version that was found.
         found: String,
     },
     /// The library gave no memory.
@@ -67,7 +67,7 @@ pub enum OpenError {
         /// What there is.
         offered: String,
     },
-    /// The library would have to find something in the environment, where it cannot be set any more.
+    /// The library needs a setting in the environment, which cannot be set any more.
     #[error(
         "{provider} needs {setting} in the environment, and this process has threads already: set it, or call \
          petasos::prepare() at the beginning of the program"
@@ -78,7 +78,7 @@ pub enum OpenError {
         /// What is to be set, as `NAME=VALUE`.
         setting: String,
     },
-    /// It is not the library that stands in the way.
+    /// An error that is not the library's.
     #[error(transparent)]
     Common(#[from] petasos_datagram::OpenError),
     /// The library refused.

@@ -1,10 +1,11 @@
-//! What a killed process leaves behind on shared memory.
+//! What a killed process leaves in shared memory.
 //!
-//! The shm provider keeps an endpoint's memory under a name, `/dev/shm/NAME`, which its own process removes; one that
-//! is killed does not. The names of this crate's endpoints say that they are ours and which process they belong to, and
-//! each holds a lock on its file, which the kernel releases when the process is gone, however it went. So two things
-//! remove what is left: a peer that loses the process, at once, and the next endpoint of this user that is opened,
-//! whoever was there to see the death.
+//! The shm provider keeps an endpoint's memory under a name, `/dev/shm/NAME`, which its own process
+//! removes; one that is killed does not. The names of this crate's endpoints say that they are ours
+//! and which process they belong to, and each holds a lock on its file, which the kernel releases
+//! when the process is gone, however it went. So the files that are left are removed twice: by a
+//! peer that loses the process, at once, and by the next endpoint of this user that is opened,
+//! whether or not a peer saw the death.
 
 use petasos_fabric::Incarnation;
 use std::{
@@ -20,7 +21,7 @@ const PREFIX: &str = "fi_shm://";
 const MARK: &str = "petasos-";
 const PLACE: &str = "/dev/shm";
 
-/// A name for an endpoint of this process that nobody else has or had.
+/// A name for an endpoint of this process that was never used before.
 pub(crate) fn name() -> String {
     name_of(std::process::id())
 }
@@ -39,32 +40,34 @@ fn parts(name: &[u8]) -> Option<(&str, u32)> {
     plain.then_some((file, process.parse().ok()?))
 }
 
-/// Whether this is the name of an endpoint of this crate's, as the provider has it: with a zero behind it.
+/// Whether this is the name of an endpoint of this crate's, as the provider has it: with a zero
+/// behind it.
 pub(crate) fn is_name(name: &[u8]) -> bool {
     let Some((0, text)) = name.split_last() else { return false };
     let of_ours = |(_, process): (&str, u32)| name_of(process).len() == text.len();
     !text.contains(&0) && parts(text).is_some_and(of_ours)
 }
 
-/// Removes what is left of a lost peer's endpoint, if its process is gone. In another name space of processes it might
-/// not be seen, so only the peers of this one are asked for.
+/// Removes what is left of a lost peer's endpoint, if its process is gone. A process of another
+/// name space might not be seen, so only those of this one are looked for.
 pub(crate) fn remove(name: &[u8]) {
     let Some((file, process)) = parts(name) else { return };
-    let gone = |error: std::io::Error| error.kind() == ErrorKind::NotFound;
+    let missing = |error: std::io::Error| error.kind() == ErrorKind::NotFound;
     if process != std::process::id()
-        && fs::read_link(format!("/proc/{process}/exe")).is_err_and(gone)
+        && fs::read_link(format!("/proc/{process}/exe")).is_err_and(missing)
     {
         let _ = fs::remove_file(format!("/dev/shm/{file}"));
     }
 }
 
-/// Held while an endpoint's file is made, until it is locked: nobody sweeps meanwhile.
+/// Held while an endpoint's file is made, until it is locked: no process sweeps meanwhile.
 pub(crate) struct Making {
     _lock: Option<File>,
 }
 
-/// Keeps sweepers away: by a shared lock on the directory. Whoever sweeps holds it alone, for some milliseconds. Who
-/// holds it for a second is no sweeper of ours, and keeps these away, too.
+/// Keeps sweepers away, by a shared lock on the directory. A sweeper holds it exclusively, for some
+/// milliseconds. A process that holds it for a second is not one of our sweepers, and keeps those
+/// away, too.
 pub(crate) fn making() -> Making {
     let Ok(directory) = File::open(PLACE) else { return Making { _lock: None } };
     for _ in 0..1000 {
@@ -78,7 +81,8 @@ pub(crate) fn making() -> Making {
 }
 
 impl Making {
-    /// Locks the file of the endpoint of this name, for as long as the result lives. `None` if there is none.
+    /// Locks the file of the endpoint of this name, for as long as the result lives. `None` if
+    /// there is none.
     pub(crate) fn hold(self, name: &str) -> Option<File> {
         let (file, _) = parts(name.as_bytes())?;
         let held = open(Path::new(PLACE).join(file).as_path())?;
@@ -87,7 +91,8 @@ impl Making {
     }
 }
 
-/// Removes what killed processes of this user left. Does nothing while somebody else does it, or makes such a file.
+/// Removes what killed processes of this user left. Does nothing while another process does it, or
+/// makes such a file.
 pub(crate) fn sweep() {
     let Ok(directory) = File::open(PLACE) else { return };
     if directory.try_lock().is_err() {
@@ -108,7 +113,7 @@ pub(crate) fn sweep() {
 }
 
 fn open(path: &Path) -> Option<File> {
-    // A link, or a pipe that nobody writes to, is none of ours.
+    // A link, or a pipe without a writer, is none of ours.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
     OpenOptions::new().read(true).custom_flags(flags).open(path).ok()
 }

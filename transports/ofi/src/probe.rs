@@ -1,4 +1,4 @@
-//! What was found: for `petasos info`.
+//! What is available, for `petasos info`.
 
 use crate::{
     Config, LoadError, Net,
@@ -7,7 +7,10 @@ use crate::{
 };
 use petasos_datagram::{Meeting, Network};
 
-/// Looks for the library: its version and its file.
+/// Loads the library, if it is not loaded yet, and returns its version and its file.
+///
+/// # Errors
+/// libfabric is not installed, or its version is not supported.
 pub fn find() -> Result<String, LoadError> {
     let library = library()?;
     Ok(format!("libfabric {} ({})", library.version_text(), library.path()))
@@ -27,8 +30,8 @@ pub fn probe() -> Vec<String> {
     }
     lines.push("what is not here: `FI_LOG_LEVEL=warn fi_info -p PROVIDER` says more".to_owned());
     lines.push(
-        "exposure: strangers are turned away before libfabric is involved; whoever can reach a provider's own \
-         port can still send it packets, which are thrown away for want of a ticket, but its parsers see them \
+        "exposure: unauthenticated peers are refused before libfabric is involved; any process that can reach a provider's \
+         own port can still send it packets, which are thrown away for want of a ticket, but its parsers see them \
          first"
             .to_owned(),
     );
@@ -67,7 +70,7 @@ fn line(provider: &'static Provider, others: &[Offer]) -> String {
             };
             match others.iter().find(like) {
                 Some(other) => format!(
-                    "{scheme} ({title}): no: `{}` on {} wants a mode that is not supported here",
+                    "{scheme} ({title}): no: `{}` on {} needs a mode that is not supported here",
                     other.provider(),
                     other.domain()
                 ),
@@ -81,7 +84,7 @@ fn line(provider: &'static Provider, others: &[Offer]) -> String {
     }
 }
 
-/// What memory that was granted is exposed to.
+/// How memory that was granted is exposed.
 fn exposure(provider: &Provider, offer: &Offer) -> &'static str {
     if !offer.has_rma() {
         return "no memory is registered with it";
@@ -92,17 +95,18 @@ fn exposure(provider: &Provider, offer: &Offer) -> &'static str {
     granted(offer.makes_keys(), offer.provider().ends_with("ofi_rxm"))
 }
 
-/// The same of a network, by whose keys there are, and whether layers of the library open all memory for reading.
+/// The same for a network, by where keys come from, and whether layers of the library open all
+/// memory for reading.
 fn granted(makes_keys: bool, layered: bool) -> &'static str {
     match (makes_keys, layered) {
         (false, true) => {
-            "memory granted to a peer: random 64-bit keys; may be read by whoever has one, written if the region \
+            "memory granted to a peer: random 64-bit keys; memory can be read by any process that has one, and written if the region \
              allows it"
         }
-        (false, false) => "memory granted to a peer: random keys, rights kept by the provider",
+        (false, false) => "memory granted to a peer: random keys, rights checked by the provider",
         (true, _) => {
-            "memory granted to a peer: keys are the provider's and may be guessed by who can send packets on its \
-             network; rights kept by the device"
+            "memory granted to a peer: keys are the provider's, and a process that can send packets on its network may guess them; \
+             rights are checked by the device"
         }
     }
 }

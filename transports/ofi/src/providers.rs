@@ -22,15 +22,16 @@ pub struct Provider {
     pub meeting: Meeting,
     /// What it runs on.
     pub title: &'static str,
-    /// Whether the provider is told at which address of this machine to be.
+    /// Whether the provider is told which address of this machine to use.
     placed: bool,
-    /// Modes of registering memory that suit.
+    /// Modes of registering memory that are supported.
     memory: c_int,
-    /// Whether its completion data of writes is made use of: where it was seen to come, once for each write, when
-    /// all of it is there. Not verbs: with shared receive queues, without which `ofi_rxm` crashes, its writes with data
-    /// are told as packets, of which nothing comes (seen with 1.17, and so in the source of 2.5). Others were not seen,
-    /// and have conditions of their own: cxi counts these bytes for writes apart, psm3 has as many as it is asked for.
-    notices: bool,
+    /// Whether its completion data of writes is made use of: where it was seen to come, once for
+    /// each write, when all of it is there. Not verbs: with shared receive queues, without which
+    /// `ofi_rxm` crashes, its writes with data are reported as packets, of which nothing arrives
+    /// (seen with 1.17, and so in the source of 2.5). Others were not tested, and have conditions
+    /// of their own: cxi counts these bytes for writes apart, psm3 has as many as it is asked for.
+    remote_data: bool,
 }
 
 const DEVICE: c_int = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
@@ -41,12 +42,12 @@ const fn provider(
     title: &'static str,
     placed: bool,
     memory: c_int,
-    notices: bool,
+    remote_data: bool,
 ) -> Provider {
-    Provider { scheme, names, meeting: Meeting::Tcp, title, placed, memory, notices }
+    Provider { scheme, names, meeting: Meeting::Tcp, title, placed, memory, remote_data }
 }
 
-/// All that can be asked for; for `ofi://` the first of the networks that is there.
+/// All kinds; `ofi://` means the first of the networks that is available.
 const PROVIDERS: [Provider; 10] = [
     provider("ofi+cxi", &["cxi"], "HPE Slingshot", false, FI_MR_ENDPOINT | FI_MR_ALLOCATED, false),
     provider("ofi+efa", &["efa"], "AWS Elastic Fabric Adapter", false, DEVICE, false),
@@ -57,7 +58,8 @@ const PROVIDERS: [Provider; 10] = [
     provider("ofi+tcp", &["tcp", "tcp;ofi_rxm"], "TCP sockets", true, 0, true),
     provider("ofi+tcp;ofi_rxm", &["tcp;ofi_rxm"], "TCP sockets", true, 0, true),
     provider("ofi+udp", &["udp;ofi_rxd"], "UDP sockets", true, 0, false),
-    // With virtual addresses this provider reaches into the other process without asking for the key.
+    // With virtual addresses this provider reaches into the other process without asking for the
+    // key.
     Provider {
         scheme: "ofi+shm",
         names: &["shm"],
@@ -65,7 +67,7 @@ const PROVIDERS: [Provider; 10] = [
         title: "shared memory of this node",
         placed: false,
         memory: 0,
-        notices: true,
+        remote_data: true,
     },
 ];
 
@@ -79,7 +81,7 @@ pub fn providers() -> &'static [Provider] {
 }
 
 impl Provider {
-    /// Whether there is no network card that accesses memory.
+    /// Whether there is no NIC that accesses memory.
     pub(crate) fn is_software(&self) -> bool {
         self.memory == 0
     }
@@ -89,18 +91,18 @@ impl Provider {
         self.names.iter().all(|name| name.ends_with("ofi_rxm"))
     }
 
-    /// Whether keys of memory may be the provider's own making, where it is not here to be asked.
+    /// Whether the provider may choose the keys of memory, where it is not here to be asked.
     pub(crate) fn may_make_keys(&self) -> bool {
         self.memory & FI_MR_PROV_KEY != 0
     }
 
     /// Bits of completion data that its writes carry and that can be relied on.
-    pub(crate) fn notice_bits(&self, offer: &Offer) -> u32 {
-        let bytes = if self.notices { offer.completion_data().min(8) } else { 0 };
+    pub(crate) fn data_bits(&self, offer: &Offer) -> u32 {
+        let bytes = if self.remote_data { offer.completion_data().min(8) } else { 0 };
         8 * bytes as u32
     }
 
-    /// The one that an address means; for `ofi://` the best that is here.
+    /// The provider that an address means; for `ofi://` the best that is available.
     pub(crate) fn of(address: &Address) -> Result<&'static Provider, OpenError> {
         let scheme = address.scheme();
         if scheme == BEST {
@@ -120,7 +122,7 @@ impl Provider {
         })
     }
 
-    /// What the library offers by it, best first: with remote access and shared receive buffers, or without.
+    /// What the library offers of it: preferably with remote access and shared receive buffers.
     /// `source` is this machine's address that others connect to.
     pub(crate) fn offer(&self, source: Option<&str>) -> Result<Option<Offer>, LoadError> {
         let source = source.filter(|_| self.placed);

@@ -18,7 +18,7 @@ impl OverOfi {
         let mut config = common::config(network);
         config.remote_access = remote_access;
         config.remote_access_from = 1;
-        config.notices_from = Some(1);
+        config.completion_data_from = Some(1);
         if secret {
             config.secret = Some(Secret::new("a secret for the tests").unwrap());
         }

@@ -1,7 +1,9 @@
-//! A peer that dies between a packet and the write that belongs to it, in either order: what was announced and is not there
-//! is never told of, nor is what came behind it; the loss is; and others go on.
+//! A peer that dies between a packet and the write that belongs to it, in either order: what was
+//! announced and is not there is never told of, nor is what came behind it; the loss is; and others
+//! go on.
 //!
-//! The moment is not waited for but made: the peer's network swallows one of the two, and then its process is killed.
+//! The moment is not waited for but made: the peer's network swallows one of the two, and then its
+//! process is killed.
 
 mod common;
 
@@ -9,7 +11,8 @@ use common::{SHM, config, found, network};
 use petasos_channel::{Channels, Force, Over};
 use petasos_conformance::{Network as Place, processes::PATIENCE};
 use petasos_datagram::{
-    Config, Datagrams, Facts, Happened, Mark, Medium, Network, Node, Packet, Reach, Refusal, Taken,
+    Config, Datagrams, Facts, Happened, Mark, Medium, Network, Node, Packet, Refusal, RemoteOp,
+    Taken,
 };
 use petasos_fabric::{
     Access, Address, Clock, Endpoint, Event, Key, Level, Operation, Region, RemoteSpan, Slice,
@@ -145,7 +148,7 @@ impl Network for Swallowing {
     fn access(
         &mut self,
         node: Node,
-        reach: Reach,
+        op: RemoteOp,
         local: Slice,
         key: &Self::Key,
         offset: u64,
@@ -153,7 +156,7 @@ impl Network for Swallowing {
     ) -> Result<(), Refusal> {
         match swallows(WRITES) {
             true => Ok(()),
-            false => self.0.access(node, reach, local, key, offset, mark),
+            false => self.0.access(node, op, local, key, offset, mark),
         }
     }
 
@@ -204,7 +207,7 @@ impl Network for Swallowing {
 
 fn numbers(network: Place) -> Config {
     let mut config = config(network);
-    config.notices_from = Some(4096);
+    config.completion_data_from = Some(4096);
     config
 }
 
@@ -224,7 +227,7 @@ impl<E: Endpoint> Driven<E> {
         if !self.end.progress(self.clock.now(), 64, &mut self.events) {
             thread::yield_now();
         }
-        // Nobody keeps the early ones: the endpoint lends memory for so many messages only.
+        // The early ones are not kept: the endpoint lends memory for this many messages only.
         self.events.retain(|event| !is_early(event));
     }
 
@@ -280,7 +283,8 @@ fn swallow() {
 
 // Puts with event.
 
-/// Puts some whole, then one of which a part is swallowed, and a message behind it; and goes on until it is killed.
+/// Puts some whole, then one of which a part is swallowed, and a message behind it; and goes on
+/// until it is killed.
 fn puts(network: Place) {
     let place = network.anywhere();
     let mut driven = Driven::new(Datagrams::<Swallowing>::open(&place, numbers(network)).unwrap());
@@ -303,7 +307,7 @@ fn puts(network: Place) {
     };
     let early = iter::repeat_n(EARLY, 10_000);
     for number in early.chain(0..WHOLE) {
-        if number == EARLY && driven.end.counters().noticed_out > 0 {
+        if number == EARLY && driven.end.counters().completion_data_out > 0 {
             continue;
         }
         driven.events.clear();
@@ -312,10 +316,11 @@ fn puts(network: Place) {
         driven.until("it is put", |driven| driven.events.iter().any(done));
     }
     swallow();
-    let before = driven.end.counters().noticed_out;
+    let before = driven.end.counters().completion_data_out;
     put(&mut driven, WHOLE);
-    driven
-        .until("it is handed to the network", |driven| driven.end.counters().noticed_out > before);
+    driven.until("it is handed to the network", |driven| {
+        driven.end.counters().completion_data_out > before
+    });
     while driven.end.inject(peer, &[&[255]]).is_err() {
         driven.pass();
     }
@@ -348,7 +353,7 @@ fn of_a_put(test: &str, network: Place) {
         let mut dies = start(test, role, &of);
         driven.until("the whole ones", |driven| driven.told().len() == WHOLE as usize);
         let (deferred, noticed) =
-            (driven.end.counters().deferred, driven.end.counters().noticed_in);
+            (driven.end.counters().deferred, driven.end.counters().completion_data_in);
         assert!(noticed > 0);
         let swallowed = memory.part(WHOLE as usize * LONG, LONG).unwrap();
         match role {
@@ -357,7 +362,8 @@ fn of_a_put(test: &str, network: Place) {
                 driven.until("the packets", |driven| driven.end.counters().deferred >= deferred + 2)
             }
             // The write is there, and was told of by the provider.
-            _ => driven.until("the write", |driven| driven.end.counters().noticed_in > noticed),
+            _ => driven
+                .until("the write", |driven| driven.end.counters().completion_data_in > noticed),
         }
         dies.line("so far");
         (0..100).for_each(|_| driven.pass());
@@ -366,20 +372,20 @@ fn of_a_put(test: &str, network: Place) {
         assert!(driven.told().into_iter().eq(0..WHOLE), "{role}: {:?}", driven.events);
         let there = if role == "no writes" { 0 } else { WHOLE as u8 };
         assert!(swallowed.to_vec().iter().all(|byte| *byte == there), "{role}");
-        // Nobody can write there any more, so it can be closed.
+        // No process can write there any more, so it can be closed.
         let close =
             Operation::Deregister { token: Token(7), region, patience: Operation::PATIENCE };
         driven.end.submit(&mut VecDeque::from([close]));
         let closed = |e: &Event| matches!(e, Event::Done { token: Token(7), result: Ok(_), .. });
         driven.until("it is closed", |driven| driven.events.iter().any(closed));
         let counters = driven.end.counters();
-        assert_eq!((counters.stray_notices, counters.violations), (0, 0), "{role}");
+        assert_eq!((counters.stray_completion_data, counters.violations), (0, 0), "{role}");
     }
 }
 
 // Records of an exclusive channel.
 
-/// Only exclusive channels, and one at a time: who comes later has the one of who died.
+/// Only exclusive channels, and one at a time: a later peer gets the channel of the one that died.
 fn exclusive() -> petasos_channel::Config {
     let mut config = petasos_channel::Config::default();
     config.force = Force::Exclusive;
@@ -388,7 +394,8 @@ fn exclusive() -> petasos_channel::Config {
     config
 }
 
-/// Sends some whole, then one of which a part is swallowed, and others behind it; and goes on until it is killed.
+/// Sends some whole, then one of which a part is swallowed, and others behind it; and goes on until
+/// it is killed.
 fn sends(network: Place) {
     let place = network.anywhere();
     let device = Over::new(Datagrams::<Swallowing>::open(&place, numbers(network)).unwrap());
@@ -401,7 +408,7 @@ fn sends(network: Place) {
         }
     };
     let noticed = |driven: &Driven<Channels<Over<Datagrams<Swallowing>>>>| {
-        driven.end.device().inner().counters().noticed_out
+        driven.end.device().inner().counters().completion_data_out
     };
     while noticed(&driven) == 0 {
         send(&mut driven, EARLY, LONG);
@@ -446,10 +453,10 @@ fn of_a_record(test: &str, network: Place) {
         driven.until("the whole ones", |driven| driven.told().len() == WHOLE as usize);
         assert_eq!(driven.end.counters().given, lives as u64 + 1);
         dies.tell("go on");
-        let noticed = driven.end.device().inner().counters().noticed_in;
+        let noticed = driven.end.device().inner().counters().completion_data_in;
         if role == "no packets" {
             driven.until("the write", |driven| {
-                driven.end.device().inner().counters().noticed_in > noticed
+                driven.end.device().inner().counters().completion_data_in > noticed
             });
         }
         dies.line("so far");

@@ -1,5 +1,5 @@
-//! Memory that is registered again and again stays open to the provider, as long as somebody holds it, and no more of it
-//! than is allowed; other memory does not.
+//! Memory that is registered again and again stays registered with the provider, as long as it is
+//! held, and no more of it than is allowed; other memory does not.
 
 mod common;
 #[path = "common/pair.rs"]
@@ -16,7 +16,8 @@ use smallvec::smallvec;
 use std::time::Duration;
 
 const LEN: usize = 256 << 10;
-/// Not writing alone: layered providers open all memory for reading, and are not given what is not to be read.
+/// Not writing alone: layered providers open all memory for reading, and are not given what is not
+/// to be read.
 const RIGHTS: Access = Access::READ.with(Access::WRITE);
 
 /// A pair of which `b` keeps so much memory open.
@@ -96,7 +97,7 @@ fn other_memory_is_closed(network: Network) {
     for byte in 1..=3 {
         let memory = Region::zeroed(LEN);
         pair.round(&memory.whole(), RIGHTS, byte);
-        assert!(memory.into_exclusive().is_ok(), "somebody still holds the memory");
+        assert!(memory.into_exclusive().is_ok(), "the memory is still held");
     }
     let of_a = pair.a.alloc(LEN).unwrap().whole();
     pair.round(&of_a, RIGHTS, 4);
@@ -128,8 +129,8 @@ fn no_more_than_is_allowed(network: Network) {
     assert!(memory.into_exclusive().is_ok());
 }
 
-/// A peer that is lost in the middle of an access gives nothing back: its memory is reached until that may be over, and
-/// then closed.
+/// A peer that is lost in the middle of an access gives nothing back: its memory is reached until
+/// that may be over, and then closed.
 fn not_what_a_lost_peer_had(network: Network) {
     let Some(mut pair) = open(network, 64 << 20) else { return };
     let memory = pair.b.alloc(LEN).unwrap().whole();
@@ -151,7 +152,7 @@ fn not_what_a_lost_peer_had(network: Network) {
     assert_eq!(pair.counts(), (1, 0, 0));
 }
 
-/// A peer that ends, or lets us go, in order has given back what it was granted: nobody waits for it.
+/// A peer that ends, or forgets us, in order has returned its grants: closing does not wait for it.
 fn what_a_peer_had_that_left(network: Network) {
     for ends in [false, true] {
         let mut config = config(network);

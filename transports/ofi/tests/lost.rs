@@ -1,5 +1,5 @@
-//! Accesses to a peer that is lost while the provider works on them, and does not say that it is done: they end all the
-//! same, and their memory is not given away.
+//! Accesses to a peer that is lost while the provider works on them, and does not say that it is
+//! done: they end all the same, and their memory is not given away.
 
 mod common;
 #[path = "common/pair.rs"]
@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 const LEN: usize = 256 << 10;
 
-/// How an operation of `a` ended, while `b` does not look, so that the provider is not done with it.
+/// How an operation of `a` ended, while `b` does not look, so that the provider is not done with
+/// it.
 fn end(pair: &mut Pair, token: Token) -> Result<Done, OpErrorKind> {
     let is = |e: &Event| matches!(e, Event::Done { token: done, .. } if *done == token);
     pair.drive(false, "it is done", |pair| pair.events[0].iter().any(is));
@@ -64,12 +65,12 @@ fn a_get_ends_after_the_mourning() {
     assert!(memory.into_exclusive().is_err(), "the provider may write to it still");
 }
 
-/// With the provider's word nobody waits for longer.
+/// Once the provider reports the end, it is not waited for longer.
 #[test]
 fn a_get_ends_when_the_provider_is_done() {
     let hour = Duration::from_secs(3600);
     let Some((mut pair, token, memory)) = lost_under(true, hour) else { return };
     let ended = pair.end(false, token);
     assert!(matches!(ended, Err(OpErrorKind::PeerLost(_))), "{ended:?}");
-    assert!(memory.into_exclusive().is_ok(), "somebody still holds the memory");
+    assert!(memory.into_exclusive().is_ok(), "the memory is still held");
 }

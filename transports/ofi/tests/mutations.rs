@@ -1,11 +1,11 @@
-//! Names and keys that a peer might say, and that libfabric would not: none of them crashes this process, or has it read
-//! what is not there. The same runs under valgrind in `scripts/sanitize`.
+//! Names and keys that a peer might say, and that libfabric would not: none of them crashes this
+//! process, or has it read what is not there. The same runs under valgrind in `scripts/sanitize`.
 
 mod common;
 
 use common::{SHM, found};
 use petasos_conformance::{Network as Place, mutations::mutated, random::Random};
-use petasos_datagram::{Config, Happened, Mark, Network, Node, Reach};
+use petasos_datagram::{Config, Happened, Mark, Network, Node, RemoteOp};
 use petasos_fabric::{Access, Slice};
 use petasos_ofi::Net;
 use petasos_testing::{again, role, survived};
@@ -40,8 +40,8 @@ fn pass(nets: &mut [&mut Net]) {
     }
 }
 
-/// Names of an endpoint in another process, which has to hear of the right one after all: whatever the provider took is
-/// used.
+/// Names of an endpoint in another process, which has to hear of the right one after all: whatever
+/// the provider took is used.
 fn names(test: &str, place: Place) {
     if found().is_none() {
         return;
@@ -55,7 +55,7 @@ fn names(test: &str, place: Place) {
     let bytes = from_hex(&name);
     survived(test, 3000, &[(NAME, &name)], |seeds| try_names(place, &bytes, seeds));
     if let Some(mut peer) = peer {
-        // Each of those who tried said it; the first time is told.
+        // Each of those that tried said so; the first time counts.
         assert_eq!(peer.line("heard"), "");
         peer.close_input();
         assert!(peer.wait(PATIENCE).success());
@@ -67,7 +67,7 @@ fn from_hex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(byte).collect()
 }
 
-/// Says its name, and when it hears the words; until nobody writes to it.
+/// Prints its name, and when it receives the words, until its peer closes the pipe.
 fn listen(net: &mut Net) {
     let name: String = net.name().iter().map(|byte| format!("{byte:02x}")).collect();
     println!("name {name}");
@@ -97,7 +97,7 @@ fn try_names(place: Place, name: &[u8], seeds: Range<u64>) {
         let name = mutated(name, &mut Random::new(seed));
         if let Ok(node) = net.insert(&name) {
             taken += 1;
-            // To whom? Only to this machine, where the rest of the name says so.
+            // Where does it go? Only to this machine, where the rest of the name says so.
             if name[..2] == net.name()[..2] && name.get(4..8) == net.name().get(4..8) {
                 let _ = net.send_short(node, &[b"to whom?"], &[], MARK);
             }
@@ -167,7 +167,7 @@ impl Pair {
         let Some(key) = net.key(*node, place) else { return false };
         let local = Slice::from(vec![what; 16]);
         let end = Instant::now() + PATIENCE;
-        while let Err(refusal) = net.access(*node, Reach::Put, local.clone(), &key, 64, ACCESS) {
+        while let Err(refusal) = net.access(*node, RemoteOp::Put, local.clone(), &key, 64, ACCESS) {
             pass(&mut [net, peer]);
             assert!(Instant::now() < end, "not begun: {refusal:?}");
         }
@@ -181,8 +181,8 @@ impl Pair {
     }
 }
 
-/// Keys: each that is taken is used to write. Those that are not the right one are refused by the owner's side, which may
-/// end the connection.
+/// Keys: each that is taken is used to write. Those that are not the right one are refused by the
+/// owner's side, which may end the connection.
 fn keys(place: Place, seeds: Range<u64>) {
     let Some(mut pair) = Pair::open(place) else { return };
     let there = pair.there.clone();

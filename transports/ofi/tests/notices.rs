@@ -1,5 +1,6 @@
-//! Puts with event of which the provider writes the data and tells the owner: that this is so, what the event says, and
-//! that it comes once, also when the memory is being closed. And what notices of nobody do.
+//! Puts with event of which the provider writes the data and tells the owner: that this is so, what
+//! the event says, and that it comes once, also when the memory is being closed. And what
+//! completion data without a link does.
 
 mod common;
 #[path = "common/pair.rs"]
@@ -18,13 +19,14 @@ use smallvec::smallvec;
 use std::time::{Duration, Instant};
 
 const LEN: usize = 1 << 20;
-/// Not writing alone: layered providers open all memory for reading, and are not given what is not to be read.
+/// Not writing alone: layered providers open all memory for reading, and are not given what is not
+/// to be read.
 const RIGHTS: Access = Access::READ.with(Access::WRITE);
 
 /// A pair over a provider that has completion data.
 fn open(network: Network) -> Option<Pair> {
     let mut config = config(network);
-    config.notices_from = Some(100);
+    config.completion_data_from = Some(100);
     let pair = Pair::open(network, &config)?;
     if pair.a.capabilities().put_with_event != Support::Native {
         petasos_testing::skip(&format!("{} has no completion data here", pair.a.carrier()));
@@ -55,8 +57,8 @@ fn arrivals(events: &mut Vec<Event>) -> Vec<(u64, u64, u64)> {
 
 /// Puts until the provider does it, which has to be granted before.
 fn warm(pair: &mut Pair, remote: Remote) {
-    let (before, begin) = (pair.a.counters().noticed_out, Instant::now());
-    while pair.a.counters().noticed_out == before {
+    let (before, begin) = (pair.a.counters().completion_data_out, Instant::now());
+    while pair.a.counters().completion_data_out == before {
         assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", pair.a.counters());
         pair.submit(false, put(remote, 0, vec![1; 1000], 0)).unwrap();
     }
@@ -68,7 +70,7 @@ fn events_say_what_was_put(network: Network) {
     let memory = Region::zeroed(LEN).whole();
     let (region, remote) = pair.expose(&memory, RIGHTS);
     warm(&mut pair, remote);
-    let before = pair.a.counters().noticed_out;
+    let before = pair.a.counters().completion_data_out;
     // In one packet, and in many.
     for (round, len) in [100usize, 4096, 65_536, 70_000, 500_000].into_iter().enumerate() {
         let (at, data) = ((LEN - len - round) as u64, u64::MAX - round as u64);
@@ -81,11 +83,11 @@ fn events_say_what_was_put(network: Network) {
         assert!(matches!(pair.end(false, token), Ok(Done::Put)));
     }
     let (a, b) = (pair.a.counters(), pair.b.counters());
-    assert!(a.noticed_out >= before + 5, "{a:?}");
-    assert_eq!((a.noticed_out, b.stray_notices), (b.noticed_in, 0));
+    assert!(a.completion_data_out >= before + 5, "{a:?}");
+    assert_eq!((a.completion_data_out, b.stray_completion_data), (b.completion_data_in, 0));
     // What is too short goes within its packet.
     pair.submit(false, put(remote, 5, vec![9; 99], 3)).unwrap();
-    assert_eq!(pair.a.counters().noticed_out, a.noticed_out);
+    assert_eq!(pair.a.counters().completion_data_out, a.completion_data_out);
     assert_eq!(arrivals(&mut pair.events[1]), [(5, 99, 3)]);
     pair.close(region);
     let late = pair.submit(false, put(remote, 0, vec![7; 1000], 4));
@@ -100,11 +102,13 @@ fn events_come_once_while_memory_is_closed(network: Network) {
         let memory = Region::zeroed(LEN).whole();
         let (region, remote) = pair.expose(&memory, RIGHTS);
         warm(&mut pair, remote);
-        let under_way = pair.b.counters().noticed_in;
+        let under_way = pair.b.counters().completion_data_in;
         let tokens: Vec<_> = (0..100u64)
             .map(|i| pair.begin(false, put(remote, i * 8192, vec![2; 8192], i)))
             .collect();
-        pair.until("some came", |pair| pair.b.counters().noticed_in > under_way + round * 20);
+        pair.until("some came", |pair| {
+            pair.b.counters().completion_data_in > under_way + round * 20
+        });
         let closed = pair.begin(true, |token| Operation::Deregister {
             token,
             region,
@@ -124,10 +128,10 @@ fn events_come_once_while_memory_is_closed(network: Network) {
         raised.sort_unstable();
         assert_eq!(raised, good, "round {round}");
     }
-    assert_eq!(pair.b.counters().stray_notices, 0);
+    assert_eq!(pair.b.counters().stray_completion_data, 0);
 }
 
-/// What somebody says who knows no name is counted, and nothing else.
+/// Completion data that names no link is counted, and nothing else.
 fn garbage_is_thrown_away(network: Network) {
     let Some(mut pair) = open(network) else { return };
     let memory = Region::zeroed(LEN).whole();
@@ -136,16 +140,16 @@ fn garbage_is_thrown_away(network: Network) {
     let mut events = Vec::new();
     let garbage = [0, 1, 255, 256, u64::from(u32::MAX), u64::MAX];
     for data in garbage {
-        pair.b.hear_notice(data, &mut events);
+        pair.b.take_completion_data(data, &mut events);
     }
     assert!(events.is_empty(), "{events:?}");
     let counters = pair.b.counters();
-    assert_eq!((counters.stray_notices, counters.violations), (garbage.len() as u64, 0));
-    let sent = pair.a.counters().noticed_out;
+    assert_eq!((counters.stray_completion_data, counters.violations), (garbage.len() as u64, 0));
+    let sent = pair.a.counters().completion_data_out;
     for data in 1..=100 {
         pair.submit(false, put(remote, 0, vec![3; 5000], data)).unwrap();
     }
-    assert_eq!(pair.a.counters().noticed_out, sent + 100);
+    assert_eq!(pair.a.counters().completion_data_out, sent + 100);
     assert_eq!(arrivals(&mut pair.events[1]).len(), 100);
 }
 
@@ -158,7 +162,7 @@ fn exclusive_channels_are_remote_fifos(network: Network) {
     numbers.force = Force::Exclusive;
     numbers.limits.max_inject = numbers.limits.max_message;
     let mut of_ofi = config(network);
-    of_ofi.notices_from = Some(4096);
+    of_ofi.completion_data_from = Some(4096);
     let end = || {
         let device = Over::new(Ofi::open(&network.anywhere(), of_ofi.clone()).unwrap());
         Channels::new(device, numbers.clone())
@@ -190,8 +194,8 @@ fn exclusive_channels_are_remote_fifos(network: Network) {
         }
     }
     let (out, counted) = (a.device().inner().counters(), a.counters());
-    assert!(counted.exclusive > total / 2 && out.noticed_out > 0, "{counted:?} {out:?}");
-    assert_eq!(b.device().inner().counters().stray_notices, 0);
+    assert!(counted.exclusive > total / 2 && out.completion_data_out > 0, "{counted:?} {out:?}");
+    assert_eq!(b.device().inner().counters().stray_completion_data, 0);
 }
 
 macro_rules! over {

@@ -1,4 +1,5 @@
-//! What libfabric reads from the environment is set at the beginning of a program, and not once it has threads.
+//! What libfabric reads from the environment is set at the beginning of a program, and not once it
+//! has threads.
 
 use std::{env, process::Command, sync::mpsc, thread};
 

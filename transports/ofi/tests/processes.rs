@@ -1,4 +1,5 @@
-//! Two processes: storms of messages with few places for them, memory that is put and got, and a death in the middle.
+//! Two processes: storms of messages with few places for them, memory that is put and got, and a
+//! death in the middle.
 
 mod common;
 
@@ -15,7 +16,7 @@ use std::{ffi::OsString, time::Instant};
 fn open(network: Network) -> Ofi {
     let mut config = config(network);
     config.sends = 4;
-    config.notices_from = Some(4096);
+    config.completion_data_from = Some(4096);
     Ofi::open(&network.anywhere(), config).unwrap()
 }
 
@@ -35,7 +36,12 @@ fn with(test: &str, network: Network) {
     let native = client.end.capabilities().remote_access == Support::Native;
     assert_eq!(client.end.counters().accesses > 0, native, "{:?}", client.end.counters());
     let native = client.end.capabilities().put_with_event == Support::Native;
-    assert_eq!(client.end.counters().noticed_out > 0, native, "{:?}", client.end.counters());
+    assert_eq!(
+        client.end.counters().completion_data_out > 0,
+        native,
+        "{:?}",
+        client.end.counters()
+    );
     client.dies_in_the_middle(|| server.kill());
     if network == SHM {
         let left = left_by(server.id());
@@ -74,8 +80,8 @@ fn nobody_saw_it_die() {
     drop(opened_until_nothing_is_left(lives.id()));
 }
 
-/// Opens endpoints until one has removed what the process left. The first one does, but while others open some, as the
-/// test beside this one does.
+/// Opens endpoints until one has removed what the process left. The first one does, but while
+/// others open some, as the test beside this one does.
 fn opened_until_nothing_is_left(process: u32) -> Ofi {
     let patience = Instant::now() + PATIENCE;
     loop {

@@ -1,4 +1,5 @@
-//! Who does not know the secret, who sends packets without a ticket, and who sends garbage to the provider's port.
+//! Unauthenticated peers: without the secret, with packets without a ticket, and with garbage to
+//! the provider's port.
 
 mod common;
 

@@ -1,9 +1,10 @@
-//! A libfabric whose binary interface is not known is not used: it is refused before anything of it is called, but what
-//! says which one it is.
+//! A libfabric whose binary interface is not known is not used: it is refused before anything of it
+//! is called, but what says which one it is.
 
 use petasos_testing::{Pretended, again, role};
 
-/// What a library says that calls itself this version, and ends the process if anything else of it is called.
+/// What a library says that calls itself this version, and ends the process if anything else of it
+/// is called.
 fn said_of(test: &str, version: &str) -> Option<String> {
     let source = format!(
         "#include <stdlib.h>
@@ -23,7 +24,7 @@ fn said_of(test: &str, version: &str) -> Option<String> {
 fn other_interfaces_are_refused() {
     const NAME: &str = "other_interfaces_are_refused";
     if role().is_some() {
-        // And whoever opens an endpoint, or asks what there is, hears the same.
+        // Opening an endpoint, and listing what there is, give the same error.
         let found = petasos_ofi::find();
         let place = petasos_fabric::Address::parse("ofi+tcp://127.0.0.1:0").unwrap();
         let opened = petasos_ofi::Ofi::open(&place, petasos_ofi::Config::default());

@@ -1,13 +1,13 @@
-//! What a simulated network is like.
+//! The settings of a simulated network.
 
 use petasos_fabric::Limits;
 use std::time::Duration;
 
-/// The numbers of a network.
+/// The settings of a network. [`SimConfig::with_seed`] makes the defaults.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SimConfig {
-    /// All that is random follows from it.
+    /// Of the random numbers: the same seed gives the same run.
     pub seed: u64,
     /// The time of a packet from one endpoint to another, at least. Default: 2 µs.
     pub latency: Duration,
@@ -15,14 +15,15 @@ pub struct SimConfig {
     pub jitter: Duration,
     /// Bytes per second from one endpoint to another. Default: 10 GB/s.
     pub bandwidth: u64,
-    /// Bytes on the way from one endpoint to another, at most; beyond, senders wait. Default:
+    /// Bytes in flight from one endpoint to another, at most; beyond, senders wait. Default:
     /// 1 MiB.
     pub in_flight: usize,
     /// How long it takes to notice that a peer has ended. Default: 100 µs.
     pub detection: Duration,
-    /// How long a peer that cannot be reached any more is waited for. Default: 1 s.
+    /// How long a peer that cannot be reached any more is waited for before it is lost. Default: 1
+    /// s.
     pub silence: Duration,
-    /// The numbers of the endpoints.
+    /// The limits of the endpoints.
     pub limits: Limits,
 }
 

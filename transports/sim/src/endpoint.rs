@@ -2,8 +2,8 @@
 
 use crate::{
     SimNet,
-    bell::Bell,
-    world::{Arrival, Place, Wire},
+    wake::WakeFlag,
+    world::{Arrival, EndpointId, Wire},
 };
 use petasos_fabric::{
     Address, Capabilities, Endpoint, Event, Incarnation, Limits, LostReason, Notifier, Peer,
@@ -21,13 +21,13 @@ use std::{
 pub(crate) const SCHEME: &str = "sim";
 /// The longest payload of a packet.
 const FRAGMENT: usize = 64 * 1024;
-/// Lost peers that came to us, whose handles are still known.
+/// Lost peers that connected to us, whose handles are still known.
 const KEPT: usize = 64;
 
 /// An endpoint of the fabric over a [`SimNet`].
 pub struct SimEndpoint {
     net: SimNet,
-    place: Place,
+    id: EndpointId,
     engine: Engine,
     capabilities: Capabilities,
     links: Vec<Link>,
@@ -35,16 +35,16 @@ pub struct SimEndpoint {
     /// Peers for which the network had no room.
     blocked: Vec<Wire>,
     gone: VecDeque<Peer>,
-    bell: Arc<Bell>,
+    wake: Arc<WakeFlag>,
 }
 
 /// What there is to a peer, by its slot.
 #[derive(Debug, Default)]
 struct Link {
     wire: Option<Wire>,
-    /// Whether somebody here asked for the peer.
+    /// The program has resolved the peer.
     asked: bool,
-    /// It is tried until then, unless it is connected before.
+    /// Until when the peer is tried, unless it is connected before.
     until: Time,
 }
 
@@ -52,7 +52,7 @@ impl SimEndpoint {
     pub(crate) fn new(
         net: SimNet,
         address: Address,
-        place: Place,
+        id: EndpointId,
         incarnation: Incarnation,
         limits: Limits,
     ) -> SimEndpoint {
@@ -60,14 +60,14 @@ impl SimEndpoint {
         let engine = Engine::new(address, incarnation, Config::new(limits, FRAGMENT), pool);
         SimEndpoint {
             net,
-            place,
+            id,
             engine,
             capabilities: Capabilities::emulated(SCHEME, limits),
             links: Vec::new(),
             peers: BTreeMap::new(),
             blocked: Vec::new(),
             gone: VecDeque::new(),
-            bell: Arc::default(),
+            wake: Arc::default(),
         }
     }
 
@@ -92,7 +92,7 @@ impl SimEndpoint {
                 if waiting.is_none()
                     && let Some(earlier) = known
                 {
-                    // Its end is on the way, and this came first.
+                    // The loss of the earlier incarnation is still to be reported.
                     self.lose(earlier, LostReason::Restarted);
                 }
                 match waiting.map_or_else(|| self.add(&address, false), Ok) {
@@ -101,7 +101,7 @@ impl SimEndpoint {
                         self.peers.insert(wire, peer);
                         self.engine.peer_up(peer, incarnation);
                     }
-                    Err(_) => self.net.world().hang_up(wire, self.place),
+                    Err(_) => self.net.world().hang_up(wire, self.id),
                 }
             }
             Arrival::Packet { wire, bytes } => {
@@ -148,7 +148,7 @@ impl SimEndpoint {
     fn unplug(&mut self, wire: Option<Wire>) {
         if let Some(wire) = wire {
             self.peers.remove(&wire);
-            self.net.world().hang_up(wire, self.place);
+            self.net.world().hang_up(wire, self.id);
         }
     }
 
@@ -157,7 +157,7 @@ impl SimEndpoint {
         let Some(wire) = self.links[peer.index as usize].wire else { return false };
         let mut busy = false;
         loop {
-            if !self.net.world().has_room(wire, self.place) {
+            if !self.net.world().has_room(wire, self.id) {
                 return busy;
             }
             let Some(packet) = self.engine.poll_transmit(peer) else { return busy };
@@ -165,7 +165,7 @@ impl SimEndpoint {
             packet.copy_to(&mut bytes);
             // The copy is what travels: the memory is free again.
             self.engine.sent(peer);
-            self.net.world().send(wire, self.place, bytes);
+            self.net.world().send(wire, self.id, bytes);
             busy = true;
         }
     }
@@ -186,7 +186,7 @@ impl Endpoint for SimEndpoint {
             let link = &mut self.links[peer.index as usize];
             link.asked = true;
             if !self.engine.is_up(peer) {
-                let until = self.net.world().dial(self.place, address.clone(), patience);
+                let until = self.net.world().dial(self.id, address.clone(), patience);
                 link.until = link.until.max(until);
             }
         }
@@ -198,7 +198,7 @@ impl Endpoint for SimEndpoint {
         address: &Address,
         patience: Duration,
     ) -> Result<Peer, ResolveError> {
-        // Whoever is there is found with the first try.
+        // An endpoint that is there is found with the first try.
         let known = self.engine.find_peer(address).is_some();
         self.resolve(address, if known { patience } else { Duration::ZERO })
     }
@@ -218,7 +218,7 @@ impl Endpoint for SimEndpoint {
         }
         let before = events.len();
         let mut busy = self.engine.take_events(budget, events);
-        if !self.net.world().lives(self.place) {
+        if !self.net.world().lives(self.id) {
             return busy;
         }
         if events.len() - before >= budget {
@@ -226,7 +226,7 @@ impl Endpoint for SimEndpoint {
         }
         for _ in 0..budget {
             // Not in the condition, where the network would stay locked.
-            let arrival = self.net.world().take(self.place);
+            let arrival = self.net.world().take(self.id);
             let Some(arrival) = arrival else { break };
             self.take(arrival);
             busy = true;
@@ -244,10 +244,10 @@ impl Endpoint for SimEndpoint {
     }
 
     fn arm(&mut self, _: Time) -> Sleep {
-        let rung = self.bell.take();
+        let woken = self.wake.take();
         let engine = self.engine.has_events() || self.engine.has_output();
         let waiting = self.engine.has_waiting();
-        let busy = rung || engine || waiting || self.net.world().has_mail(self.place);
+        let busy = woken || engine || waiting || self.net.world().has_mail(self.id);
         if busy { Sleep::Busy } else { Sleep::Until(self.engine.deadline()) }
     }
 
@@ -256,7 +256,7 @@ impl Endpoint for SimEndpoint {
     }
 
     fn notifier(&self) -> Notifier {
-        Notifier::new(self.bell.clone())
+        Notifier::new(self.wake.clone())
     }
 
     answered_by_engine! {
@@ -267,7 +267,7 @@ impl Endpoint for SimEndpoint {
 
 impl Drop for SimEndpoint {
     fn drop(&mut self) {
-        self.net.world().end(self.place);
+        self.net.world().end(self.id);
     }
 }
 

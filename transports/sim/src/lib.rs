@@ -2,9 +2,9 @@
 //!
 //! A [`SimNet`] is a network with latency, bandwidth and faults, all drawn from a seed; endpoints
 //! opened on it are endpoints like others, so that every protocol can be tested with thousands of
-//! them. What takes time takes *virtual* time: it passes only by [`SimNet::step`] and its kin.
-//! With one seed, and endpoints driven in one order, a run repeats exactly: a seed that fails is
-//! a test.
+//! them. Time is *virtual*: it passes only by [`SimNet::step`], [`SimNet::run_for`] and
+//! [`SimNet::run_until`]. With one seed, and endpoints driven in one order, a run repeats exactly:
+//! a seed that fails is a test.
 //!
 //! ```
 //! use petasos_fabric::{Endpoint, Event};
@@ -28,22 +28,22 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`device`] is the same for network cards: a simulated RDMA network, on which `petasos-channel`
+//! [`device`] is the same for NICs: a simulated RDMA network, on which `petasos-channel`
 //! provides the endpoints.
 //!
-//! Messages between two endpoints that live and can reach each other are never lost, nor
-//! reordered; what is lost is lost with the peer, and said. All operations are carried by
+//! Messages between two endpoints that live and can reach each other are never lost, nor reordered;
+//! a message is only lost with its peer, and that is reported. All operations are carried by
 //! [`petasos_fabric::two_sided`], so a target has to be driven for remote access to proceed.
 
 #![forbid(unsafe_code)]
 
 mod agenda;
-mod bell;
 mod config;
 pub mod device;
 mod endpoint;
 mod net;
 mod random;
+mod wake;
 mod world;
 
 pub use config::SimConfig;

@@ -1,4 +1,4 @@
-//! The network as tests hold it.
+//! The network, as tests use it.
 
 use crate::{SimConfig, SimEndpoint, world::World};
 use petasos_fabric::{Address, AddressError, Time};
@@ -21,7 +21,7 @@ pub enum OpenError {
         "{0} is not an address of the simulated network: write it as sim://NAME or simdev://NAME, or with * for a name"
     )]
     NotSim(Address),
-    /// Somebody has it.
+    /// Another endpoint has it.
     #[error("{0} is taken")]
     Taken(Address),
     /// Not an address.
@@ -59,6 +59,9 @@ impl SimNet {
     }
 
     /// Opens an endpoint at `sim://NAME`, or under a random name at `sim://*`.
+    ///
+    /// # Errors
+    /// The address is not one of this transport, or another endpoint has it.
     pub fn open(&self, address: &Address) -> Result<SimEndpoint, OpenError> {
         if address.scheme() != crate::endpoint::SCHEME || address.rest().is_empty() {
             return Err(OpenError::NotSim(address.clone()));
@@ -70,10 +73,10 @@ impl SimNet {
             address.clone()
         };
         let taken = || OpenError::Taken(address.clone());
-        let (place, incarnation) = world.open(&address).ok_or_else(taken)?;
+        let (id, incarnation) = world.open(&address).ok_or_else(taken)?;
         let limits = world.config.limits;
         drop(world);
-        Ok(SimEndpoint::new(self.clone(), address, place, incarnation, limits))
+        Ok(SimEndpoint::new(self.clone(), address, id, incarnation, limits))
     }
 
     /// The virtual time.
@@ -103,20 +106,20 @@ impl SimNet {
         self.world().agenda.next().is_none()
     }
 
-    /// Ends the endpoint at this address without a word, as `kill -9` would. Its handle stays,
+    /// Kills the endpoint at this address, as `kill -9` would. Its handle stays,
     /// and does nothing any more; the address can be opened again at once.
     pub fn kill(&self, address: &Address) {
         let mut world = self.world();
-        if let Some(place) = world.place_of(address) {
-            world.end(place);
+        if let Some(id) = world.id_of(address) {
+            world.end(id);
         }
     }
 
-    /// Cuts the line between two endpoints that are connected. Nobody is told; after
+    /// Cuts the line between two endpoints that are connected. No event is raised; after
     /// [`SimConfig::silence`] each loses the other.
     pub fn cut(&self, a: &Address, b: &Address) {
         let mut world = self.world();
-        if let (Some(a), Some(b)) = (world.place_of(a), world.place_of(b)) {
+        if let (Some(a), Some(b)) = (world.id_of(a), world.id_of(b)) {
             world.cut(a, b);
         }
     }
@@ -124,7 +127,7 @@ impl SimNet {
     /// Mends a line that was cut; if that is in time, nothing is lost.
     pub fn heal(&self, a: &Address, b: &Address) {
         let mut world = self.world();
-        if let (Some(a), Some(b)) = (world.place_of(a), world.place_of(b)) {
+        if let (Some(a), Some(b)) = (world.id_of(a), world.id_of(b)) {
             world.heal(a, b);
         }
     }

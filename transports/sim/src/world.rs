@@ -1,4 +1,4 @@
-//! The state of the network: who is there, who is connected, what is on the way.
+//! The state of the network: endpoints, connections, and packets in flight.
 
 use crate::{Random, SimConfig, agenda::Agenda, net::Stats};
 use petasos_fabric::{Address, Incarnation, LostReason, Time};
@@ -7,18 +7,18 @@ use std::{
     time::Duration,
 };
 
-/// An endpoint of the world, for its life: never used again.
-pub(crate) type Place = u64;
-/// A connection, for its life.
+/// An endpoint of the network, as long as it lives: the number is never used again.
+pub(crate) type EndpointId = u64;
+/// A connection, as long as it lives.
 pub(crate) type Wire = u64;
 
-/// The pause between two attempts to reach somebody who is not there.
+/// The pause between two attempts to reach an endpoint that is not there.
 const RETRY: Duration = Duration::from_millis(1);
 
 /// What reaches an endpoint.
 #[derive(Debug)]
 pub(crate) enum Arrival {
-    /// Packets flow with somebody from now on.
+    /// Packets flow with a peer from now on.
     Connected { wire: Wire, address: Address, incarnation: Incarnation },
     /// A packet.
     Packet { wire: Wire, bytes: Vec<u8> },
@@ -34,9 +34,9 @@ pub(crate) enum Arrival {
 #[derive(Debug)]
 pub(crate) enum Plan {
     /// An endpoint tries to reach an address.
-    Dial { from: Place, to: Address, until: Time, patience: Duration },
+    Dial { from: EndpointId, to: Address, until: Time, patience: Duration },
     /// Something reaches an endpoint.
-    Arrive { at: Place, arrival: Arrival },
+    Arrive { at: EndpointId, arrival: Arrival },
     /// A connection that was cut then may be given up.
     GiveUp { wire: Wire, cut: Time },
 }
@@ -50,19 +50,19 @@ struct Party {
 
 #[derive(Debug)]
 struct Connection {
-    ends: [Place; 2],
-    ways: [Way; 2],
+    ends: [EndpointId; 2],
+    directions: [Direction; 2],
     cut: Option<Time>,
 }
 
 /// One direction of a connection.
 #[derive(Debug, Default)]
-struct Way {
+struct Direction {
     /// When the line is free again.
     free: Time,
     /// When the last packet arrives.
     last: Time,
-    /// Bytes on the way.
+    /// Bytes in flight.
     bytes: usize,
     /// Whether the sender waits for room.
     full: bool,
@@ -77,16 +77,16 @@ pub(crate) struct World {
     pub(crate) stats: Stats,
     /// What will happen.
     pub(crate) agenda: Agenda<Plan>,
-    parties: BTreeMap<Place, Party>,
-    places: BTreeMap<Address, Place>,
+    parties: BTreeMap<EndpointId, Party>,
+    by_address: BTreeMap<Address, EndpointId>,
     connections: BTreeMap<Wire, Connection>,
     /// The connection of each pair that has one.
-    pairs: BTreeMap<(Place, Place), Wire>,
+    pairs: BTreeMap<(EndpointId, EndpointId), Wire>,
     /// All connections of an endpoint.
-    wires: BTreeMap<Place, Vec<Wire>>,
+    wires: BTreeMap<EndpointId, Vec<Wire>>,
 }
 
-fn pair(a: Place, b: Place) -> (Place, Place) {
+fn pair(a: EndpointId, b: EndpointId) -> (EndpointId, EndpointId) {
     (a.min(b), a.max(b))
 }
 
@@ -98,7 +98,7 @@ impl World {
             stats: Stats::default(),
             agenda: Agenda::new(),
             parties: BTreeMap::new(),
-            places: BTreeMap::new(),
+            by_address: BTreeMap::new(),
             connections: BTreeMap::new(),
             pairs: BTreeMap::new(),
             wires: BTreeMap::new(),
@@ -114,48 +114,49 @@ impl World {
         self.stats.planned = self.stats.planned.max(self.agenda.len() as u64);
     }
 
-    fn arrive(&mut self, after: Duration, at: Place, arrival: Arrival) {
+    fn arrive(&mut self, after: Duration, at: EndpointId, arrival: Arrival) {
         let time = self.agenda.now.after(after);
         self.plan(time, Plan::Arrive { at, arrival });
     }
 
-    /// Takes an address; `None` if somebody has it.
-    pub(crate) fn open(&mut self, address: &Address) -> Option<(Place, Incarnation)> {
-        if self.places.contains_key(address) {
+    /// Opens an endpoint at an address; `None` if the address is taken.
+    pub(crate) fn open(&mut self, address: &Address) -> Option<(EndpointId, Incarnation)> {
+        if self.by_address.contains_key(address) {
             return None;
         }
         let incarnation = self.random.incarnation();
-        let place = self.number();
+        let id = self.number();
         let party = Party { address: address.clone(), incarnation, inbox: VecDeque::new() };
-        self.parties.insert(place, party);
-        self.places.insert(address.clone(), place);
-        Some((place, incarnation))
+        self.parties.insert(id, party);
+        self.by_address.insert(address.clone(), id);
+        Some((id, incarnation))
     }
 
-    pub(crate) fn place_of(&self, address: &Address) -> Option<Place> {
-        self.places.get(address).copied()
+    pub(crate) fn id_of(&self, address: &Address) -> Option<EndpointId> {
+        self.by_address.get(address).copied()
     }
 
-    pub(crate) fn lives(&self, place: Place) -> bool {
-        self.parties.contains_key(&place)
+    pub(crate) fn lives(&self, id: EndpointId) -> bool {
+        self.parties.contains_key(&id)
     }
 
     /// Ends an endpoint; its peers notice after a while.
-    pub(crate) fn end(&mut self, place: Place) {
-        let Some(party) = self.parties.remove(&place) else { return };
-        self.places.remove(&party.address);
-        for wire in self.wires.remove(&place).unwrap_or_default() {
-            self.hang_up(wire, place);
+    pub(crate) fn end(&mut self, id: EndpointId) {
+        let Some(party) = self.parties.remove(&id) else { return };
+        self.by_address.remove(&party.address);
+        for wire in self.wires.remove(&id).unwrap_or_default() {
+            self.hang_up(wire, id);
         }
     }
 
-    /// One end closes a connection; the other hears of it.
-    pub(crate) fn hang_up(&mut self, wire: Wire, by: Place) {
+    /// One end closes a connection; the other side is told.
+    pub(crate) fn hang_up(&mut self, wire: Wire, by: EndpointId) {
         let Some(connection) = self.connections.get(&wire) else { return };
         let side = usize::from(connection.ends[1] == by);
         let other = connection.ends[1 - side];
-        // After what is on the way already; what a cut line holds does not come.
-        let time = self.agenda.now.after(self.config.detection).max(connection.ways[side].last);
+        // After what is in flight already; what a cut line holds does not come.
+        let time =
+            self.agenda.now.after(self.config.detection).max(connection.directions[side].last);
         self.drop_wire(wire);
         let arrival = Arrival::Lost { wire, reason: LostReason::Closed };
         self.plan(time, Plan::Arrive { at: other, arrival });
@@ -175,17 +176,17 @@ impl World {
     }
 
     /// Has a peer called until some time, which it gives.
-    pub(crate) fn dial(&mut self, from: Place, to: Address, patience: Duration) -> Time {
+    pub(crate) fn dial(&mut self, from: EndpointId, to: Address, patience: Duration) -> Time {
         let until = self.agenda.now.after(patience);
         let at = self.agenda.now.after(self.config.latency);
         self.plan(at, Plan::Dial { from, to, until, patience });
         until
     }
 
-    fn connect(&mut self, from: Place, to: Address, until: Time, patience: Duration) {
+    fn connect(&mut self, from: EndpointId, to: Address, until: Time, patience: Duration) {
         let Some(caller) = self.parties.get(&from) else { return };
         let (address, incarnation) = (caller.address.clone(), caller.incarnation);
-        let Some(place) = self.place_of(&to) else {
+        let Some(id) = self.id_of(&to) else {
             if self.agenda.now >= until {
                 let arrival = Arrival::Unreachable { address: to, patience };
                 return self.arrive(Duration::ZERO, from, arrival);
@@ -194,55 +195,55 @@ impl World {
             return self.plan(at, Plan::Dial { from, to, until, patience });
         };
         // Both may have called: one connection is enough.
-        if self.pairs.contains_key(&pair(from, place)) {
+        if self.pairs.contains_key(&pair(from, id)) {
             return;
         }
         let wire = self.number();
-        let (ways, cut) = (Default::default(), None);
-        self.connections.insert(wire, Connection { ends: [from, place], ways, cut });
-        self.pairs.insert(pair(from, place), wire);
+        let (directions, cut) = (Default::default(), None);
+        self.connections.insert(wire, Connection { ends: [from, id], directions, cut });
+        self.pairs.insert(pair(from, id), wire);
         self.wires.entry(from).or_default().push(wire);
-        self.wires.entry(place).or_default().push(wire);
-        let callee = self.parties[&place].incarnation;
+        self.wires.entry(id).or_default().push(wire);
+        let callee = self.parties[&id].incarnation;
         let latency = self.config.latency;
         // Packets come after the word that they may.
         let ready = self.agenda.now.after(latency);
         if let Some(connection) = self.connections.get_mut(&wire) {
-            connection.ways.iter_mut().for_each(|way| way.last = ready);
+            connection.directions.iter_mut().for_each(|direction| direction.last = ready);
         }
         let answer = Arrival::Connected { wire, address: to, incarnation: callee };
         self.arrive(latency, from, answer);
-        self.arrive(Duration::ZERO, place, Arrival::Connected { wire, address, incarnation });
+        self.arrive(Duration::ZERO, id, Arrival::Connected { wire, address, incarnation });
     }
 
     /// Whether a connection takes another packet; else `Room` follows when it does.
-    pub(crate) fn has_room(&mut self, wire: Wire, from: Place) -> bool {
+    pub(crate) fn has_room(&mut self, wire: Wire, from: EndpointId) -> bool {
         let limit = self.config.in_flight;
         let Some(connection) = self.connections.get_mut(&wire) else { return false };
-        let way = &mut connection.ways[usize::from(connection.ends[1] == from)];
-        way.full = way.bytes >= limit;
-        !way.full
+        let direction = &mut connection.directions[usize::from(connection.ends[1] == from)];
+        direction.full = direction.bytes >= limit;
+        !direction.full
     }
 
-    pub(crate) fn send(&mut self, wire: Wire, from: Place, bytes: Vec<u8>) {
+    pub(crate) fn send(&mut self, wire: Wire, from: EndpointId, bytes: Vec<u8>) {
         let jitter = self.random.time(self.config.jitter);
         let (now, latency) = (self.agenda.now, self.config.latency);
         let Some(connection) = self.connections.get_mut(&wire) else { return };
         let side = usize::from(connection.ends[1] == from);
         let to = connection.ends[1 - side];
-        let way = &mut connection.ways[side];
+        let direction = &mut connection.directions[side];
         let takes = bytes.len() as u128 * 1_000_000_000 / u128::from(self.config.bandwidth.max(1));
-        way.free = way.free.max(now).after(Duration::from_nanos(takes as u64));
-        way.last = way.last.max(way.free.after(latency + jitter));
-        way.bytes += bytes.len();
-        let at = way.last;
+        direction.free = direction.free.max(now).after(Duration::from_nanos(takes as u64));
+        direction.last = direction.last.max(direction.free.after(latency + jitter));
+        direction.bytes += bytes.len();
+        let at = direction.last;
         self.stats.packets += 1;
         self.stats.bytes += bytes.len() as u64;
         self.plan(at, Plan::Arrive { at: to, arrival: Arrival::Packet { wire, bytes } });
     }
 
-    /// Cuts the line between two endpoints: nothing comes through, nobody is told.
-    pub(crate) fn cut(&mut self, a: Place, b: Place) {
+    /// Cuts the line between two endpoints: nothing comes through, and no event is raised.
+    pub(crate) fn cut(&mut self, a: EndpointId, b: EndpointId) {
         let Some(&wire) = self.pairs.get(&pair(a, b)) else { return };
         let (now, silence) = (self.agenda.now, self.config.silence);
         if let Some(connection) = self.connections.get_mut(&wire)
@@ -254,12 +255,13 @@ impl World {
     }
 
     /// Mends the line; what it held comes through.
-    pub(crate) fn heal(&mut self, a: Place, b: Place) {
+    pub(crate) fn heal(&mut self, a: EndpointId, b: EndpointId) {
         let Some(&wire) = self.pairs.get(&pair(a, b)) else { return };
         let Some(connection) = self.connections.get_mut(&wire) else { return };
         connection.cut = None;
         let ends = connection.ends;
-        let held = connection.ways.each_mut().map(|way| std::mem::take(&mut way.held));
+        let held =
+            connection.directions.each_mut().map(|direction| std::mem::take(&mut direction.held));
         for (side, packets) in held.into_iter().enumerate() {
             for bytes in packets {
                 self.deliver(ends[1 - side], wire, bytes);
@@ -267,20 +269,20 @@ impl World {
         }
     }
 
-    fn deliver(&mut self, to: Place, wire: Wire, bytes: Vec<u8>) {
+    fn deliver(&mut self, to: EndpointId, wire: Wire, bytes: Vec<u8>) {
         let limit = self.config.in_flight;
         let mut room = None;
         if let Some(connection) = self.connections.get_mut(&wire) {
             let sender = usize::from(connection.ends[0] == to);
             let from = connection.ends[sender];
-            let way = &mut connection.ways[sender];
+            let direction = &mut connection.directions[sender];
             if connection.cut.is_some() {
-                way.held.push_back(bytes);
+                direction.held.push_back(bytes);
                 return;
             }
-            way.bytes -= bytes.len();
-            if way.full && way.bytes < limit {
-                way.full = false;
+            direction.bytes -= bytes.len();
+            if direction.full && direction.bytes < limit {
+                direction.full = false;
                 room = Some(from);
             }
         }
@@ -295,12 +297,12 @@ impl World {
     }
 
     /// The next arrival at an endpoint.
-    pub(crate) fn take(&mut self, place: Place) -> Option<Arrival> {
-        self.parties.get_mut(&place)?.inbox.pop_front()
+    pub(crate) fn take(&mut self, id: EndpointId) -> Option<Arrival> {
+        self.parties.get_mut(&id)?.inbox.pop_front()
     }
 
-    pub(crate) fn has_mail(&self, place: Place) -> bool {
-        self.parties.get(&place).is_some_and(|party| !party.inbox.is_empty())
+    pub(crate) fn has_mail(&self, id: EndpointId) -> bool {
+        self.parties.get(&id).is_some_and(|party| !party.inbox.is_empty())
     }
 
     /// Lets everything happen up to a time, and then it is that time.

@@ -48,7 +48,8 @@ impl Fixture for Simulated {
 conformance!(Simulated::with(1));
 conformance!(faulty, Simulated::with(2));
 
-/// Over slow links, on which an access is on its way for long, and whoever makes it stands still meanwhile.
+/// Over slow links, on which an access is on its way for long, and the caller stands still
+/// meanwhile.
 #[test]
 fn memory_is_closed_under_delayed_accesses() {
     let mut met = 0;

@@ -1,4 +1,4 @@
-//! Why there is no library, and why an endpoint does not open.
+//! Why the library cannot be used, and why an endpoint does not open.
 
 use petasos_fabric::Address;
 
@@ -6,7 +6,7 @@ use petasos_fabric::Address;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// Not here, or what it needs is not.
+    /// It, or a library that it needs, is not installed.
     #[error(
         "UCX was not found ({0}): install it (on Debian and Ubuntu the package libucx0), or name its libucp in \
          PETASOS_UCX"
@@ -20,7 +20,7 @@ pub enum LoadError {
         "UCX {found} cannot be used: its interface is known here from 1.13 on, as long as the first number is 1"
     )]
     Version {
-        /// What is here.
+        /// The version that was found.
         found: String,
     },
 }
@@ -44,7 +44,7 @@ pub enum OpenError {
         /// What there is.
         known: String,
     },
-    /// It is not the library that stands in the way.
+    /// An error that is not the library's.
     #[error(transparent)]
     Common(#[from] petasos_datagram::OpenError),
     /// The kernel does not let processes reach each other's memory.
@@ -52,7 +52,7 @@ pub enum OpenError {
     NotPermitted {
         /// What was asked for, in UCX's words.
         transports: &'static str,
-        /// What stands in the way.
+        /// The reason.
         reason: String,
     },
     /// The library does not connect endpoints over the loopback interface.
@@ -75,8 +75,8 @@ pub enum OpenError {
         /// What was asked for, in UCX's words.
         transports: &'static str,
     },
-    /// Another process has written to the shared memory of each queue that was tried, before it was ready: nothing would be
-    /// received there.
+    /// Another process has written to the shared memory of each queue that was tried, before it was
+    /// ready: nothing would be received there.
     #[error(
         "UCX {version} over {transports}: another process has written to each of {tries} new queues before it was ready, so \
          that nothing would be received: end processes of this user that send to endpoints which are gone"

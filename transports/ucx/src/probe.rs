@@ -1,4 +1,4 @@
-//! What was found: for `petasos info`.
+//! What is available, for `petasos info`.
 
 use crate::{
     LoadError, OpenError,
@@ -7,7 +7,10 @@ use crate::{
     sys::library::library,
 };
 
-/// Looks for the library: its version and its file.
+/// Loads the library, if it is not loaded yet, and returns its version and its file.
+///
+/// # Errors
+/// UCX is not installed, or its version is not supported.
 pub fn find() -> Result<String, LoadError> {
     let library = library()?;
     Ok(format!("UCX {} ({})", library.version_text(), library.path()))
@@ -23,14 +26,17 @@ pub fn probe() -> Vec<String> {
     let mut lines = vec![found];
     lines.extend(kinds().iter().map(line));
     lines.push(
-        "exposure: strangers are turned away before UCX is involved; whoever can reach UCX's own port can still send \
-         it packets, which are thrown away for want of a ticket, but its parsers see them first"
+        "exposure: unauthenticated peers are refused before UCX is involved; any process that can reach UCX's own port can \
+         still send it packets, which are thrown away for want of a ticket, but its parsers see them first"
             .to_owned(),
     );
     lines
 }
 
-/// Whether addresses with this scheme can be opened on this machine, or why not.
+/// Checks that addresses with this scheme can be opened on this machine.
+///
+/// # Errors
+/// Why they cannot.
 pub fn missing(scheme: &str) -> Result<(), String> {
     let kind = kinds().iter().find(|kind| kind.scheme == scheme);
     kind.ok_or("there is no such scheme")?.is_here().map_err(|error| error.to_string())
@@ -60,8 +66,8 @@ fn exposure(kind: &Kind) -> &'static str {
             "put and get by UCX; processes of one user can reach each other's memory anyway"
         }
         Reach::Nic => {
-            "put and get served by the owner; by the card only if asked for, for then whoever can send packets on its \
-             network can reach all memory of the process"
+            "put and get served by the owner; by the NIC only if enabled, for then every process that can send packets on \
+             its network can reach all memory of this process"
         }
     }
 }

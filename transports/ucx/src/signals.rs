@@ -1,4 +1,5 @@
-//! Signals are the program's: UCX takes over some when it is loaded, to print where a program crashed, and gets none.
+//! Signals are the program's: UCX takes over some when it is loaded, to print where a program
+//! crashed, and gets none.
 
 use std::mem::MaybeUninit;
 
@@ -10,7 +11,8 @@ const SIGNALS: [libc::c_int; 6] =
 pub(crate) struct Kept(Vec<(libc::c_int, libc::sigaction)>);
 
 impl Kept {
-    /// As it is now; nothing if the user wants UCX's handlers (`UCX_HANDLE_ERRORS` in the environment).
+    /// As it is now; nothing if the user wants UCX's handlers (`UCX_HANDLE_ERRORS` in the
+    /// environment).
     pub(crate) fn take() -> Kept {
         if std::env::var_os("UCX_HANDLE_ERRORS").is_some() {
             return Kept(Vec::new());
@@ -46,7 +48,7 @@ mod tests {
         }
         let here = [libc::SIGILL, libc::SIGFPE, libc::SIGHUP, libc::SIGABRT];
         for (signal, action) in Kept::take().0.into_iter().filter(|(s, _)| here.contains(s)) {
-            // Ignored are some by whoever started this, as by nohup.
+            // The program that started this may have had some ignored, as nohup does.
             let is = action.sa_sigaction;
             assert!([libc::SIG_DFL, libc::SIG_IGN].contains(&is), "signal {signal}: {is:#x}");
         }

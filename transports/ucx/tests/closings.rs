@@ -32,8 +32,8 @@ fn open() -> Net {
     Net::open(kind, Some(LOOPBACK.host), 64, &config).unwrap()
 }
 
-/// One endpoint connects to another, which may do so as well, and they send. One is closed at some moment, while the
-/// other stands still.
+/// One endpoint connects to another, which may do so as well, and they send. One is closed at some
+/// moment, while the other stands still.
 fn meet_and_part(random: &mut Random) {
     let mut ends = [open(), open()];
     let names = [1, 0].map(|other: usize| ends[other].name().to_vec());
@@ -56,7 +56,8 @@ fn meet_and_part(random: &mut Random) {
     let begin = Instant::now();
     drop(end);
     assert!(begin.elapsed() < AT_MOST, "{:?}", begin.elapsed());
-    // What its connection broke in the middle of something does to it is another matter: see `docs/networks.md`.
+    // What its connection broke in the middle of something does to it is another matter: see
+    // `docs/networks.md`.
     std::mem::forget(peer);
 }
 

@@ -1,5 +1,5 @@
-//! Peers that come and go, in great number, some of them killed: those who stay are not disturbed, and what was mapped of
-//! the others goes with them.
+//! Peers that come and go, in great number, some of them killed: the others are not disturbed, and
+//! what was mapped of the others goes with them.
 
 mod common;
 
@@ -19,8 +19,9 @@ fn open(network: Network) -> Ucx {
     Ucx::open(&network.anywhere(), config(network)).unwrap()
 }
 
-/// Messages of one that is killed. Over shared memory it then falls silent: who is killed while it writes into the queue
-/// of another stops that for good, and UCX does nothing about it (see `docs/networks.md`).
+/// Messages of one that is killed. Over shared memory it then falls silent: a process that is
+/// killed while it writes into the queue of another stops that for good, and UCX does nothing about
+/// it (see `docs/networks.md`).
 const FLOOD: usize = 120;
 
 /// Sends to an address, until it is killed.

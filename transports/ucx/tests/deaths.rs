@@ -1,4 +1,5 @@
-//! A peer that is killed after it connected, and before it is answered: the process that answers lives on.
+//! A peer that is killed after it connected, and before it is answered: the process that answers
+//! lives on.
 
 mod common;
 
@@ -17,8 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const TO: &str = "PETASOS_DEATHS_TO";
 /// Peers that die.
 const DEATHS: usize = 3;
-/// How long a worker is moved on. What it does meanwhile is seen by no call: if it took longer on some machine, a death
-/// would come at another moment.
+/// How long a worker is moved on. What it does meanwhile is seen by no call: if it took longer on
+/// some machine, a death would come at another moment.
 const WHILE: Duration = Duration::from_millis(50);
 
 fn open() -> Net {
@@ -43,8 +44,8 @@ fn from_hex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(byte).collect()
 }
 
-/// Connects, and looks at nothing that comes back: what lies there unread when it is killed breaks the connection at
-/// once, not with the first word that is said to it.
+/// Connects, and looks at nothing that comes back: what lies there unread when it is killed breaks
+/// the connection at once, not with the first word that is said to it.
 fn connect_and_stop() {
     let mut net = open();
     println!("name {}", to_hex(net.name()));

@@ -1,11 +1,11 @@
-//! Names and keys that a peer might say, and that UCX would not: none of them crashes this process, or has it read what
-//! is not there. The same runs under valgrind in `scripts/sanitize`.
+//! Names and keys that a peer might say, and that UCX would not: none of them crashes this process,
+//! or has it read what is not there. The same runs under valgrind in `scripts/sanitize`.
 
 mod common;
 
 use common::{CMA, POSIX, SYSV, is_here};
 use petasos_conformance::{Network as Place, mutations::mutated, random::Random};
-use petasos_datagram::{Config, Happened, Mark, Network, Node, Reach};
+use petasos_datagram::{Config, Happened, Mark, Network, Node, RemoteOp};
 use petasos_fabric::{Access, Slice};
 use petasos_testing::{again, role, survived};
 use petasos_ucx::Net;
@@ -17,7 +17,8 @@ use std::{
 const LOOPBACK: Place = Place { scheme: "ucx+tcp", host: "127.0.0.1" };
 const MARK: Mark = Mark::Short { link: 0, serial: 0 };
 const ACCESS: Mark = Mark::Access { access: 0, serial: 0 };
-/// Where the memory lies is said before UCX's key: whoever says it is the one who is reached.
+/// The address of the memory is sent before UCX's key: the peer that sends it is the one that is
+/// accessed.
 const BASE: usize = 8;
 
 fn open(place: Place) -> Net {
@@ -40,9 +41,10 @@ fn pass(nets: &mut [&mut Net]) {
 /// What is sent by the right name.
 const WORDS: &[u8] = b"the one after all";
 
-/// Names of a worker in another process, which has to hear of the right one after all: whatever UCX took is used. Each
-/// process that tries names has a worker of its own to name, and lives longer: UCX 1.13 ends a process whose answer to a
-/// new peer waits when that peer dies, which is no matter of names (see `docs/networks.md`).
+/// Names of a worker in another process, which has to hear of the right one after all: whatever UCX
+/// took is used. Each process that tries names has a worker of its own to name, and lives longer:
+/// UCX 1.13 ends a process whose answer to a new peer waits when that peer dies, which is no matter
+/// of names (see `docs/networks.md`).
 fn names(test: &str, place: Place) {
     if !is_here(place) {
         return;
@@ -66,7 +68,7 @@ fn from_hex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(byte).collect()
 }
 
-/// Says its name, and when it hears the words; until nobody reads what it says, or writes to it.
+/// Prints its name, and when it receives the words, until its peer closes a pipe.
 fn listen(net: &mut Net) {
     let name: String = net.name().iter().map(|byte| format!("{byte:02x}")).collect();
     println!("name {name}");
@@ -151,15 +153,15 @@ fn keys(place: Place, seeds: Range<u64>) {
         let key = net.key(node, &damaged);
         taken += u32::from(key.is_some());
         if let Some(key) = key.filter(|_| damaged.starts_with(&place_there[..BASE])) {
-            for reach in [Reach::Put, Reach::Get] {
-                let _ = net.access(node, reach, Slice::from(vec![1; 16]), &key, 64, ACCESS);
+            for op in [RemoteOp::Put, RemoteOp::Get] {
+                let _ = net.access(node, op, Slice::from(vec![1; 16]), &key, 64, ACCESS);
             }
         }
         pass(&mut [&mut net, &mut peer]);
     }
     eprintln!("{}: {taken} keys were taken", place.scheme);
     let key = net.key(node, &place_there).expect("the key itself");
-    net.access(node, Reach::Put, Slice::from(vec![9; 16]), &key, 128, ACCESS).unwrap();
+    net.access(node, RemoteOp::Put, Slice::from(vec![9; 16]), &key, 128, ACCESS).unwrap();
     let end = Instant::now() + Duration::from_secs(60);
     while memory.part(128, 16).unwrap().to_vec() != [9; 16] {
         pass(&mut [&mut net, &mut peer]);

@@ -1,13 +1,13 @@
-//! What others hold of a network of the library's are names: those of another network, of what is gone, or of another
-//! node are refused, and it does not matter where and when they are dropped. Each runs in a process of its own, for where
-//! it is not so, that crashes.
+//! What others hold of a network of the library's are names: those of another network, of what is
+//! gone, or of another node are refused, and it does not matter where and when they are dropped.
+//! Each runs in a process of its own, for where it is not so, that crashes.
 
 mod common;
 
 use bytes::Bytes;
 use common::{CMA, POSIX, is_here, network};
 use petasos_conformance::Network as Place;
-use petasos_datagram::{Config, Happened, Mark, Network, Node, Reach, Refusal};
+use petasos_datagram::{Config, Happened, Mark, Network, Node, Refusal, RemoteOp};
 use petasos_fabric::{Access, Region, Slice, two_sided::Outgoing};
 use petasos_testing::survived;
 use petasos_ucx::Net;
@@ -64,7 +64,7 @@ fn received(net: &mut Net, from: &mut Net) -> petasos_datagram::Packet {
 
 fn nodes(place: Place) {
     let (mut net, mut other, mut peer) = (open(place), open(place), open(place));
-    // Somebody who has more of them.
+    // An endpoint that has more of them.
     let theirs: Vec<Node> = (0..4).map(|_| other.insert(peer.name()).unwrap()).collect();
     let own = net.insert(peer.name()).unwrap();
     for node in theirs {
@@ -113,7 +113,7 @@ fn memory(place: Place) {
     let key = net.key(node, &there).unwrap();
     // What cannot be written is not read into.
     let fixed = Region::view(&Slice::from(vec![5; 4096])).whole();
-    let refused = net.access(node, Reach::Get, fixed.clone(), &key, 0, ACCESS);
+    let refused = net.access(node, RemoteOp::Get, fixed.clone(), &key, 0, ACCESS);
     assert!(matches!(refused, Err(Refusal::Failed(_))), "{refused:?}");
     assert!(fixed.to_vec().iter().all(|byte| *byte == 5));
     // Nor what came copied there.
@@ -134,8 +134,8 @@ fn memory(place: Place) {
     let again = net.insert(peer.name()).unwrap();
     let local = Slice::from(vec![1; 16]);
     for (net, node) in [(&mut other, elsewhere), (&mut net, again)] {
-        for reach in [Reach::Put, Reach::Get] {
-            let refused = net.access(node, reach, local.clone(), &key, 0, ACCESS);
+        for op in [RemoteOp::Put, RemoteOp::Get] {
+            let refused = net.access(node, op, local.clone(), &key, 0, ACCESS);
             assert!(matches!(refused, Err(Refusal::Failed(_))), "{refused:?}");
         }
     }

@@ -1,5 +1,5 @@
-//! Endpoints in whose shared memory another process writes while they are opened: none is waited for without end, and
-//! none is deaf.
+//! Endpoints in whose shared memory another process writes while they are opened: none is waited
+//! for without end, and none is deaf.
 
 mod common;
 
@@ -64,8 +64,8 @@ fn is_heard(net: &mut Net, peer: &mut Net) -> bool {
     false
 }
 
-/// Opens endpoints, and says how many were opened; the others end with the error for that. Fails if one is opened without
-/// end.
+/// Opens endpoints, and says how many were opened; the others end with the error for that. Fails if
+/// one is opened without end.
 fn open_many() {
     let (done, opened) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -81,7 +81,7 @@ fn open_many() {
         Err(_) => std::process::exit(1),
     }
     std::io::stdin().read_line(&mut String::new()).unwrap();
-    // Nobody writes any more.
+    // No process writes any more.
     assert!(is_heard(&mut open(POSIX).unwrap(), &mut open(POSIX).unwrap()));
 }
 

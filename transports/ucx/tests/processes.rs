@@ -1,4 +1,5 @@
-//! Two processes: storms of messages with few places for them, memory that is put and got, and a death in the middle.
+//! Two processes: storms of messages with few places for them, memory that is put and got, and a
+//! death in the middle.
 
 mod common;
 
@@ -43,7 +44,7 @@ fn with(test: &str, network: Network) {
     }
 }
 
-/// With who serves there, until he is killed.
+/// With the process that serves there, until it is killed.
 fn talk(network: Network, address: &str, key: &str, kill: impl FnOnce()) {
     let mut client = Client::meet(open(network), address, key);
     client.storm();
@@ -65,7 +66,8 @@ fn over_a_network() {
     with("over_a_network", network());
 }
 
-/// Over an interface that is not the loopback one, with a secret. Each host sees its own interfaces only.
+/// Over an interface that is not the loopback one, with a secret. Each host sees its own interfaces
+/// only.
 #[test]
 fn between_hosts() {
     const NAME: &str = "between_hosts";
@@ -94,7 +96,7 @@ fn between_hosts() {
     assert!(client.wait(PATIENCE).success());
 }
 
-/// Where the library does not connect nothing is opened, which nobody would reach: so 1.20.
+/// Where the library does not connect, nothing is opened, as no peer would reach it: so 1.20.
 #[test]
 fn on_the_loopback_interface() {
     let Ok(found) = petasos_ucx::find() else {

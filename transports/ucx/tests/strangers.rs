@@ -1,4 +1,5 @@
-//! Who does not know the secret, who sends packets without a ticket, and who sends garbage to the provider's port.
+//! Unauthenticated peers: without the secret, with packets without a ticket, and with garbage to
+//! the library's port.
 
 mod common;
 
@@ -54,8 +55,9 @@ fn packets_without_a_ticket_are_thrown_away() {
     assert_eq!(friends.ends[1].counters().violations, 0);
 }
 
-/// Bytes that are not UCX's protocol end that connection, and nothing else. Its port is among those on which this process
-/// listens, and so is the one at which peers meet, to which as much can be sent.
+/// Bytes that are not UCX's protocol end that connection, and nothing else. Its port is among those
+/// on which this process listens, and so is the one at which peers meet, to which as much can be
+/// sent.
 #[test]
 fn garbage_at_the_ports() {
     if !is_here(LOOPBACK) {

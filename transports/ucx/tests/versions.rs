@@ -1,5 +1,5 @@
-//! A UCX whose binary interface is not known is not used: it is refused before anything of it is called, but what says
-//! which one it is.
+//! A UCX whose binary interface is not known is not used: it is refused before anything of it is
+//! called, but what says which one it is.
 
 use petasos_testing::{Pretended, again, role};
 
@@ -11,7 +11,8 @@ fn other_interfaces_are_refused() {
         return println!("said {}", found.unwrap_or_else(|error| format!("no: {error}")));
     }
     for (version, words) in [("2, *minor = 0", "UCX 2.0"), ("1, *minor = 12", "UCX 1.12")] {
-        // Nothing else is there: what was not asked for its version first would be said to lack functions.
+        // Nothing else is there: what was not asked for its version first would be said to lack
+        // functions.
         let source = format!(
             "void ucp_get_version(unsigned *major, unsigned *minor, unsigned *release)
              {{ *major = {version}, *release = 0; }}"

@@ -1,10 +1,10 @@
-//! The receiver's side. All in the buffer is the peer's to write, at any time: each number is read
-//! once, and checked.
+//! The receiver's side. The peer may write anything into the buffer at any time: each number is
+//! read once, and checked.
 
 use super::{CELL, MIN_CELLS, PAD, cells_for, max_record};
 use crate::{
     Garbage,
-    head::{HEAD, Head, Kind},
+    header::{HEADER, Header, Kind},
 };
 use petasos_fabric::{Region, Slice};
 
@@ -13,7 +13,7 @@ use petasos_fabric::{Region, Slice};
 pub struct ReceiveFifo {
     memory: Region,
     cells: u32,
-    /// The cell that is looked at.
+    /// The cell at which the next record begins.
     head: u32,
     /// Cells of pads since the last record was taken.
     padded: u32,
@@ -21,18 +21,18 @@ pub struct ReceiveFifo {
 
 /// The record at the head of the queue.
 #[derive(Clone, Debug)]
-pub struct Front {
-    pub(crate) head: Head,
+pub struct Record {
+    pub(crate) header: Header,
     /// Its body, in place.
     pub body: Slice,
     cells: u32,
 }
 
 impl ReceiveFifo {
-    /// A FIFO of so many cells.
+    /// A FIFO with this many cells.
     ///
     /// # Panics
-    /// If they are fewer than [`MIN_CELLS`] or more than [`super::MAX_CELLS`].
+    /// If there are fewer than [`MIN_CELLS`] or more than [`super::MAX_CELLS`].
     #[must_use]
     pub fn new(cells: u32) -> ReceiveFifo {
         assert!((MIN_CELLS..=super::MAX_CELLS).contains(&cells), "a FIFO of {cells} cells");
@@ -46,13 +46,17 @@ impl ReceiveFifo {
         &self.memory
     }
 
-    /// Cells in all.
+    /// The number of cells.
     #[must_use]
     pub fn cells(&self) -> u32 {
         self.cells
     }
 
-    /// A put with event came: stores the mark. Gives the acknowledgement that rides in the record.
+    /// Stores the mark of a put with event that has arrived. Returns the acknowledgement in the
+    /// record, `None` for a pad.
+    ///
+    /// # Errors
+    /// The put is not at a cell of this buffer, or its mark or header is invalid.
     pub fn arrived(&mut self, offset: u64, mark: u64) -> Result<Option<u32>, Garbage> {
         let cell = offset / CELL as u64;
         if !offset.is_multiple_of(CELL as u64) || cell >= u64::from(self.cells) {
@@ -66,17 +70,20 @@ impl ReceiveFifo {
         if mark as u32 == PAD {
             return Ok(None);
         }
-        let mut bytes = [0; HEAD];
+        let mut bytes = [0; HEADER];
         self.memory.read(at, &mut bytes);
-        let head = Head::decode(bytes)?;
-        Ok(Some(head.ack))
+        let header = Header::decode(bytes)?;
+        Ok(Some(header.ack))
     }
 
-    /// The record at the head, if it has come. Goes past a pad.
-    pub fn front(&mut self) -> Result<Option<Front>, Garbage> {
+    /// The record at the head of the queue, if it has arrived. Skips a pad.
+    ///
+    /// # Errors
+    /// The cells hold an invalid record or pad.
+    pub fn front(&mut self) -> Result<Option<Record>, Garbage> {
         loop {
             let at = self.head as usize * CELL;
-            let mut bytes = [0; HEAD];
+            let mut bytes = [0; HEADER];
             self.memory.read(at, &mut bytes);
             let [a, b, c, d, ..] = bytes;
             let len = u32::from_le_bytes([a, b, c, d]);
@@ -84,7 +91,7 @@ impl ReceiveFifo {
                 return Ok(None);
             }
             if len == PAD {
-                // So it goes on at the first cell, which is no place for another pad.
+                // The queue continues at the first cell, where another pad is invalid.
                 if self.head == 0 {
                     return Err(Garbage::new("a pad at the first cell", 0));
                 }
@@ -93,30 +100,30 @@ impl ReceiveFifo {
                 self.head = 0;
                 continue;
             }
-            let head = Head::decode(bytes)?;
+            let header = Header::decode(bytes)?;
             let longest = super::max_body(self.cells);
-            if head.kind != Kind::Record || len as usize > longest {
+            if header.kind != Kind::Record || len as usize > longest {
                 return Err(Garbage::new("a record of a bad length or kind", len.into()));
             }
             let cells = cells_for(len as usize);
             debug_assert!(cells <= max_record(self.cells));
-            let body = self.memory.slice(at + HEAD, len as usize);
+            let body = self.memory.slice(at + HEADER, len as usize);
             return match body.filter(|_| self.head + cells <= self.cells) {
-                Some(body) => Ok(Some(Front { head, body, cells })),
+                Some(body) => Ok(Some(Record { header, body, cells })),
                 None => Err(Garbage::new("a record that wraps", self.head.into())),
             };
         }
     }
 
-    /// Takes the record at the head away. Gives the cells that this frees, those of a pad before it
-    /// included.
-    pub fn consume(&mut self, front: &Front) -> u32 {
+    /// Removes the record at the head of the queue. Returns the cells that this frees, including
+    /// those of a pad before it.
+    pub fn consume(&mut self, front: &Record) -> u32 {
         self.clear(self.head, front.cells);
         self.head = (self.head + front.cells) % self.cells;
         front.cells + std::mem::take(&mut self.padded)
     }
 
-    /// No mark is left in these cells.
+    /// Clears the marks of these cells.
     fn clear(&self, first: u32, count: u32) {
         for cell in first..first + count {
             self.memory.write(cell as usize * CELL, &[0; 8]);
@@ -124,10 +131,10 @@ impl ReceiveFifo {
     }
 }
 
-impl Front {
+impl Record {
     /// The record's number.
     #[must_use]
     pub fn seq(&self) -> u32 {
-        self.head.seq
+        self.header.seq
     }
 }

@@ -1,7 +1,7 @@
 //! The sender's side: where the next record goes, and which cells are free.
 
 use super::{CELL, MIN_CELLS, cells_for, max_record};
-use crate::head::distance;
+use crate::header::distance;
 use petasos_fabric::{Region, Slice};
 use std::collections::VecDeque;
 
@@ -25,22 +25,22 @@ struct Flight {
     done: bool,
 }
 
-/// Where a record goes.
+/// The cells of the next record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reservation {
-    /// Where a pad goes before it, in bytes from the start of the buffer.
+    /// Where a pad is to be put before it, in bytes from the start of the buffer.
     pub pad: Option<u64>,
     /// Where the record begins, in bytes.
     pub offset: u64,
-    /// Its cells, without the pad's.
+    /// The number of its cells, without the pad's.
     pub cells: u32,
 }
 
 impl SendFifo {
-    /// A FIFO of so many cells.
+    /// A FIFO with this many cells.
     ///
     /// # Panics
-    /// If they are fewer than [`MIN_CELLS`] or more than [`super::MAX_CELLS`].
+    /// If there are fewer than [`MIN_CELLS`] or more than [`super::MAX_CELLS`].
     #[must_use]
     pub fn new(cells: u32) -> SendFifo {
         assert!((MIN_CELLS..=super::MAX_CELLS).contains(&cells), "a FIFO of {cells} cells");
@@ -54,24 +54,24 @@ impl SendFifo {
         &self.image
     }
 
-    /// Cells in all.
+    /// The number of cells.
     #[must_use]
     pub fn cells(&self) -> u32 {
         self.cells
     }
 
-    /// The part of the image at a place, for a record with a body of `len` bytes: the head's bytes
-    /// come first.
+    /// The part of the image at a reservation, for a record with a body of `len` bytes: the
+    /// header's bytes come first.
     #[must_use]
-    pub fn slice(&self, place: &Reservation, len: usize) -> Slice {
-        let slice = self.image.slice(place.offset as usize, crate::head::HEAD + len);
-        slice.expect("a place is within the buffer")
+    pub fn slice(&self, at: &Reservation, len: usize) -> Slice {
+        let slice = self.image.slice(at.offset as usize, crate::header::HEADER + len);
+        slice.expect("a reservation is within the buffer")
     }
 
-    /// A place for a record with a body of `len` bytes; `None` while there is no credit for it.
+    /// Cells for a record with a body of `len` bytes; `None` while there is no credit for it.
     ///
     /// # Panics
-    /// If it is longer than a record can be.
+    /// If the record is longer than [`max_body`](super::max_body).
     #[must_use]
     pub fn reserve(&self, len: usize) -> Option<Reservation> {
         let need = cells_for(len);
@@ -85,22 +85,23 @@ impl SendFifo {
         })
     }
 
-    /// The rest of the buffer is skipped, before the record with this number: a pad was put there.
+    /// Accounts for a pad that was put before the record with this number: the rest of the buffer
+    /// is skipped.
     pub fn pad(&mut self, seq: u32) {
         let cells = self.cells - self.tail;
         (self.used, self.tail) = (self.used + cells, 0);
         self.flights.push_back(Flight { seq, cells, acked: false, done: true });
     }
 
-    /// The record with this number takes the place, to which the pad was put if it needs one. `done`
-    /// says that no put of the image is under way for it.
-    pub fn take(&mut self, place: &Reservation, seq: u32, done: bool) {
-        self.used += place.cells;
-        self.tail = (self.tail + place.cells) % self.cells;
-        self.flights.push_back(Flight { seq, cells: place.cells, acked: false, done });
+    /// Accounts for the record with this number, which was sent to the reserved cells after its
+    /// pad, if it needs one. `done` says that no put of the image is under way for it.
+    pub fn take(&mut self, at: &Reservation, seq: u32, done: bool) {
+        self.used += at.cells;
+        self.tail = (self.tail + at.cells) % self.cells;
+        self.flights.push_back(Flight { seq, cells: at.cells, acked: false, done });
     }
 
-    /// The device is done with the put of this record.
+    /// The device has completed the put of this record.
     pub fn completed(&mut self, seq: u32) {
         if let Some(flight) =
             self.flights.iter_mut().find(|flight| flight.seq == seq && !flight.done)
@@ -130,7 +131,7 @@ impl SendFifo {
         self.used < before
     }
 
-    /// Whether all records were taken, and the device holds nothing.
+    /// Whether the receiver has taken all records and the device has completed all puts.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.flights.is_empty()

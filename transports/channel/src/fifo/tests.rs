@@ -3,7 +3,7 @@
 //! `PETASOS_OPERATIONS` sets how many operations are generated in all (default a million).
 
 use super::*;
-use crate::head::{FIRST, HEAD, Head, Kind, LAST};
+use crate::header::{FIRST, HEADER, Header, Kind, LAST};
 use proptest::prelude::*;
 use std::{
     collections::{HashMap, VecDeque},
@@ -117,19 +117,19 @@ impl Pair {
         }
         let body: Vec<u8> = (0..len).map(|i| (i as u8) ^ (seq as u8).wrapping_mul(31)).collect();
         let flags = FIRST | LAST;
-        let head = Head { len: len as u32, seq, ack: 7, kind: Kind::Record, flags };
+        let header = Header { len: len as u32, seq, ack: 7, kind: Kind::Record, flags };
         let slice = self.send.slice(&place, len);
         let cells = place.offset..place.offset + u64::from(place.cells) * CELL as u64;
         let free = |lent: &Range<u64>| lent.end <= cells.start || cells.end <= lent.start;
         assert!(self.lent.values().all(free), "cells that the device still reads");
         self.lent.insert(seq, cells);
-        let mut bytes = head.encode().to_vec();
+        let mut bytes = header.encode().to_vec();
         bytes[..8].fill(0);
         bytes.extend_from_slice(&body);
         slice.write(0, &bytes);
         self.send.take(&place, seq, false);
         self.spent = self.spent.wrapping_add(self.send.used() - before);
-        let (offset, mark) = (place.offset as usize, head.mark());
+        let (offset, mark) = (place.offset as usize, header.mark());
         self.flying.push(Flying { offset, bytes, mark, seq: Some(seq) });
         self.model.push_back((seq, body));
     }
@@ -138,7 +138,7 @@ impl Pair {
         let Some(front) = self.receive.front().unwrap() else {
             return;
         };
-        let (seq, body) = self.model.pop_front().expect("a record that nobody sent");
+        let (seq, body) = self.model.pop_front().expect("a record that was not sent");
         assert_eq!((front.seq(), front.body.to_vec()), (seq, body));
         self.freed = self.freed.wrapping_add(self.receive.consume(&front));
         self.taken = seq.wrapping_add(1);
@@ -201,10 +201,10 @@ proptest! {
         let len = cells as usize * CELL;
         for (at, mut bytes, mark, sane) in writes {
             // Often enough a version and a kind that are known.
-            if sane && bytes.len() >= HEAD {
+            if sane && bytes.len() >= HEADER {
                 let (kind, flags) = (Kind::Record, 3);
-                let head = Head { len: mark as u32 % 200, seq: 0, ack: 0, kind, flags };
-                bytes[..HEAD].copy_from_slice(&head.encode());
+                let header = Header { len: mark as u32 % 200, seq: 0, ack: 0, kind, flags };
+                bytes[..HEADER].copy_from_slice(&header.encode());
             }
             let at = if sane { at / CELL * CELL } else { at };
             bytes.truncate(len - at.min(len - 1));

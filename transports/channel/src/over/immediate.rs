@@ -5,11 +5,11 @@
 //! | 0 | 2 |
 //! | 1 | whether there is an event |
 //! | 2..18 | the name with which the memory's key begins: registration and secret |
-//! | 18..26 | where in the memory, little-endian |
-//! | 26..34 | what the event carries, little-endian |
+//! | 18..26 | offset in the memory, little-endian |
+//! | 26..34 | the data of the event, little-endian |
 //! | 34.. | the bytes |
 //!
-//! What is refused is answered with 3 and the fault's code: at least the first of a node's.
+//! A put that is refused is answered with 3 and the fault's code: at least the first of a node's.
 
 use super::{Over, refusal, region_of};
 use crate::{
@@ -19,15 +19,15 @@ use crate::{
 use petasos_fabric::{Access, Endpoint, InjectError};
 
 /// The bytes before those that are put.
-pub(super) const HEAD: usize = 2 + NAME + 8 + 8;
+pub(super) const HEADER: usize = 2 + NAME + 8 + 8;
 /// The length of a name, in bytes.
 pub(super) const NAME: usize = 16;
-/// What names memory: a registration, and a secret that nobody guesses.
+/// What names memory: a registration, and a secret that cannot be guessed.
 pub(super) type Name = [u8; NAME];
 /// What a message is; those below are the classes of packets.
 const IMMEDIATE: u8 = 2;
 const REFUSED: u8 = 3;
-/// By their codes on the way.
+/// By their codes in messages.
 const FAULTS: [Fault; 4] = [Fault::Stale, Fault::Denied, Fault::OutOfBounds, Fault::Unsupported];
 
 pub(super) fn name(registration: Registration, secret: u64) -> Name {
@@ -52,20 +52,20 @@ impl<E: Endpoint> Over<E> {
             self.mail.push_back(DeviceEvent::Refused { node: to, fault: Fault::Stale });
             return Ok(());
         };
-        let mut head = [0; HEAD];
-        (head[0], head[1]) = (IMMEDIATE, event.is_some().into());
-        head[2..2 + NAME].copy_from_slice(&name);
-        head[2 + NAME..HEAD - 8].copy_from_slice(&target.offset.to_le_bytes());
-        head[HEAD - 8..].copy_from_slice(&event.unwrap_or_default().to_le_bytes());
-        self.inner.inject(peer, &[&head, bytes]).map_err(refusal)
+        let mut header = [0; HEADER];
+        (header[0], header[1]) = (IMMEDIATE, event.is_some().into());
+        header[2..2 + NAME].copy_from_slice(&name);
+        header[2 + NAME..HEADER - 8].copy_from_slice(&target.offset.to_le_bytes());
+        header[HEADER - 8..].copy_from_slice(&event.unwrap_or_default().to_le_bytes());
+        self.inner.inject(peer, &[&header, bytes]).map_err(refusal)
     }
 
     /// Takes a message that is about an immediate put; false if it is not.
     pub(super) fn immediate(&mut self, node: Node, message: &[u8]) -> bool {
         match message.split_first() {
-            Some((&IMMEDIATE, put)) if message.len() >= HEAD => match self.land(node, put) {
+            Some((&IMMEDIATE, put)) if message.len() >= HEADER => match self.land(node, put) {
                 Ok(arrived) => self.mail.extend(arrived),
-                // The first is enough, and who does not listen makes no heap of them.
+                // The first is enough, so that a peer that does not listen cannot make many wait.
                 Err(fault) if self.refused.iter().all(|(of, _)| *of != node) => {
                     self.refused.push((node, fault));
                 }
@@ -80,7 +80,7 @@ impl<E: Endpoint> Over<E> {
         true
     }
 
-    /// An immediate put takes effect. Gives its event, if it has one.
+    /// Carries out an immediate put. Returns its event, if it has one.
     fn land(&mut self, node: Node, put: &[u8]) -> Result<Option<DeviceEvent>, Fault> {
         let (event, mut rest) = put.split_first().ok_or(Fault::Unsupported)?;
         let mut number = || {
@@ -103,7 +103,7 @@ impl<E: Endpoint> Over<E> {
         Ok((*event != 0).then_some(arrived))
     }
 
-    /// Tells those whose immediate puts were refused.
+    /// Tells nodes that their immediate puts were refused.
     pub(super) fn tell_refused(&mut self) {
         let Over { refused, inner, peers, .. } = self;
         refused.retain(|(node, fault)| {

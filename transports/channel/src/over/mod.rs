@@ -1,21 +1,23 @@
 //! A device over any endpoint of the fabric: the channels run wherever there is a transport.
 //!
-//! A packet is an injected message with a byte before it that says its class; put, get and atomics are
-//! the endpoint's operations, and a remote key is the endpoint's own, after a name of this device's. This is for tests of the channels
-//! over real processes and real memory, and for transports whose own message path is slower than what
-//! the channels make of it.
+//! A packet is an injected message with a byte before it that says its class; put, get and atomics
+//! are the endpoint's operations, and a remote key is the endpoint's own, after a name of this
+//! device's. This is for tests of the channels over real processes and real memory, and for
+//! transports whose own message path is slower than what the channels make of it.
 //!
-//! An immediate put is an injected message as well, which the target's side of this device writes into the
-//! registered memory: where a message is a store and a put is a system call or a question and an answer,
-//! as between processes of a node, that is the shortest way, and it needs neither memory of the sender's
-//! nor a completion. It names the memory by a name with a secret that is part of the key: who was not given
-//! the key writes nowhere. What the target refuses comes back as a message, at least the first time. So the
-//! channels' short records go as immediate puts, longer ones as the endpoint's put with event. Where the network itself
-//! carries that out ([`native_event_from`](petasos_fabric::Capabilities)), immediate puts are not longer than that.
+//! An immediate put is an injected message as well, which the target's side of this device writes
+//! into the registered memory: where a message is a store, and a put is a system call or a request
+//! and a reply, as between processes of a node, that is the shortest path, and it needs neither
+//! memory of the sender's nor a completion. It names the memory by a name with a secret that is
+//! part of the key: a peer that was not given the key writes nowhere. What the target refuses comes
+//! back as a message, at least the first time. So the channels' short records go as immediate puts,
+//! longer ones as the endpoint's put with event. Where the network itself carries that out
+//! ([`native_event_from`](petasos_fabric::Capabilities)), immediate puts are not longer than that.
 //!
-//! The endpoint has no slots of two kinds. All packets are taken in whenever the device is polled, so
-//! none holds up another; data packets that nobody wants yet are kept here. Those are bounded by the
-//! windows of the peers, not by a queue that they share; who sends more than any window holds is cut off.
+//! The endpoint has no slots of two kinds. All packets are taken in whenever the device is polled,
+//! so none holds up another; data packets that are not asked for yet are kept here. They are
+//! bounded by the windows of the peers, not by a queue that they share; a peer that sends more than
+//! any window holds is cut off.
 
 mod immediate;
 
@@ -38,14 +40,15 @@ use std::{
     time::Duration,
 };
 
-/// Accesses that wait to be accepted by the endpoint, at most.
+/// The most accesses that wait for the endpoint to accept them.
 const QUEUE: usize = 1024;
-/// Bytes of data packets of one node that wait to be wanted: more than windows hold of who keeps to the protocol.
+/// The most bytes of data packets of one node that wait to be asked for: more than the windows of a
+/// correct peer hold.
 const STASHED: usize = 256 << 20;
 /// Imported keys that are kept for their next use.
 const KEPT: usize = 256;
-/// The token of operations whose end nobody waits for. Tickets have tokens beyond it.
-const NOBODY: u64 = 0;
+/// The token of operations whose completion is ignored. Tickets have tokens beyond it.
+const IGNORED: u64 = 0;
 /// Operations that close memory have numbers from here on.
 const CLOSING: u64 = 1 << 63;
 
@@ -64,7 +67,7 @@ pub struct Over<E> {
     /// Keys that were imported, oldest first.
     imported: VecDeque<Imported>,
     opened: HashMap<RegionId, Opened>,
-    /// Nodes that are to hear of an immediate put that was refused.
+    /// Nodes that are to be told of an immediate put that was refused.
     refused: Vec<(Node, Fault)>,
     /// Which node each access is with.
     tickets: HashMap<u64, Node>,
@@ -72,7 +75,7 @@ pub struct Over<E> {
     closing: HashMap<u64, Closing>,
     closings: u64,
     mail: VecDeque<DeviceEvent>,
-    /// Data packets that nobody wanted.
+    /// Data packets that were not asked for yet.
     stash: VecDeque<DeviceEvent>,
     events: Vec<Event>,
 }
@@ -81,7 +84,7 @@ pub struct Over<E> {
 #[derive(Debug)]
 struct Closing {
     region: RegionId,
-    /// Who is told.
+    /// The ticket of the caller, if it waits for the end.
     ticket: Option<Ticket>,
     /// The peer that still reached it when that was last asked.
     holder: Option<Address>,
@@ -109,7 +112,7 @@ struct Imported {
 #[derive(Debug)]
 struct Reached {
     peer: Peer,
-    /// Accesses under way, and why it was lost, if it was: told when they are over.
+    /// Accesses under way, and why the node was lost, if it was: reported when they have completed.
     running: usize,
     lost: Option<LostReason>,
     /// Bytes of its packets in the stash.
@@ -117,7 +120,17 @@ struct Reached {
 }
 
 impl<E: Endpoint> Over<E> {
-    /// A device over this endpoint, which belongs to nobody else.
+    /// A device over this endpoint, which is not used otherwise.
+    ///
+    /// ```
+    /// use petasos_channel::{Channels, Config, Over};
+    /// use petasos_fabric::{Address, Endpoint};
+    ///
+    /// let shm = petasos_shm::Shm::open(&Address::parse("shm://*")?)?;
+    /// let endpoint = Channels::new(Over::new(shm), Config::default());
+    /// assert_eq!(endpoint.address().scheme(), "shm");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Panics
     /// If the endpoint has no put with event, or takes only messages that are too short.
@@ -126,12 +139,13 @@ impl<E: Endpoint> Over<E> {
         let can = inner.capabilities();
         assert!(can.put_with_event != Support::None, "an endpoint with put and event");
         assert!(can.limits.max_inject > 256, "an endpoint that takes messages of 257 bytes");
-        // Where the network itself writes what is longer, an immediate put, which is copied twice, is for what is shorter.
+        // Where the network itself writes what is longer, an immediate put, which is copied twice,
+        // is for what is shorter.
         let short = can.native_event_from.map_or(u64::MAX, |from| from.saturating_sub(1));
         let short = usize::try_from(short).unwrap_or(usize::MAX);
         let limits = DeviceLimits {
             packet: can.limits.max_inject - 1,
-            immediate: (can.limits.max_inject - immediate::HEAD).min(short),
+            immediate: (can.limits.max_inject - immediate::HEADER).min(short),
             transfer: usize::try_from(can.limits.max_transfer).unwrap_or(usize::MAX).min(1 << 30),
             atomic: if can.atomics == Support::None { 0 } else { can.limits.max_atomic },
             processor_atomics: can.processor_atomics,
@@ -157,7 +171,7 @@ impl<E: Endpoint> Over<E> {
         }
     }
 
-    /// The endpoint, to look at: all else is this device's to do.
+    /// The endpoint, to be read: only this device drives it.
     #[must_use]
     pub fn inner(&self) -> &E {
         &self.inner
@@ -213,7 +227,7 @@ impl<E: Endpoint> Over<E> {
         }
         let (name, bytes) = key.as_bytes().split_first_chunk()?;
         let (name, bytes) = (*name, Key::from_bytes(bytes.to_vec()).ok()?);
-        // Of that peer, and of nobody else: nobody is to be reached on the word of another.
+        // The key must be that peer's own: no peer is accessed because another says so.
         let owner = bytes.parse().ok()?.owner;
         if self.inner.peer(peer)?.address != owner {
             return None;
@@ -248,13 +262,13 @@ impl<E: Endpoint> Over<E> {
         let Some((class, bytes)) = message.split_first() else { return };
         let bytes = gather(&[bytes]);
         if *class == Class::Data as u8 {
-            return self.put_by(node, bytes);
+            return self.stash(node, bytes);
         }
         self.mail.push_back(DeviceEvent::Packet { node, class: Class::Control, bytes });
     }
 
-    /// Keeps a data packet until it is wanted.
-    fn put_by(&mut self, node: Node, bytes: Lease) {
+    /// Keeps a data packet until it is asked for.
+    fn stash(&mut self, node: Node, bytes: Lease) {
         let Some(reached) = self.reached(node).filter(|reached| reached.lost.is_none()) else {
             return;
         };
@@ -263,12 +277,12 @@ impl<E: Endpoint> Over<E> {
             let why = format!("{STASHED} bytes of packets wait, which is more than it may send");
             (reached.lost, reached.stashed) = (Some(LostReason::Protocol(why)), 0);
             self.stash.retain(|packet| !is_packet_of(packet, node));
-            return self.leave(node);
+            return self.report_lost(node);
         }
         self.stash.push_back(DeviceEvent::Packet { node, class: Class::Data, bytes });
     }
 
-    /// Hands out packets that were put by.
+    /// Hands out data packets that were kept.
     fn fetch_stashed(&mut self, most: usize, events: &mut Vec<DeviceEvent>) {
         for packet in self.stash.drain(..most.min(self.stash.len())) {
             if let DeviceEvent::Packet { node, bytes, .. } = &packet
@@ -280,7 +294,7 @@ impl<E: Endpoint> Over<E> {
         }
     }
 
-    fn happened(&mut self, event: Event) {
+    fn handle_event(&mut self, event: Event) {
         match event {
             Event::PeerUp { peer, incarnation } => {
                 let index = peer.index as usize;
@@ -298,7 +312,7 @@ impl<E: Endpoint> Over<E> {
                     if let Some(reached) = self.reached(node) {
                         reached.lost = Some(reason);
                     }
-                    self.leave(node);
+                    self.report_lost(node);
                 }
                 None => {
                     let info = self.inner.peer(peer);
@@ -320,8 +334,8 @@ impl<E: Endpoint> Over<E> {
                 }
             }
             Event::LongMessage { body, .. } => {
-                // Nobody sends these here; who does is let down gently.
-                let token = Token(NOBODY);
+                // Peers of this crate send none; one from another program is discarded.
+                let token = Token(IGNORED);
                 self.queue.push_back(Operation::Discard { token, body });
             }
             Event::PutArrived { peer, region, offset, len, data } => {
@@ -334,7 +348,7 @@ impl<E: Endpoint> Over<E> {
             Event::Done { token, result } if token.0 & CLOSING != 0 => {
                 let Some(closing) = self.closing.get_mut(&token.0) else { return };
                 if let Err(OpError { kind: OpErrorKind::StillReached, peer, .. }) = result {
-                    // Until it is closed: who waits for the device has a patience of its own.
+                    // It is closed again until that succeeds: the caller has a patience of its own.
                     closing.holder = peer;
                     let region = closing.region;
                     return self.close(token, region, Operation::PATIENCE);
@@ -345,7 +359,7 @@ impl<E: Endpoint> Over<E> {
                     self.mail.push_back(DeviceEvent::Done { ticket, result });
                 }
             }
-            Event::Done { token, result } if token.0 != NOBODY => {
+            Event::Done { token, result } if token.0 != IGNORED => {
                 let ticket = Ticket(token.0 - 1);
                 let result = result.map_err(|error| fault(&error)).map(|done| match done {
                     Done::Fetched(old) => old,
@@ -356,7 +370,7 @@ impl<E: Endpoint> Over<E> {
                     && let Some(reached) = self.reached(node)
                 {
                     reached.running -= 1;
-                    self.leave(node);
+                    self.report_lost(node);
                 }
             }
             Event::Writable { peer } => {
@@ -367,8 +381,8 @@ impl<E: Endpoint> Over<E> {
         }
     }
 
-    /// Tells that a node is lost, when nothing is under way with it any more.
-    fn leave(&mut self, node: Node) {
+    /// Reports that a node is lost, when nothing is under way with it any more.
+    fn report_lost(&mut self, node: Node) {
         let Some(reached) = self.reached(node) else { return };
         if reached.running > 0 {
             return;
@@ -378,7 +392,7 @@ impl<E: Endpoint> Over<E> {
         self.peers[node.0 as usize] = None;
         self.release(node);
         self.inner.forget(peer);
-        // What it sent comes first.
+        // The packets that it sent come first.
         let stash = std::mem::take(&mut self.stash);
         let (last, rest): (VecDeque<_>, _) =
             stash.into_iter().partition(|packet| is_packet_of(packet, node));
@@ -392,7 +406,7 @@ fn is_packet_of(event: &DeviceEvent, node: Node) -> bool {
     matches!(event, DeviceEvent::Packet { node: of, .. } if *of == node)
 }
 
-/// What a failure of the endpoint's means here.
+/// What an error of the endpoint's means here.
 fn fault(error: &OpError) -> Fault {
     match error.kind {
         OpErrorKind::StaleKey | OpErrorKind::UnknownRegion => Fault::Stale,
@@ -565,7 +579,7 @@ impl<E: Endpoint> Device for Over<E> {
         self.closings += 1;
         let token = Token(CLOSING | self.closings);
         self.closing.insert(token.0, Closing { region, ticket, holder: None });
-        // Who waits for it wants to know at once whom else it waits for.
+        // A caller that waits for it wants to know at once which peer holds it.
         let patience = if ticket.is_some() { Duration::ZERO } else { Operation::PATIENCE };
         self.close(token, region, patience);
     }
@@ -587,8 +601,8 @@ impl<E: Endpoint> Device for Over<E> {
             let full = std::mem::take(&mut self.full);
             self.mail.extend(full.into_iter().map(|node| DeviceEvent::Room { node }));
         }
-        // One at a time, so that one lease is enough. No more is taken in than is handed out: what is left is the endpoint's,
-        // whose peers then have to wait.
+        // One at a time, so that one lease is enough. No more is taken in than is handed out: what
+        // is left is the endpoint's, whose peers then have to wait.
         let (mut message, mut worked) = (Lease::default(), false);
         for _ in 0..most.saturating_sub(self.mail.len()) {
             let Some(peer) = self.inner.poll_message(&mut message) else { break };
@@ -603,7 +617,7 @@ impl<E: Endpoint> Device for Over<E> {
         if room > 0 {
             worked |= self.inner.progress(now, room, &mut happened);
         }
-        happened.drain(..).for_each(|event| self.happened(event));
+        happened.drain(..).for_each(|event| self.handle_event(event));
         self.events = happened;
         if !self.refused.is_empty() {
             self.tell_refused();

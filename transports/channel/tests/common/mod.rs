@@ -11,7 +11,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) type End = Channels<SimDevice>;
 
-/// A number from the environment, for those who have time.
+/// A number from the environment, for longer runs.
 pub(crate) fn from_environment(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }

@@ -1,9 +1,9 @@
-//! A library of networks within one thread, which can be told to be silent: what is posted then is never over, until it
-//! is told to let go.
+//! A network library within one thread, which can be told to be silent: operations that are posted
+//! then never complete, until it is told to complete them.
 
 use petasos_datagram::{
     Config, Facts, Handle, Happened, Mark, Medium, Meeting, Network, Node, Nodes, Objects,
-    OpenError, Packet, Reach, Refusal, Taken, slots,
+    OpenError, Packet, Refusal, RemoteOp, Taken, slots,
 };
 use petasos_fabric::{Access, Address, Enforcement, Slice, two_sided::Outgoing};
 use std::{
@@ -12,13 +12,13 @@ use std::{
     os::fd::BorrowedFd,
 };
 
-/// What the library writes to the memory of gets that it lets go late.
+/// What the library writes to the memory of gets that it completes late.
 pub(crate) const LATE: u8 = 0xee;
 
 #[derive(Default)]
 struct World {
     silent: bool,
-    let_go: bool,
+    complete_all: bool,
     next: u64,
     packets: HashMap<u64, VecDeque<Vec<u8>>>,
     memory: HashMap<u64, Slice>,
@@ -34,14 +34,14 @@ fn world<T>(what: impl FnOnce(&mut World) -> T) -> T {
     WORLD.with_borrow_mut(what)
 }
 
-/// What is posted from now on is never over.
+/// Operations that are posted from now on never complete.
 pub(crate) fn be_silent(silent: bool) {
     world(|world| world.silent = silent);
 }
 
-/// All that was not over is.
-pub(crate) fn let_go() {
-    world(|world| world.let_go = true);
+/// Operations that had not completed do.
+pub(crate) fn complete_all() {
+    world(|world| world.complete_all = true);
 }
 
 /// Nodes in all tables of addresses.
@@ -117,8 +117,8 @@ impl Network for Mock {
             fragment: Config::MAX_MESSAGE,
             inject: 0,
             access: Some(1 << 20),
-            notice_bits: 0,
-            notices_from: u64::MAX,
+            data_bits: 0,
+            completion_data_from: u64::MAX,
             enforcement: Enforcement::Owner,
         };
         Ok(Mock {
@@ -179,11 +179,11 @@ impl Network for Mock {
     fn send_short(
         &mut self,
         to: Node,
-        heads: &[&[u8]],
+        headers: &[&[u8]],
         parts: &[&[u8]],
         mark: Mark,
     ) -> Result<(), Refusal> {
-        self.deliver(to, heads.iter().chain(parts).copied().flatten().copied().collect())?;
+        self.deliver(to, headers.iter().chain(parts).copied().flatten().copied().collect())?;
         self.begin(mark, Held::Nothing);
         Ok(())
     }
@@ -191,13 +191,13 @@ impl Network for Mock {
     fn send(
         &mut self,
         to: Node,
-        head: &[u8],
+        header: &[u8],
         payload: Outgoing,
         mark: Mark,
     ) -> Result<(), (Refusal, Outgoing)> {
-        let whole = petasos_fabric::Region::zeroed(head.len() + payload.len());
-        whole.write(0, head);
-        slots::copy_payload(&payload, &whole, head.len());
+        let whole = petasos_fabric::Region::zeroed(header.len() + payload.len());
+        whole.write(0, header);
+        slots::copy_payload(&payload, &whole, header.len());
         if let Err(refusal) = self.deliver(to, whole.to_vec()) {
             return Err((refusal, payload));
         }
@@ -208,7 +208,7 @@ impl Network for Mock {
     fn access(
         &mut self,
         _: Node,
-        reach: Reach,
+        op: RemoteOp,
         local: Slice,
         key: &u64,
         offset: u64,
@@ -220,8 +220,8 @@ impl Network for Mock {
         let remote = world(|world| world.memory.get(key).cloned()).ok_or(Refusal::Failed(-2))?;
         let remote = remote.part(offset as usize, local.len()).ok_or(Refusal::Failed(-3))?;
         let silent = world(|world| world.silent);
-        let held = match reach {
-            Reach::Get => {
+        let held = match op {
+            RemoteOp::Get => {
                 if !silent {
                     remote.copy_to(&local);
                 }
@@ -247,7 +247,7 @@ impl Network for Mock {
     }
 
     fn next(&mut self) -> Option<Happened> {
-        if world(|world| world.let_go) {
+        if world(|world| world.complete_all) {
             self.over.extend(self.stuck.drain(..));
         }
         if let Some(slot) = self.over.pop_front() {

@@ -11,8 +11,8 @@ use petasos_datagram::{self as datagram, Node};
 use petasos_fabric::{Access, Slice};
 use std::{mem, ptr, sync::Arc};
 
-/// An entry of the library's table of addresses, which several nodes may share: some providers count those of one name,
-/// and some do not, and take it out with the first.
+/// An entry of the library's table of addresses, which several nodes may share: some providers
+/// count the insertions of a name, others remove it with the first removal.
 pub(super) struct Entry {
     at: u64,
     nodes: u32,
@@ -49,8 +49,8 @@ pub(super) struct Registered {
 }
 
 impl Registered {
-    /// Ends the registration, and gives the memory back. `None` if the library does not let go of it: then it stays, for
-    /// good.
+    /// Closes the registration, and returns the memory. `None` if the library does not close it:
+    /// then the memory is leaked.
     pub(super) fn close(self) -> Option<Slice> {
         if !self.handle.close() {
             mem::forget(self.memory);
@@ -61,13 +61,15 @@ impl Registered {
 }
 
 impl Net {
-    /// Puts a node into the table of addresses; `name` is what `name` gave there. Refused, says
-    /// why.
+    /// Adds a node to the table of addresses; `name` is what `name` returned there.
+    ///
+    /// # Errors
+    /// Why the name was refused.
     pub(super) fn insert_name(&mut self, name: &[u8]) -> Result<Node, &'static str> {
         if name.len() != self.name.len() || !self.plausible(name) {
             return Err("its name in the fabric makes no sense");
         }
-        if self.apart && objects::is_local(name) {
+        if self.remote_only && objects::is_local(name) {
             return Err("libfabric 2's provider shm does not connect endpoints of one process");
         }
         if let Some((name, entry)) = self.entries.get_key_value(name) {
@@ -78,8 +80,9 @@ impl Net {
         }
         let mut at = 0;
         let av = self.objects.av.as_ptr();
-        // SAFETY: the table is open; the name is as long as this provider's names are, and has their form where that is
-        // known: if they are texts, it ends with a zero; a place for one answer.
+        // SAFETY: the table is open; the name is as long as this provider's names are, and has
+        // their form where that is known: if they are texts, it ends with a zero; a place for one
+        // answer.
         let count = unsafe {
             ((*(*av).ops).insert)(av, name.as_ptr().cast(), 1, &mut at, 0, ptr::null_mut())
         };
@@ -92,8 +95,8 @@ impl Net {
         Ok(self.nodes.insert(Known { at, name }))
     }
 
-    /// Whether a name of the right length has the form of ours: a text of this crate's making, a socket address of the
-    /// same family, or whatever the provider's own names are made of.
+    /// Whether a name of the right length has the form of ours: a text of this crate's making, a
+    /// socket address of the same family, or whatever the provider's own names are made of.
     fn plausible(&self, name: &[u8]) -> bool {
         if self.name.starts_with(b"fi_") {
             return leftovers::is_name(name);
@@ -111,14 +114,14 @@ impl Net {
         }
         let mut at = entry.at;
         let av = self.objects.av.as_ptr();
-        // SAFETY: the table is open, and this entry was put into it once, and is taken out once: it goes from our own list
-        // below, where no node is left of it.
+        // SAFETY: the table is open, and this entry was put into it once, and is taken out once: it
+        // goes from our own list below, where no node is left of it.
         let _ = unsafe { ((*(*av).ops).remove)(av, &mut at, 1, 0) };
         self.entries.remove(&name);
     }
 
-    /// Opens memory to the nodes, under a random key where the provider lets us choose. `None` if it says
-    /// no.
+    /// Registers memory for the nodes, under a random key where the provider lets us choose. `None`
+    /// if the provider refuses.
     pub(super) fn open_to_nodes(&mut self, memory: &Slice, access: Access) -> Option<Opened> {
         let readable = access.allows(Access::READ) || !self.details.all_readable;
         if !self.details.rma || memory.is_empty() || !readable {
@@ -138,8 +141,8 @@ impl Net {
                 false => getrandom::u64().ok()? >> (64 - self.details.key_bits),
             };
             let mut object = ptr::null_mut();
-            // SAFETY: the domain is open; the memory is held as long as the registration is (`Registered` has both, and
-            // closes the registration first).
+            // SAFETY: the domain is open; the memory is held as long as the registration is
+            // (`Registered` has both, and closes the registration first).
             let handle = unsafe {
                 let code = ((*(*domain).mr).reg)(
                     self.objects.domain.fid(),
@@ -154,7 +157,7 @@ impl Net {
                 );
                 Handle::new(code, object)
             };
-            // A key that is taken: another one.
+            // The key may be in use: try another one.
             let Ok(handle) = handle else { continue };
             if self.details.bound_memory && !self.bind(&handle) {
                 return None;

@@ -1,81 +1,76 @@
-//! One reliable datagram endpoint of libfabric, with what belongs to it, behind calls that are safe.
+//! One reliable datagram endpoint of libfabric, with what belongs to it, behind calls that are
+//! safe.
 //!
-//! What makes them so:
+//! What makes them safe:
 //!
-//! * All memory that the library is given lies at a fixed place and is held here until the library has
-//!   let go of it: its completion came, or the endpoint is closed. That includes memory of users, of
-//!   which a holder is kept ([`slots`]).
-//! * Memory that the library writes is only copied from, never referred to ([`petasos_fabric::Region`]).
+//! * All memory that the library is given lies at a fixed place and is held here until the library
+//!   has let go of it: its completion came, or the endpoint is closed. That includes memory of
+//!   users, of which a holder is kept ([`slots`]).
+//! * Memory that the library writes is only copied from, never referred to
+//!   ([`petasos_fabric::Region`]).
 //! * What the library says about where something came is checked against what it was given.
 //! * One thread at a time calls in (`&mut self`), which is what was agreed with the provider
-//!   (`FI_THREAD_DOMAIN`). So all objects of the library are a [`Net`]'s own, but for shares that keep an endpoint open
-//!   ([`objects`]). Who holds a node or opened memory has a name for it (`petasos_datagram::nodes`), which no other `Net`
-//!   knows.
+//!   (`FI_THREAD_DOMAIN`). So all objects of the library are a [`Net`]'s own, but for shares that
+//!   keep an endpoint open ([`objects`]). The holder of a node or of opened memory has a name for
+//!   it (`petasos_datagram::nodes`), which no other `Net` knows.
 
+mod batch;
 mod memory;
 mod network;
 mod objects;
 mod open;
 mod poll;
 mod post;
+mod slabs;
 mod slots;
 
-use crate::sys::{fi_cq_data_entry, fid_cq, fid_ep, library::Library};
+use crate::sys::{fid_cq, fid_ep, library::Library};
+use batch::Batch;
 use memory::{Entry, Known, Registered};
 use objects::{Objects, Visitors};
 use petasos_datagram::{self as datagram, Facts, Nodes};
-use petasos_fabric::{Region, Slice};
+use petasos_fabric::Slice;
+use slabs::Slabs;
 use slots::{Contexts, Slots};
 use std::{collections::HashMap, os::fd::RawFd, sync::Arc};
 
-/// Completions read at a time.
-const BATCH: usize = 16;
-
-/// A reliable datagram endpoint of libfabric. What it does is said by [`petasos_datagram::Network`].
+/// A reliable datagram endpoint of libfabric. What it does is said by
+/// [`petasos_datagram::Network`].
 pub struct Net {
-    /// Of `objects`, for those who come by often.
+    /// Of `objects`, for the calls that are made most.
     ep: *mut fid_ep,
     cq: *mut fid_cq,
     objects: Arc<Objects>,
     nodes: Nodes<Known>,
-    /// The table of addresses, by names; with shares in endpoints of this process that are there.
+    /// The table of addresses, by names, with shares in endpoints of this process.
     entries: HashMap<Arc<[u8]>, Entry>,
     /// Memory that nodes reach.
     opened: datagram::Objects<Registered>,
-    /// Memory that nodes reached until now, of which answers may be on their way: held until the endpoint is closed.
+    /// Memory that nodes accessed until now, of which replies may be under way: held until the
+    /// endpoint is closed.
     last: Vec<Slice>,
     /// Endpoints of this process that have this one in their tables.
     #[expect(dead_code, reason = "kept for the library, and filled by others")]
     visitors: Arc<Visitors>,
     slots: Slots,
     contexts: Contexts,
-    /// Slots that there were at first.
+    /// The number of slots at first.
     sends: usize,
-    slabs: Vec<Slab>,
-    /// Slabs that are to be given to the library (again).
-    unposted: Vec<u32>,
-    batch: [fi_cq_data_entry; BATCH],
-    /// Of the batch: read, and taken.
-    filled: usize,
-    taken: usize,
+    slabs: Slabs,
+    batch: Batch,
     /// For short messages, which the library copies.
     scratch: Box<[u8]>,
     library: &'static Library,
-    /// Whether endpoints of one process must not be connected: this version crashes on their long packets.
-    apart: bool,
+    /// Whether endpoints of one process must not be connected: this version crashes on their long
+    /// packets.
+    remote_only: bool,
     name: Vec<u8>,
     wait: Option<RawFd>,
     facts: Facts,
     details: Details,
 }
 
-/// Memory into which the library receives.
-struct Slab {
-    region: Region,
-    posted: bool,
-}
-
-/// What is fixed for the life of the endpoint, beside what others want to know.
+/// What is fixed for the life of the endpoint, beside its [`Facts`].
 #[derive(Clone, Copy, Debug)]
 struct Details {
     /// Pieces of memory in one send.
@@ -90,7 +85,8 @@ struct Details {
     provider_keys: bool,
     /// Whether memory is bound to the endpoint before use.
     bound_memory: bool,
-    /// Whether whoever has the provider's key of some memory can read it, whatever it was opened for.
+    /// Whether every process that has the provider's key of some memory can read it, whatever it
+    /// was opened for.
     all_readable: bool,
     /// Whether names are socket addresses, which begin with their family.
     socket_names: bool,
@@ -98,7 +94,8 @@ struct Details {
     key_bits: u32,
 }
 
-// SAFETY: the library's objects have no tie to the thread that made them; they are used and closed by one thread at a
-// time, since every call takes `&mut self` (or reads what is fixed), which is what FI_THREAD_DOMAIN asks for. What others
-// hold are names, and shares of `Objects`, which they but drop.
+// SAFETY: the library's objects have no tie to the thread that made them; they are used and closed
+// by one thread at a time, since every call takes `&mut self` (or reads what is fixed), which is
+// what FI_THREAD_DOMAIN asks for. What others hold are names, and shares of `Objects`, which they
+// but drop.
 unsafe impl Send for Net {}

@@ -1,4 +1,4 @@
-//! What the endpoint does for the fabric.
+//! The endpoint as a [`Network`].
 
 use super::{
     Net,
@@ -11,8 +11,8 @@ use crate::{
     providers::{BEST, Provider},
 };
 use petasos_datagram::{
-    Config, Facts, Happened, Mark, Medium, Meeting, Network, Node, Packet, Reach, Refusal, Taken,
-    bare::Plain,
+    Config, Facts, Happened, Mark, Medium, Meeting, Network, Node, Packet, Refusal, RemoteOp,
+    Taken, bare::Plain,
 };
 use petasos_fabric::{Access, Address, Enforcement, Slice, two_sided::Outgoing};
 use std::os::fd::BorrowedFd;
@@ -35,27 +35,27 @@ impl Network for Net {
     fn open(
         provider: &'static Provider,
         host: Option<&str>,
-        heads: usize,
+        headers: usize,
         config: &Config,
     ) -> Result<Net, OpenError> {
         let offer = provider.must_offer(host)?;
-        // Version 2 loses the ends of long packets and of accesses on shared memory, or crashes on them: there
-        // everything goes in packets that it takes before the call returns.
+        // Version 2 loses the ends of long packets and of accesses on shared memory, or crashes on
+        // them: there everything goes in packets that it takes before the call returns.
         let modest = provider.meeting == Meeting::Shm && offer.library().major() >= 2;
         let fragment = match modest {
-            true => offer.inject_size().saturating_sub(heads).max(256),
+            true => offer.inject_size().saturating_sub(headers).max(256),
             false => Config::MAX_MESSAGE,
         };
         let Config { sends, slabs, slab, .. } = *config;
-        let sizes = Sizes { packet: heads + fragment, fragment, sends, slabs, slab };
+        let sizes = Sizes { packet: headers + fragment, fragment, sends, slabs, slab };
         let enforcement = match provider.is_software() {
-            // In software the provider checks, in the owner's process.
+            // A provider in software checks rights in the owner's process.
             true => Enforcement::Owner,
             false => Enforcement::Device,
         };
         let access = offer.has_rma() && !modest;
-        let notice_bits = if access { provider.notice_bits(&offer) } else { 0 };
-        Net::open_offer(&offer, sizes, enforcement, Remote { access, notice_bits })
+        let data_bits = if access { provider.data_bits(&offer) } else { 0 };
+        Net::open_offer(&offer, sizes, enforcement, Remote { access, data_bits })
     }
 
     #[inline]
@@ -107,33 +107,33 @@ impl Network for Net {
     fn send_short(
         &mut self,
         to: Node,
-        heads: &[&[u8]],
+        headers: &[&[u8]],
         parts: &[&[u8]],
         mark: Mark,
     ) -> Result<(), Refusal> {
-        self.post_short(to, heads, parts, mark)
+        self.post_short(to, headers, parts, mark)
     }
 
     fn send(
         &mut self,
         to: Node,
-        head: &[u8],
+        header: &[u8],
         payload: Outgoing,
         mark: Mark,
     ) -> Result<(), (Refusal, Outgoing)> {
-        self.post_send(to, head, payload, mark)
+        self.post_send(to, header, payload, mark)
     }
 
     fn access(
         &mut self,
         node: Node,
-        reach: Reach,
+        op: RemoteOp,
         local: Slice,
         key: &(u64, u64),
         offset: u64,
         mark: Mark,
     ) -> Result<(), Refusal> {
-        self.post_access(node, reach, local, *key, offset, mark)
+        self.post_access(node, op, local, *key, offset, mark)
     }
 
     fn spare(&mut self, lost: usize) {

@@ -1,9 +1,9 @@
-//! The library's objects of one endpoint, and who keeps them open.
+//! The library's objects of one endpoint, and what keeps them open.
 //!
-//! The shm provider reaches an endpoint of the same process through the memory that this has mapped itself, and
-//! crashes if it is unmapped. So there the objects of an endpoint stay open as long as another endpoint of the
-//! process has them in its table of addresses, or may find something of theirs in its queues, though nobody uses
-//! them any more.
+//! The shm provider reaches an endpoint of the same process through the memory that this has mapped
+//! itself, and crashes if it is unmapped. So there the objects of an endpoint stay open as long as
+//! another endpoint of the process has them in its table of addresses, or may find something of
+//! theirs in its queues, though they are not used any more.
 
 use super::open::Handle;
 use crate::sys::{fid_av, fid_cq, fid_domain, fid_ep, fid_fabric};
@@ -22,13 +22,14 @@ pub(super) struct Objects {
     pub(super) domain: Handle<fid_domain>,
     pub(super) fabric: Handle<fid_fabric>,
     pub(super) memory: Mutex<Vec<Region>>,
-    /// The lock on what it has in shared memory, where it has: until it is closed, and has removed that.
+    /// The lock on what it has in shared memory, where it has: until it is closed, and has removed
+    /// that.
     pub(super) _held: Option<File>,
 }
 
-// SAFETY: the library's objects have no tie to the thread that made them. They are used by the one thread at a
-// time that drives the `Net` they belong to; whoever else has a share of them does nothing but drop it, and the
-// last one closes them when nobody else is left.
+// SAFETY: the library's objects have no tie to the thread that made them. They are used by the one
+// thread at a time that drives the `Net` they belong to; other holders of a share only drop it, and
+// the last one closes them.
 unsafe impl Send for Objects {}
 // SAFETY: as above.
 unsafe impl Sync for Objects {}
@@ -45,27 +46,27 @@ impl Drop for Objects {
 }
 
 impl Objects {
-    /// The library works on this, too.
+    /// The library works on this memory, too.
     pub(super) fn hold(&self, memory: [Region; 2]) {
         lock(&self.memory).extend(memory);
     }
 }
 
-/// Endpoints of this process that have this one in their table of addresses: it may find something of theirs in its
-/// queues.
+/// Endpoints of this process that have this one in their table of addresses: it may find something
+/// of theirs in its queues.
 pub(super) type Visitors = Mutex<Vec<Arc<Objects>>>;
 
 /// Visitors that have ended and are kept.
 const KEPT: usize = 64;
 
-/// An endpoint whose provider wants that.
+/// An endpoint whose provider needs this.
 struct Local {
     name: Vec<u8>,
     objects: Weak<Objects>,
     visitors: Weak<Visitors>,
 }
 
-/// Those of this process.
+/// The endpoints of this process.
 static LOCAL: Mutex<Vec<Local>> = Mutex::new(Vec::new());
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -86,7 +87,8 @@ pub(super) fn is_local(name: &[u8]) -> bool {
     lock(&LOCAL).iter().any(|known| known.name == name && known.objects.strong_count() > 0)
 }
 
-/// A share of the objects of another endpoint of this process, if the name is that of one; it gets one of ours.
+/// A share of the objects of another endpoint of this process, if the name is that of one; that
+/// endpoint gets a share of ours.
 pub(super) fn share(name: &[u8], ours: &Arc<Objects>) -> Option<Arc<Objects>> {
     let mut ended = Vec::new();
     let local = lock(&LOCAL);
@@ -96,7 +98,7 @@ pub(super) fn share(name: &[u8], ours: &Arc<Objects>) -> Option<Arc<Objects>> {
         if !visitors.iter().any(|visitor| Arc::ptr_eq(visitor, ours)) {
             visitors.push(ours.clone());
         }
-        // Nobody else has a share in those any more.
+        // Visitors in which nothing else has a share any more.
         let mut alone = visitors.iter().filter(|visitor| Arc::strong_count(visitor) == 1).count();
         visitors.retain(|visitor| {
             let goes = alone > KEPT && Arc::strong_count(visitor) == 1;

@@ -1,8 +1,10 @@
 //! Making the library's objects, and closing them.
 
 use super::{
-    Details, Net, Slab,
+    Details, Net,
+    batch::Batch,
     objects::{self, Objects},
+    slabs::Slabs,
     slots::{Contexts, Slots},
 };
 use crate::{
@@ -10,12 +12,11 @@ use crate::{
     sys::{
         FI_AV_TABLE, FI_CQ_FORMAT_DATA, FI_ENABLE, FI_GETWAIT, FI_MR_ENDPOINT, FI_MR_PROV_KEY,
         FI_MR_VIRT_ADDR, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, FI_RECV, FI_TRANSMIT, FI_WAIT_FD,
-        FI_WAIT_NONE, environment, fi_av_attr, fi_cq_attr, fi_cq_data_entry, fid, fid_fabric,
-        offer::Offer,
+        FI_WAIT_NONE, environment, fi_av_attr, fi_cq_attr, fid, fid_fabric, offer::Offer,
     },
 };
 use petasos_datagram::{self as datagram, Facts, Nodes};
-use petasos_fabric::{Enforcement, Home, Region};
+use petasos_fabric::{Enforcement, Home};
 use std::{
     collections::HashMap,
     ffi::{c_int, c_void},
@@ -30,16 +31,16 @@ const SMALL_DEVICE: &str = " (a device with few entries in its completion queues
 
 /// An object of the library's: closed when dropped, by the process that opened it.
 ///
-/// A child that was forked leaves it alone: closing would wait for threads that it does not have, and take away files and
-/// end connections that are the parent's.
+/// A child that was forked leaves it alone: closing would wait for threads that it does not have,
+/// and take away files and end connections that are the parent's.
 pub(super) struct Handle<T>(NonNull<T>, Home);
 
 impl<T> Handle<T> {
     /// Takes what a call gave: its code, and what it wrote.
     ///
     /// # Safety
-    /// If `code` is 0, `object` is an object of the library's that begins with a `fid`, and is nobody
-    /// else's.
+    /// If `code` is 0, `object` is an object of the library's that begins with a `fid`, and has no
+    /// other owner.
     pub(super) unsafe fn new(code: c_int, object: *mut T) -> Result<Handle<T>, isize> {
         match NonNull::new(object) {
             Some(object) if code == 0 => Ok(Handle(object, Home::here())),
@@ -64,8 +65,8 @@ impl<T> Handle<T> {
         if !this.1.is_here() {
             return true;
         }
-        // SAFETY: an object of the library's (by `new`), closed once: here, or where it is dropped. What
-        // depends on it was closed before.
+        // SAFETY: an object of the library's (by `new`), closed once: here, or where it is dropped.
+        // What depends on it was closed before.
         unsafe { ((*(*this.fid()).ops).close)(this.fid()) == 0 }
     }
 }
@@ -75,8 +76,8 @@ impl<T> Drop for Handle<T> {
         if !self.1.is_here() {
             return;
         }
-        // SAFETY: as in `close`: fields and locals are dropped in an order in which what depends on an
-        // object comes first.
+        // SAFETY: as in `close`: fields and locals are dropped in an order in which what depends on
+        // an object comes first.
         let _ = unsafe { ((*(*self.fid()).ops).close)(self.fid()) };
     }
 }
@@ -96,13 +97,13 @@ pub(super) struct Sizes {
     pub(super) slab: usize,
 }
 
-/// What is made use of for remote access.
+/// What is used for remote access.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Remote {
     /// Whether there is any.
     pub(super) access: bool,
     /// Bits of completion data of writes.
-    pub(super) notice_bits: u32,
+    pub(super) data_bits: u32,
 }
 
 impl Net {
@@ -133,9 +134,9 @@ impl Net {
         }
         let info = offer.as_ptr();
         let context = ptr::null_mut();
-        // SAFETY: here, and below where it says "as above": the description is whole and lives beyond the call; the
-        // objects were made by the calls before, and are open; what is passed by pointer lives beyond the call,
-        // which keeps none of it.
+        // SAFETY: here, and below where it says "as above": the description is whole and lives
+        // beyond the call; the objects were made by the calls before, and are open; what is passed
+        // by pointer lives beyond the call, which keeps none of it.
         let fabric = unsafe {
             let mut object = ptr::null_mut::<fid_fabric>();
             let code = (library.fabric)((*info).fabric_attr.cast(), &mut object, context);
@@ -218,8 +219,8 @@ impl Net {
         let check =
             |code: c_int, call| if code == 0 { Ok(()) } else { Err(failed(call)(code as isize)) };
         let shares_memory = offer.provider() == "shm";
-        // SAFETY: as above. The endpoint is closed before what it is bound to: locals are dropped from the
-        // last to the first, and the fields of `Net` in their order.
+        // SAFETY: as above. The endpoint is closed before what it is bound to: locals are dropped
+        // from the last to the first, and the fields of `Net` in their order.
         unsafe {
             let bind = (*(*ep.fid()).ops).bind;
             check(bind(ep.fid(), av.fid(), 0), "fi_ep_bind to addresses")?;
@@ -227,7 +228,8 @@ impl Net {
         }
         let making = shares_memory.then(|| {
             leftovers::sweep();
-            // A name that nobody else has or had: its own are made of the number of the process.
+            // A name that was never used before: the provider's own are made of the number of the
+            // process.
             (leftovers::name(), leftovers::making())
         });
         // SAFETY: as above. The name is copied.
@@ -271,9 +273,10 @@ impl Net {
             fragment: sizes.fragment,
             inject: offer.inject_size(),
             access: remote.access.then(|| offer.max_message().min(1 << 30)),
-            notice_bits: remote.notice_bits,
-            // Over TCP two writes to a socket, and an answer to each, cost more than the copies of one packet.
-            notices_from: if shares_memory { 4 << 10 } else { u64::MAX },
+            data_bits: remote.data_bits,
+            // Over TCP two writes to a socket, and an answer to each, cost more than the copies of
+            // one packet.
+            completion_data_from: if shares_memory { 4 << 10 } else { u64::MAX },
             enforcement,
         };
         let details = Details {
@@ -288,20 +291,10 @@ impl Net {
             socket_names: (1..=4).contains(&offer.address_format()),
             key_bits: (offer.key_size().clamp(1, 8) * 8) as u32,
         };
-        let nothing = fi_cq_data_entry {
-            op_context: ptr::null_mut(),
-            flags: 0,
-            len: 0,
-            buf: ptr::null_mut(),
-            data: 0,
-        };
         let slots = Slots::new(sends);
         let contexts = Contexts::new(sends, count);
-        let slabs: Vec<Slab> =
-            (0..count).map(|_| Slab { region: Region::zeroed(slab), posted: false }).collect();
-        let memory = [slots.memory(), contexts.memory()]
-            .into_iter()
-            .chain(slabs.iter().map(|slab| slab.region.clone()));
+        let slabs = Slabs::new(count, slab);
+        let memory = [slots.memory(), contexts.memory()].into_iter().chain(slabs.memory());
         let (at, queue) = (ep.as_ptr(), cq.as_ptr());
         let ep = ManuallyDrop::new(ep);
         let memory = Mutex::new(memory.collect());
@@ -323,13 +316,10 @@ impl Net {
             contexts,
             sends,
             slabs,
-            unposted: (0..count as u32).rev().collect(),
-            batch: [nothing; super::BATCH],
-            filled: 0,
-            taken: 0,
+            batch: Batch::new(),
             scratch: vec![0; offer.inject_size().max(64)].into_boxed_slice(),
             library,
-            apart: shares_memory && library.major() >= 2,
+            remote_only: shares_memory && library.major() >= 2,
             name,
             wait,
             facts,
@@ -359,7 +349,7 @@ impl Drop for Net {
         for memory in self.opened.all() {
             self.last.extend(memory.close());
         }
-        // What others still fetch stays: whoever does so without asking would get what is there then.
+        // Memory that peers still fetch from is leaked: they would read whatever is there later.
         if self.slots.running() > 0 {
             mem::forget(mem::replace(&mut self.slots, Slots::new(0)));
         }

@@ -1,6 +1,6 @@
-//! Completions: what came, and what is done.
+//! Completions: packets that have arrived, and operations that have ended.
 
-use super::{BATCH, Net, slots::Owner};
+use super::{Net, batch::BATCH, slots::Owner};
 use crate::sys::{
     FI_EAGAIN, FI_EAVAIL, FI_ECANCELED, FI_ETRUNC, FI_MULTI_RECV, FI_RECV, FI_REMOTE_CQ_DATA,
     FI_REMOTE_WRITE, fi_cq_err_entry,
@@ -9,15 +9,15 @@ use petasos_datagram::{Happened, Packet};
 use petasos_fabric::{Region, Slice};
 use std::{ffi::c_int, mem::MaybeUninit};
 
-/// A write of a peer's, with completion data.
-const NOTICED: u64 = FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA;
+/// A write of a peer, with completion data.
+const WRITTEN: u64 = FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA;
 
 impl Net {
-    /// The next thing that happened, if anything did.
+    /// The next completion, if there is one.
     #[inline]
     pub(super) fn next_completion(&mut self) -> Option<Happened> {
         loop {
-            let happened = match self.taken < self.filled || self.fill()? {
+            let happened = match self.batch.has_more() || self.fill()? {
                 true => self.take(),
                 false => self.take_error(),
             };
@@ -30,14 +30,14 @@ impl Net {
     /// Reads completions: `None` if there are none, false if there is an error to be read.
     #[inline]
     fn fill(&mut self) -> Option<bool> {
-        if !self.unposted.is_empty() {
+        if self.slabs.has_unposted() {
             self.repost();
         }
-        (self.filled, self.taken) = (0, 0);
-        let cq = self.cq;
-        // SAFETY: the queue is open, was made for entries of this kind, and there is room for as many.
-        let count = unsafe { ((*(*cq).ops).read)(cq, self.batch.as_mut_ptr().cast(), BATCH) };
-        self.filled = usize::try_from(count).unwrap_or(0).min(BATCH);
+        let (cq, room) = (self.cq, self.batch.room());
+        // SAFETY: the queue is open, was made for entries of this kind, and there is room for as
+        // many.
+        let count = unsafe { ((*(*cq).ops).read)(cq, room.as_mut_ptr().cast(), BATCH) };
+        self.batch.filled(count);
         match count {
             1.. => Some(true),
             code if code == -FI_EAVAIL => Some(false),
@@ -45,9 +45,9 @@ impl Net {
         }
     }
 
-    /// Whether completions were read that nobody has taken.
+    /// Whether completions were read that were not taken yet.
     pub(super) fn has_read(&self) -> bool {
-        self.taken < self.filled
+        self.batch.has_more()
     }
 
     /// Whether there is something to take; reads completions if there are none.
@@ -58,40 +58,32 @@ impl Net {
     /// Takes the next completion of the batch.
     #[inline]
     fn take(&mut self) -> Option<Happened> {
-        let entry = self.batch[self.taken];
-        self.taken += 1;
-        // Of a peer's write. Its context is nobody's, and not always null.
-        if entry.flags & NOTICED == NOTICED {
-            return Some(Happened::Noticed(entry.data));
+        let entry = self.batch.take()?;
+        // Of a peer's write. Its context is none of ours, and not always null.
+        if entry.flags & WRITTEN == WRITTEN {
+            return Some(Happened::CompletionData(entry.data));
         }
         match self.contexts.owner(entry.op_context) {
             Some(Owner::Slot(slot)) => Some(Happened::Done(self.slots.done(slot)?.0, Ok(()))),
             Some(Owner::Receive(slab)) => {
                 if entry.flags & FI_MULTI_RECV != 0 || !self.details.multi {
-                    // Read to its end: posted again with the next batch, when this one has been taken.
-                    self.release(slab);
+                    // Read to its end: posted again with the next batch, when this one has been
+                    // taken.
+                    self.slabs.release(slab);
                 }
                 if entry.flags & FI_RECV == 0 || entry.len == 0 {
                     return None;
                 }
-                let region = &self.slabs[slab as usize].region;
+                let region = self.slabs.region(slab);
                 let at = match self.details.multi {
                     true => (entry.buf as usize).wrapping_sub(region.as_ptr() as usize),
                     false => 0,
                 };
                 let within = at.checked_add(entry.len).is_some_and(|end| end <= region.len());
-                // The library's word, which nothing is built on.
+                // What the library says is checked.
                 within.then_some(Happened::Packet(Packet { buffer: slab, at, len: entry.len }))
             }
             None => None,
-        }
-    }
-
-    fn release(&mut self, slab: u32) {
-        let entry = &mut self.slabs[slab as usize];
-        if entry.posted {
-            entry.posted = false;
-            self.unposted.push(slab);
         }
     }
 
@@ -99,8 +91,8 @@ impl Net {
     fn take_error(&mut self) -> Option<Happened> {
         let mut entry = MaybeUninit::<fi_cq_err_entry>::zeroed();
         let cq = self.cq;
-        // SAFETY: the queue is open, and the entry has room for what versions beyond ours write. No buffer for
-        // more data is offered: its length is zero.
+        // SAFETY: the queue is open, and the entry has room for what versions beyond ours write. No
+        // buffer for more data is offered: its length is zero.
         let count = unsafe { ((*(*cq).ops).readerr)(cq, entry.as_mut_ptr(), 0) };
         if count < 1 {
             let nothing = count == -FI_EAGAIN || count == 0;
@@ -113,7 +105,7 @@ impl Net {
             Owner::Receive(slab) => {
                 let truncated = entry.err == FI_ETRUNC || entry.err == libc::EMSGSIZE;
                 if !self.details.multi || entry.flags & FI_MULTI_RECV != 0 || !truncated {
-                    self.release(slab);
+                    self.slabs.release(slab);
                 }
                 let ends = entry.err == FI_ECANCELED || truncated;
                 (!ends).then_some(Happened::Broken(entry.err))
@@ -138,21 +130,21 @@ impl Net {
     }
 
     fn slab(&self, packet: Packet) -> &Region {
-        &self.slabs[packet.buffer as usize].region
+        self.slabs.region(packet.buffer)
     }
 }
 
 impl Net {
-    /// The least that it takes to see whether a message came: its length.
+    /// The length of the next message, if one has arrived, with as few calls as possible.
     #[inline]
     pub(super) fn read_plain(&mut self) -> Option<usize> {
-        let cq = self.cq;
+        let (cq, room) = (self.cq, self.batch.room());
         // SAFETY: the queue is open, was made for entries of this kind, and there is room for one.
-        let count = unsafe { ((*(*cq).ops).read)(cq, self.batch.as_mut_ptr().cast(), 1) };
+        let count = unsafe { ((*(*cq).ops).read)(cq, room.as_mut_ptr().cast(), 1) };
         if count != 1 {
             return None;
         }
-        let entry = self.batch[0];
+        let entry = room[0];
         match self.contexts.owner(entry.op_context)? {
             Owner::Slot(slot) => {
                 self.slots.done(slot);
@@ -160,7 +152,7 @@ impl Net {
             }
             Owner::Receive(slab) => {
                 if entry.flags & FI_MULTI_RECV != 0 || !self.details.multi {
-                    self.release(slab);
+                    self.slabs.release(slab);
                     self.repost();
                 }
                 (entry.len > 0).then_some(entry.len)

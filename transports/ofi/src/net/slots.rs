@@ -1,4 +1,5 @@
-//! What is under way: memory that the library works on, and what to tell when it is done.
+//! Operations under way: the memory that the library works on, and the mark that is reported on
+//! completion.
 
 use petasos_datagram::{Mark, slots};
 use petasos_fabric::{Region, Slice, two_sided::Outgoing};
@@ -20,8 +21,8 @@ pub(super) type Slots = slots::Slots<(Mark, Held)>;
 /// The length of a slot's buffer: packets up to here are copied.
 pub(super) const BUFFER: usize = Slots::BUFFER;
 
-/// Room at fixed places for what the library notes of an operation (`fi_context2`): of slots, and of receives behind
-/// them.
+/// Contexts of operations at fixed places (`fi_context2`), which the library writes to: those of
+/// slots, then those of receives.
 pub(super) struct Contexts {
     memory: Region,
     slots: usize,
@@ -33,7 +34,7 @@ pub(super) struct Contexts {
 /// The length of a context.
 const CONTEXT: usize = 64;
 
-/// Whose context it was.
+/// The owner of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Slot(u32),
@@ -46,7 +47,7 @@ impl Contexts {
         Contexts { memory, slots, receives, more: Vec::new() }
     }
 
-    /// Adds as many for slots as there were at first. Gives their memory.
+    /// Adds as many for slots as there were at first. Returns their memory.
     #[cold]
     pub(super) fn grow(&mut self) -> Region {
         let memory = Region::zeroed(self.slots * CONTEXT);
@@ -69,7 +70,7 @@ impl Contexts {
         self.memory.as_ptr().wrapping_add(index * CONTEXT).cast()
     }
 
-    /// Whose context this is; `None` if it is none.
+    /// The owner of this context; `None` if it is not one of these.
     pub(super) fn owner(&self, context: *mut c_void) -> Option<Owner> {
         let offset = (context as usize).wrapping_sub(self.memory.as_ptr() as usize);
         let index = offset / CONTEXT;

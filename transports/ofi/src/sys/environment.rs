@@ -1,27 +1,30 @@
-//! What libfabric reads from the environment, and has no other way to be told.
+//! Settings that libfabric reads only from the environment.
 
 use std::{env, fs};
 
 /// Names and values that this transport needs, for layered providers over a device.
 ///
-/// * Shared receive contexts: without, `ofi_rxm` gives receive buffers of connections that are closed to later ones
-///   and crashes on them (1.17), and each connection has 2 MB of them (128 of 16 KiB).
-/// * No watch over memory, for which the library would write over the code of `munmap` and its like whenever a domain
-///   is opened: a thread that is in one of them then comes back to half an instruction.
+/// * Shared receive contexts: without, `ofi_rxm` gives receive buffers of connections that are
+///   closed to later ones and crashes on them (1.17), and each connection has 2 MB of them (128 of
+///   16 KiB).
+/// * No watch over memory, for which the library would write over the code of `munmap` and its like
+///   whenever a domain is opened: a thread that is in one of them then comes back to half an
+///   instruction.
 const NEEDED: [(&str, &str); 2] =
     [("FI_OFI_RXM_USE_SRX", "1"), ("FI_MR_CACHE_MONITOR", "disabled")];
 
-/// Sets in the environment what libfabric needs to find there for networks of RDMA devices, where nobody has set
-/// anything else. A process that already has several threads is left as it is, since they may be reading the
-/// environment: so programs that start threads call this first. It costs microseconds, and loads nothing.
+/// Sets in the environment what libfabric needs to find there for networks of RDMA devices, unless
+/// it is set already. A process that already has several threads is left as it is, since they may
+/// be reading the environment: so programs that start threads call this first. It costs
+/// microseconds, and loads nothing.
 pub fn prepare() {
     if missing().is_none() || !alone() {
         return;
     }
     for (name, value) in NEEDED {
         if env::var_os(name).is_none() {
-            // SAFETY: nobody reads or writes the environment meanwhile, for this is the only thread of the process,
-            // and only it could start another.
+            // SAFETY: no thread reads or writes the environment meanwhile, for this is the only one
+            // of the process, and only it could start another.
             unsafe { env::set_var(name, value) };
         }
     }

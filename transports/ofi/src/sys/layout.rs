@@ -125,7 +125,8 @@ fn layouts_are_those_of_the_headers() {
     for (fact, found) in facts.iter().zip(found) {
         assert_eq!(found, fact.1 as u64, "{}", fact.0);
     }
-    // Of the errors, which the library fills in, the headers may know more than we do; never more than the slack.
+    // Of the errors, which the library fills in, the headers may know more than we do; never more
+    // than the slack.
     let theirs = ask_the_headers(&HEADERS, ["sizeof(struct fi_cq_err_entry)"])[0];
     assert!(theirs <= size_of::<fi_cq_err_entry>() as u64);
 }

@@ -1,4 +1,4 @@
-//! The library, loaded once per process, when somebody first asks for it.
+//! The library, loaded once per process, when it is first needed.
 
 use super::{LAST_MAJOR, VERSION, fi_info, fid_fabric};
 use crate::LoadError;
@@ -33,7 +33,8 @@ pub(crate) struct Library {
 /// Names under which the library is looked for, in the order of the system's linker.
 const NAMES: [&str; 2] = ["libfabric.so.1", "libfabric.so"];
 
-/// The library; loaded by the first call, and never unloaded, for it has threads and handlers of its own.
+/// The library; loaded by the first call, and never unloaded, for it has threads and handlers of
+/// its own.
 pub(crate) fn library() -> Result<&'static Library, LoadError> {
     static LIBRARY: OnceLock<Result<Library, LoadError>> = OnceLock::new();
     LIBRARY.get_or_init(load).as_ref().map_err(Clone::clone)
@@ -48,8 +49,8 @@ fn load() -> Result<Library, LoadError> {
     };
     let mut why = String::new();
     for name in names {
-        // SAFETY: libfabric's initialisers may run at any time and on any thread; whoever names another
-        // file in the environment answers for it, as with LD_LIBRARY_PATH.
+        // SAFETY: libfabric's initialisers may run at any time and on any thread; the user who
+        // names another file in the environment answers for it, as with LD_LIBRARY_PATH.
         match unsafe { Shared::open(Some(&name), RTLD_NOW | RTLD_LOCAL) } {
             Ok(shared) => return symbols(shared, name),
             Err(error) => why = error.to_string(),
@@ -62,15 +63,17 @@ fn symbols(shared: Shared, path: OsString) -> Result<Library, LoadError> {
     // Never unloaded, whatever it is: it has threads, and handlers of signals.
     let shared = ManuallyDrop::new(shared);
     let missing = |error: libloading::Error| LoadError::Symbol(error.to_string());
-    // SAFETY: the function of libfabric with this name, which has had this signature in all versions.
+    // SAFETY: the function of libfabric with this name, which has had this signature in all
+    // versions.
     let version = unsafe {
         let version =
             shared.get::<unsafe extern "C" fn() -> u32>(b"fi_version").map_err(missing)?;
         version()
     };
     check(version)?;
-    // SAFETY: these are the functions of libfabric with those names, in the signatures that fabric.h and
-    // fi_errno.h give them in these versions; they stay valid because the library is not unloaded.
+    // SAFETY: these are the functions of libfabric with those names, in the signatures that
+    // fabric.h and fi_errno.h give them in these versions; they stay valid because the library is
+    // not unloaded.
     unsafe {
         Ok(Library {
             getinfo: *shared.get(b"fi_getinfo").map_err(missing)?,
@@ -84,8 +87,8 @@ fn symbols(shared: Shared, path: OsString) -> Result<Library, LoadError> {
     }
 }
 
-/// Whether the binary interface of this version is the one that is written down here. A new first number says that it may
-/// be another.
+/// Whether the binary interface of this version is the one that is written down here. A new first
+/// number says that it may be another.
 fn check(version: u32) -> Result<(), LoadError> {
     match (version >> 16, version) {
         (_, ..VERSION) => Err(LoadError::TooOld { found: text(version) }),

@@ -1,10 +1,11 @@
 //! The binary interface of libfabric, as far as it is used here, written down by hand.
 //!
-//! libfabric exports a handful of functions; all else goes through tables of functions that its objects
-//! carry. Structures grow at their end from release to release, so none that the library fills is made
-//! here (descriptions of providers are the library's own, by `fi_getinfo` and `fi_dupinfo`), and those
-//! that it fills in our memory have slack behind them. The layouts are those of 1.17, which is the
-//! version that is asked for; a test compares them with the headers, where these are installed.
+//! libfabric exports a handful of functions; all else goes through tables of functions that its
+//! objects carry. Structures grow at their end from release to release, so none that the library
+//! fills is made here (descriptions of providers are the library's own, by `fi_getinfo` and
+//! `fi_dupinfo`), and those that it fills in our memory have slack behind them. The layouts are
+//! those of 1.17, which is the version that is asked for; a test compares them with the headers,
+//! where these are installed.
 
 #![allow(non_camel_case_types, reason = "the names of libfabric")]
 #![allow(missing_docs, reason = "documented by libfabric")]

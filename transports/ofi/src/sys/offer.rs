@@ -18,7 +18,8 @@ pub(crate) struct Offer {
     library: &'static Library,
 }
 
-// SAFETY: a tree of memory of its own, which nothing else points to, and which has no tie to a thread.
+// SAFETY: a tree of memory of its own, which nothing else points to, and which has no tie to a
+// thread.
 unsafe impl Send for Offer {}
 
 /// What is asked of a provider.
@@ -28,7 +29,7 @@ pub(crate) struct Wish<'a> {
     pub(crate) provider: Option<&'a str>,
     /// The local address that it shall use, where there are several.
     pub(crate) source: Option<&'a str>,
-    /// Modes of registering memory that are put up with.
+    /// Modes of registering memory that are accepted.
     pub(crate) memory: c_int,
     /// Beside messages.
     pub(crate) caps: u64,
@@ -49,9 +50,9 @@ impl Offer {
         // SAFETY: with null it makes an empty description with all its parts, or gives null.
         let hints = NonNull::new(unsafe { (library.dupinfo)(ptr::null()) });
         let hints = Offer { info: hints.ok_or(LoadError::NoMemory)?, library };
-        // SAFETY: a description from the library has all of these parts (but the card's), they are not
-        // used by anybody else, and the fields are those that all versions from 1.17 on have. The name
-        // is made by `strdup`, for the library frees it with `free`; null means no wish.
+        // SAFETY: a description from the library has all of these parts (but the NIC's), they are
+        // not used elsewhere, and the fields are those that all versions from 1.17 on have. The
+        // name is made by `strdup`, for the library frees it with `free`; null means no wish.
         unsafe {
             let info = hints.info.as_ptr();
             (*info).caps = FI_MSG | wish.caps;
@@ -69,8 +70,8 @@ impl Offer {
         let node = source.as_ref().map_or(ptr::null(), |node| node.as_ptr());
         let flags = if node.is_null() { 0 } else { FI_SOURCE | FI_NUMERICHOST };
         let mut found = ptr::null_mut();
-        // SAFETY: texts that end with zero and live beyond the call, a description of the library's own,
-        // and a place for the answer.
+        // SAFETY: texts that end with zero and live beyond the call, a description of the library's
+        // own, and a place for the answer.
         let code = unsafe {
             (library.getinfo)(VERSION, node, ptr::null(), flags, hints.info.as_ptr(), &mut found)
         };

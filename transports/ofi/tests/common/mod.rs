@@ -7,7 +7,8 @@ use petasos_ofi::{Config, Secret};
 use petasos_testing::{assert_at_least, skip};
 use std::time::Duration;
 
-/// TCP on the loopback interface, unless `PETASOS_OFI_NETWORK` names another network, as `ofi+verbs://10.1.0.7`.
+/// TCP on the loopback interface, unless `PETASOS_OFI_NETWORK` names another network, as
+/// `ofi+verbs://10.1.0.7`.
 pub(crate) fn network() -> Network {
     Network::named("PETASOS_OFI_NETWORK", "ofi+tcp")
 }

@@ -1,12 +1,12 @@
-//! What the simulated RDMA network is like.
+//! The settings of the simulated RDMA network.
 
 use std::time::Duration;
 
-/// The numbers of a network.
+/// The settings of a network. [`DeviceConfig::with_seed`] makes the defaults.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeviceConfig {
-    /// All that is random follows from it.
+    /// Of the random numbers: the same seed gives the same run.
     pub seed: u64,
     /// The time of anything from one endpoint to another, at least. Default: 1 µs.
     pub latency: Duration,
@@ -28,7 +28,7 @@ pub struct DeviceConfig {
     pub slots: usize,
     /// Those for control packets. Default: 256.
     pub control_slots: usize,
-    /// Packets of a class on the way to one endpoint and without a slot there; beyond, `Full`.
+    /// Packets of a class in flight to one endpoint and without a slot there; beyond, `Full`.
     /// Default: 64.
     pub in_flight: usize,
     /// Puts, gets and atomics under way with one endpoint; beyond, `Full`. Default: 256.

@@ -1,6 +1,6 @@
 //! What arrives: in a slot, in memory, or as an answer.
 
-use super::world::{Connection, Flying, Kind, Party, Place, Wire, World};
+use super::world::{Connection, EndpointId, InFlight, Kind, Party, Wire, World};
 use petasos_channel::{
     DeviceEvent,
     device::{Class, Fault, Node, Target},
@@ -41,21 +41,22 @@ impl Party {
 
 impl World {
     /// Something sent from one side of a connection arrives at the other.
-    pub(super) fn land(&mut self, wire: Wire, side: usize, what: Flying) {
+    pub(super) fn land(&mut self, wire: Wire, side: usize, what: InFlight) {
         let Some(connection) = self.connections.get_mut(&wire) else { return };
         if connection.cut.is_some() {
-            connection.ways[side].held.push_back(what);
+            connection.directions[side].held.push_back(what);
             return;
         }
         let Connection { ends, nodes, open, .. } = *connection;
         let (from, to, node) = (ends[side], ends[1 - side], nodes[1 - side]);
-        // Who closed sends nothing that he could still see, and takes nothing in.
+        // An endpoint that closed sends nothing that the other could still see, and takes nothing
+        // in.
         if !open[1 - side] || !self.parties.contains_key(&to) {
             return;
         }
         match what {
-            Flying::Packet { class, bytes } => self.packet(wire, side, to, class, bytes),
-            Flying::Immediate { target, bytes, event } => {
+            InFlight::Packet { class, bytes } => self.packet(wire, side, to, class, bytes),
+            InFlight::Immediate { target, bytes, event } => {
                 let result = self.write(to, node, &target, event, bytes.len(), |memory| {
                     memory.write(0, &bytes);
                 });
@@ -69,7 +70,7 @@ impl World {
                     }
                 }
             }
-            Flying::Operation(number) => {
+            InFlight::Operation(number) => {
                 let Some(party) = self.parties.get_mut(&from) else { return };
                 let Some(operation) = party.operations.get(&number) else { return };
                 let target = operation.target.clone();
@@ -97,10 +98,10 @@ impl World {
                     }
                 }
                 self.stats.refused += u64::from(result.is_err());
-                let answer = Flying::Answer { operation: number, result, data };
+                let answer = InFlight::Answer { operation: number, result, data };
                 self.fly(wire, 1 - side, answer);
             }
-            Flying::Answer { operation, result, data } => {
+            InFlight::Answer { operation, result, data } => {
                 self.count_down(wire, 1 - side, 2);
                 let Some(party) = self.parties.get_mut(&to) else { return };
                 let Some(operation) = party.operations.remove(&operation) else { return };
@@ -118,7 +119,7 @@ impl World {
     /// A put takes effect.
     fn write(
         &mut self,
-        at: Place,
+        at: EndpointId,
         node: Node,
         target: &Target,
         event: Option<u64>,
@@ -139,7 +140,7 @@ impl World {
 
     fn atomic(
         &mut self,
-        at: Place,
+        at: EndpointId,
         target: &Target,
         access: &petasos_channel::device::AtomicAccess,
     ) -> Outcome {
@@ -156,9 +157,9 @@ impl World {
 
     // Slots.
 
-    fn packet(&mut self, wire: Wire, side: usize, to: Place, class: Class, bytes: Lease) {
+    fn packet(&mut self, wire: Wire, side: usize, to: EndpointId, class: Class, bytes: Lease) {
         let Some(connection) = self.connections.get_mut(&wire) else { return };
-        let waiting = &mut connection.ways[side].waiting[class as usize];
+        let waiting = &mut connection.directions[side].waiting[class as usize];
         waiting.push_back(bytes);
         let (first, Some(party)) = (waiting.len() == 1, self.parties.get_mut(&to)) else { return };
         if first {
@@ -169,8 +170,8 @@ impl World {
         }
     }
 
-    /// Gives a free slot to who is next. False if none is free, or nobody waits.
-    fn admit(&mut self, to: Place, class: Class) -> bool {
+    /// Gives a free slot to the next sender. False if none is free, or no sender waits.
+    fn admit(&mut self, to: EndpointId, class: Class) -> bool {
         let (slots, control_slots) = (self.config.slots, self.config.control_slots);
         let Some(party) = self.parties.get_mut(&to) else { return false };
         let free = match class {
@@ -185,7 +186,7 @@ impl World {
         let Some(connection) = self.connections.get_mut(&wire) else { return false };
         let side = usize::from(connection.ends[0] == to);
         let node = connection.nodes[1 - side];
-        let waiting = &mut connection.ways[side].waiting[class as usize];
+        let waiting = &mut connection.directions[side].waiting[class as usize];
         let Some(bytes) = waiting.pop_front() else { return false };
         if !waiting.is_empty() {
             queue.push_back(wire);
@@ -206,23 +207,23 @@ impl World {
         true
     }
 
-    pub(super) fn admit_all(&mut self, to: Place) {
+    pub(super) fn admit_all(&mut self, to: EndpointId) {
         for class in [Class::Data, Class::Control] {
             while self.admit(to, class) {}
         }
     }
 
-    // What the card's user takes.
+    // What the NIC's user takes.
 
     pub(super) fn poll(
         &mut self,
-        place: Place,
+        id: EndpointId,
         data: bool,
         most: usize,
         events: &mut Vec<DeviceEvent>,
     ) -> bool {
         let before = events.len();
-        let Some(party) = self.parties.get_mut(&place) else { return false };
+        let Some(party) = self.parties.get_mut(&id) else { return false };
         while events.len() - before < most
             && let Some(event) = party.mail.pop_front()
         {
@@ -252,12 +253,12 @@ impl World {
         {
             events.push(DeviceEvent::Packet { node, class: Class::Data, bytes });
         }
-        self.admit_all(place);
+        self.admit_all(id);
         events.len() > before
     }
 
-    pub(super) fn has_mail(&self, place: Place, data: bool) -> bool {
-        let party = self.parties.get(&place);
+    pub(super) fn has_mail(&self, id: EndpointId, data: bool) -> bool {
+        let party = self.parties.get(&id);
         party.is_some_and(|party| !party.mail.is_empty() || (data && !party.data.is_empty()))
     }
 }

@@ -1,4 +1,4 @@
-//! The network as tests hold it.
+//! The network, as tests use it.
 
 use super::{Account, DeviceConfig, SCHEME, SimDevice, world::World};
 use crate::OpenError;
@@ -46,7 +46,10 @@ impl DeviceNet {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a card at `simdev://NAME`, or under a random name at `simdev://*`.
+    /// Opens a NIC at `simdev://NAME`, or under a random name at `simdev://*`.
+    ///
+    /// # Errors
+    /// The address is not one of this transport, or another NIC has it.
     pub fn open(&self, address: &Address) -> Result<SimDevice, OpenError> {
         if address.scheme() != SCHEME || address.rest().is_empty() {
             return Err(OpenError::NotSim(address.clone()));
@@ -58,9 +61,9 @@ impl DeviceNet {
             address.clone()
         };
         let taken = || OpenError::Taken(address.clone());
-        let (place, incarnation) = world.open(&address).ok_or_else(taken)?;
+        let (id, incarnation) = world.open(&address).ok_or_else(taken)?;
         drop(world);
-        Ok(SimDevice::new(self.clone(), address, place, incarnation))
+        Ok(SimDevice::new(self.clone(), address, id, incarnation))
     }
 
     /// The virtual time.
@@ -84,20 +87,20 @@ impl DeviceNet {
         self.run_until(self.now().after(time));
     }
 
-    /// Ends the endpoint at this address without a word. Its card stays, and does nothing any more;
-    /// the address can be opened again at once.
+    /// Kills the endpoint at this address. Its NIC stays, and does nothing any more; the address
+    /// can be opened again at once.
     pub fn kill(&self, address: &Address) {
         let mut world = self.world();
-        if let Some(place) = world.place_of(address) {
-            world.end(place);
+        if let Some(id) = world.id_of(address) {
+            world.end(id);
         }
     }
 
-    /// Cuts the line between two endpoints that are connected. Nobody is told; after
+    /// Cuts the line between two endpoints that are connected. No event is raised; after
     /// [`DeviceConfig::silence`] each loses the other.
     pub fn cut(&self, a: &Address, b: &Address) {
         let mut world = self.world();
-        if let (Some(a), Some(b)) = (world.place_of(a), world.place_of(b)) {
+        if let (Some(a), Some(b)) = (world.id_of(a), world.id_of(b)) {
             world.cut(a, b);
         }
     }
@@ -105,16 +108,16 @@ impl DeviceNet {
     /// Mends a line that was cut; if that is in time, nothing is lost.
     pub fn heal(&self, a: &Address, b: &Address) {
         let mut world = self.world();
-        if let (Some(a), Some(b)) = (world.place_of(a), world.place_of(b)) {
+        if let (Some(a), Some(b)) = (world.id_of(a), world.id_of(b)) {
             world.heal(a, b);
         }
     }
 
-    /// What the card at this address holds; `None` if there is none.
+    /// What the NIC at this address holds; `None` if there is none.
     #[must_use]
     pub fn account(&self, address: &Address) -> Option<Account> {
         let world = self.world();
-        world.account(world.place_of(address)?)
+        world.account(world.id_of(address)?)
     }
 
     /// What happened so far.

@@ -1,4 +1,4 @@
-//! The state of the network: who is there, who is connected, what is on the way.
+//! The state of the network: endpoints, connections, and packets in flight.
 
 use super::{DeviceConfig, DeviceStats};
 use crate::{Random, agenda::Agenda};
@@ -14,21 +14,21 @@ use std::{
     time::Duration,
 };
 
-/// An endpoint of the world, for its life: never used again.
-pub(super) type Place = u64;
-/// A connection, for its life.
+/// An endpoint of the network, as long as it lives: the number is never used again.
+pub(super) type EndpointId = u64;
+/// A connection, as long as it lives.
 pub(super) type Wire = u64;
 
-/// The pause between two attempts to reach somebody who is not there.
+/// The pause between two attempts to reach an endpoint that is not there.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// What a card that needs no connection keeps for each node it knows, in bytes: an entry of an
+/// What a NIC that needs no connection keeps for each node it knows, in bytes: an entry of an
 /// address table.
 const ENTRY: usize = 64;
 
 /// What goes from one end of a connection to the other.
 #[derive(Debug)]
-pub(super) enum Flying {
+pub(super) enum InFlight {
     Packet {
         class: Class,
         bytes: Lease,
@@ -76,11 +76,11 @@ pub(super) struct Registered {
 #[derive(Debug)]
 pub(super) enum Plan {
     Dial {
-        from: Place,
+        from: EndpointId,
         to: Address,
     },
     Up {
-        at: Place,
+        at: EndpointId,
         node: Node,
         address: Address,
         incarnation: Incarnation,
@@ -88,9 +88,9 @@ pub(super) enum Plan {
     Land {
         wire: Wire,
         side: usize,
-        what: Flying,
+        what: InFlight,
     },
-    /// An end of a connection learns that the other is gone.
+    /// An end of a connection learns that the other is lost.
     Notice {
         wire: Wire,
         side: usize,
@@ -103,7 +103,7 @@ pub(super) enum Plan {
     },
 }
 
-/// The memory of one card, in bytes unless said otherwise.
+/// The memory of one NIC, in bytes unless said otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Account {
@@ -141,17 +141,17 @@ pub(super) struct Party {
 
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) ends: [Place; 2],
+    pub(super) ends: [EndpointId; 2],
     pub(super) nodes: [Node; 2],
     /// Whether that end still takes part.
     pub(super) open: [bool; 2],
-    pub(super) ways: [Way; 2],
+    pub(super) directions: [Direction; 2],
     pub(super) cut: Option<Time>,
 }
 
 /// One direction of a connection, by its sender's side.
 #[derive(Debug, Default)]
-pub(super) struct Way {
+pub(super) struct Direction {
     /// When the line is free again.
     pub(super) free: Time,
     /// When the last packet of each class arrives, and the last put.
@@ -163,7 +163,7 @@ pub(super) struct Way {
     /// Packets at the target's door, by class.
     pub(super) waiting: [VecDeque<Lease>; 2],
     /// What arrives while the line is cut.
-    pub(super) held: VecDeque<Flying>,
+    pub(super) held: VecDeque<InFlight>,
 }
 
 #[derive(Debug)]
@@ -172,13 +172,13 @@ pub(super) struct World {
     pub(super) random: Random,
     pub(super) stats: DeviceStats,
     pub(super) agenda: Agenda<Plan>,
-    pub(super) parties: HashMap<Place, Party>,
-    places: BTreeMap<Address, Place>,
+    pub(super) parties: HashMap<EndpointId, Party>,
+    by_address: BTreeMap<Address, EndpointId>,
     pub(super) connections: HashMap<Wire, Connection>,
-    pairs: HashMap<(Place, Place), Wire>,
+    pairs: HashMap<(EndpointId, EndpointId), Wire>,
 }
 
-fn pair(a: Place, b: Place) -> (Place, Place) {
+fn pair(a: EndpointId, b: EndpointId) -> (EndpointId, EndpointId) {
     (a.min(b), a.max(b))
 }
 
@@ -190,7 +190,7 @@ impl World {
             stats: DeviceStats::default(),
             agenda: Agenda::new(),
             parties: HashMap::new(),
-            places: BTreeMap::new(),
+            by_address: BTreeMap::new(),
             connections: HashMap::new(),
             pairs: HashMap::new(),
         }
@@ -204,15 +204,15 @@ impl World {
         self.agenda.plan(at, plan);
     }
 
-    // Who is there.
+    // Endpoints.
 
-    /// Takes an address; `None` if somebody has it.
-    pub(super) fn open(&mut self, address: &Address) -> Option<(Place, Incarnation)> {
-        if self.places.contains_key(address) {
+    /// Opens an endpoint at an address; `None` if the address is taken.
+    pub(super) fn open(&mut self, address: &Address) -> Option<(EndpointId, Incarnation)> {
+        if self.by_address.contains_key(address) {
             return None;
         }
         let incarnation = self.random.incarnation();
-        let place = self.number();
+        let id = self.number();
         let party = Party {
             address: address.clone(),
             incarnation,
@@ -227,28 +227,28 @@ impl World {
             operations: BTreeMap::new(),
             dials: BTreeMap::new(),
         };
-        self.parties.insert(place, party);
-        self.places.insert(address.clone(), place);
-        Some((place, incarnation))
+        self.parties.insert(id, party);
+        self.by_address.insert(address.clone(), id);
+        Some((id, incarnation))
     }
 
-    pub(super) fn place_of(&self, address: &Address) -> Option<Place> {
-        self.places.get(address).copied()
+    pub(super) fn id_of(&self, address: &Address) -> Option<EndpointId> {
+        self.by_address.get(address).copied()
     }
 
     /// Ends an endpoint; its peers notice after a while.
-    pub(super) fn end(&mut self, place: Place) {
-        let Some(party) = self.parties.remove(&place) else { return };
-        self.places.remove(&party.address);
+    pub(super) fn end(&mut self, id: EndpointId) {
+        let Some(party) = self.parties.remove(&id) else { return };
+        self.by_address.remove(&party.address);
         for (_, wire) in party.nodes {
-            self.leave(wire, place);
+            self.leave(wire, id);
         }
     }
 
-    /// An end takes no part any more; the other hears of it.
-    fn leave(&mut self, wire: Wire, place: Place) {
+    /// An end takes no part any more; the other side is told.
+    fn leave(&mut self, wire: Wire, id: EndpointId) {
         let Some(connection) = self.connections.get_mut(&wire) else { return };
-        let side = usize::from(connection.ends[1] == place);
+        let side = usize::from(connection.ends[1] == id);
         connection.open[side] = false;
         let ends = connection.ends;
         let alone = !connection.open[1 - side];
@@ -262,8 +262,8 @@ impl World {
     }
 
     /// Lets a node go.
-    pub(super) fn close(&mut self, place: Place, node: Node) {
-        let Some(party) = self.parties.get_mut(&place) else { return };
+    pub(super) fn close(&mut self, id: EndpointId, node: Node) {
+        let Some(party) = self.parties.get_mut(&id) else { return };
         let Some(wire) = party.nodes.try_remove(node.0 as usize) else { return };
         let of_node = |event: &DeviceEvent| match event {
             DeviceEvent::Up { node: n, .. }
@@ -281,11 +281,11 @@ impl World {
         party.data.retain(|(n, _)| *n != node);
         party.queues.iter_mut().for_each(|queue| queue.retain(|w| *w != wire));
         party.fail_operations(wire);
-        self.admit_all(place);
-        self.leave(wire, place);
+        self.admit_all(id);
+        self.leave(wire, id);
     }
 
-    /// An end learns that the other is gone.
+    /// An end learns that the other is lost.
     fn notice(&mut self, wire: Wire, side: usize, reason: LostReason) {
         let Some(connection) = self.connections.get_mut(&wire) else { return };
         if !connection.open[side] {
@@ -305,7 +305,7 @@ impl World {
         }
     }
 
-    pub(super) fn dial(&mut self, from: Place, to: &Address, patience: Duration) {
+    pub(super) fn dial(&mut self, from: EndpointId, to: &Address, patience: Duration) {
         let until = self.agenda.now.after(patience);
         let now = self.agenda.now;
         let Some(party) = self.parties.get_mut(&from) else { return };
@@ -317,11 +317,11 @@ impl World {
         self.plan(now.after(self.config.latency), Plan::Dial { from, to: to.clone() });
     }
 
-    fn connect(&mut self, from: Place, to: Address) {
+    fn connect(&mut self, from: EndpointId, to: Address) {
         let now = self.agenda.now;
         let Some(caller) = self.parties.get_mut(&from) else { return };
         let Some(&(until, patience)) = caller.dials.get(&to) else { return };
-        let Some(&place) = self.places.get(&to) else {
+        let Some(&id) = self.by_address.get(&to) else {
             if now >= until {
                 caller.dials.remove(&to);
                 let reason = "there is no endpoint".to_owned();
@@ -333,33 +333,33 @@ impl World {
         };
         caller.dials.remove(&to);
         // Both may have called: one connection is enough.
-        if place == from || self.pairs.contains_key(&pair(from, place)) {
+        if id == from || self.pairs.contains_key(&pair(from, id)) {
             return;
         }
         let wire = self.number();
         let mut nodes = [Node(0); 2];
-        for (node, place) in nodes.iter_mut().zip([from, place]) {
-            if let Some(party) = self.parties.get_mut(&place) {
+        for (node, id) in nodes.iter_mut().zip([from, id]) {
+            if let Some(party) = self.parties.get_mut(&id) {
                 *node = Node(party.nodes.insert(wire) as u32);
             }
         }
-        let (open, ends) = ([true; 2], [from, place]);
-        let ways = Default::default();
-        let connection = Connection { ends, nodes, open, ways, cut: None };
+        let (open, ends) = ([true; 2], [from, id]);
+        let directions = Default::default();
+        let connection = Connection { ends, nodes, open, directions, cut: None };
         self.connections.insert(wire, connection);
-        self.pairs.insert(pair(from, place), wire);
-        // Who was called knows first, so that nothing comes of a node before it is up.
+        self.pairs.insert(pair(from, id), wire);
+        // The called side learns of it first, so that nothing arrives from a node before it is up.
         for (side, delay) in [(1, 0), (0, 1)] {
             let other = &self.parties[&ends[1 - side]];
             let (address, incarnation) = (other.address.clone(), other.incarnation);
             let at = now.after(self.config.latency * delay);
             self.plan(at, Plan::Up { at: ends[side], node: nodes[side], address, incarnation });
         }
-        // Nor of the one who called, before he knows.
+        // Nor does anything arrive from the caller before the called side knows.
         let ready = now.after(self.config.latency);
         if let Some(connection) = self.connections.get_mut(&wire) {
-            for way in &mut connection.ways {
-                (way.free, way.last) = (ready, [ready; 3]);
+            for direction in &mut connection.directions {
+                (direction.free, direction.last) = (ready, [ready; 3]);
             }
         }
     }
@@ -368,15 +368,15 @@ impl World {
 
     pub(super) fn register(
         &mut self,
-        place: Place,
+        id: EndpointId,
         memory: &Slice,
         access: Access,
         tag: u64,
     ) -> Result<(Registration, RemoteKey), RegisterError> {
         let secret = self.random.number();
         let limit = self.config.registrations;
-        let gone = || RegisterError::System("the card is dead".to_owned());
-        let party = self.parties.get_mut(&place).ok_or_else(gone)?;
+        let gone = || RegisterError::System("the device is dead".to_owned());
+        let party = self.parties.get_mut(&id).ok_or_else(gone)?;
         if party.regions.len() >= limit {
             return Err(RegisterError::TooMany { limit });
         }
@@ -392,11 +392,11 @@ impl World {
 
     pub(super) fn deregister(
         &mut self,
-        place: Place,
+        id: EndpointId,
         registration: Registration,
         ticket: Option<Ticket>,
     ) {
-        let Some(party) = self.parties.get_mut(&place) else { return };
+        let Some(party) = self.parties.get_mut(&id) else { return };
         if let Some(gone) = party.regions.try_remove(registration.0 as usize) {
             party.registered -= gone.memory.len();
         }
@@ -404,8 +404,8 @@ impl World {
         party.mail.extend(ticket.map(done));
     }
 
-    pub(super) fn account(&self, place: Place) -> Option<Account> {
-        let party = self.parties.get(&place)?;
+    pub(super) fn account(&self, id: EndpointId) -> Option<Account> {
+        let party = self.parties.get(&id)?;
         Some(Account {
             registered: party.registered,
             registrations: party.regions.len(),
@@ -418,8 +418,8 @@ impl World {
 
     // Faults.
 
-    /// Cuts the line between two endpoints: nothing comes through, nobody is told.
-    pub(super) fn cut(&mut self, a: Place, b: Place) {
+    /// Cuts the line between two endpoints: nothing comes through, and no event is raised.
+    pub(super) fn cut(&mut self, a: EndpointId, b: EndpointId) {
         let Some(&wire) = self.pairs.get(&pair(a, b)) else { return };
         let (now, silence) = (self.agenda.now, self.config.silence);
         if let Some(connection) = self.connections.get_mut(&wire)
@@ -431,11 +431,12 @@ impl World {
     }
 
     /// Mends the line; what it held comes through.
-    pub(super) fn heal(&mut self, a: Place, b: Place) {
+    pub(super) fn heal(&mut self, a: EndpointId, b: EndpointId) {
         let Some(&wire) = self.pairs.get(&pair(a, b)) else { return };
         let Some(connection) = self.connections.get_mut(&wire) else { return };
         connection.cut = None;
-        let held = connection.ways.each_mut().map(|way| std::mem::take(&mut way.held));
+        let held =
+            connection.directions.each_mut().map(|direction| std::mem::take(&mut direction.held));
         for (side, flying) in held.into_iter().enumerate() {
             for what in flying {
                 self.land(wire, side, what);

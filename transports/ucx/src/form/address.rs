@@ -1,10 +1,11 @@
 //! Addresses of workers.
 //!
-//! A header (the version of the form, and flags), a number of the worker, and then devices: an index of the memory domain,
-//! the length of the device's address with flags, that address, and for each transport on the device a checksum of its
-//! name, 16 bytes of attributes (8 in the second version of the form), the length of the transport's address with flags,
-//! and that address. The last device may be one without transports, whose index is the release that packed all this
-//! (1.16 and later).
+//! A header (the version of the form, and flags), a number of the worker, and then devices: an
+//! index of the memory domain, the length of the device's address with flags, that address, and for
+//! each transport on the device a checksum of its name, 16 bytes of attributes (8 in the second
+//! version of the form), the length of the transport's address with flags, and that address. The
+//! last device may be one without transports, whose index is the release that packed all this (1.16
+//! and later).
 
 use super::{
     bytes::Bytes,
@@ -12,7 +13,8 @@ use super::{
 };
 use std::sync::{Mutex, PoisonError};
 
-/// In a header: which flags an address of a worker has, and no other does; the number of the worker is there.
+/// In a header: which flags an address of a worker has, and no other does; the number of the worker
+/// is there.
 const WORKER: u8 = 1 << 1;
 /// In an index of a memory domain: no transports follow.
 const EMPTY: u8 = 0x80;
@@ -20,7 +22,8 @@ const EMPTY: u8 = 0x80;
 const LEGACY: u8 = 0x60;
 /// In lengths: the last of its list.
 const LAST: u8 = 0x80;
-/// In the length of a device's address: the number of paths follows, and the system's number of the device.
+/// In the length of a device's address: the number of paths follows, and the system's number of the
+/// device.
 const PATHS: u8 = 0x40;
 const SYSTEM: u8 = 0x20;
 /// In the length of a transport's address: addresses of endpoints follow. Not in that of a worker.
@@ -63,7 +66,7 @@ enum Known {
     Tcp,
     Shared(Maker),
     Cma,
-    /// On a card.
+    /// On a NIC.
     Other,
 }
 
@@ -73,7 +76,8 @@ pub struct AddressForm {
     own: Vec<u8>,
     /// Whether an index follows the attributes of a transport.
     indexed: bool,
-    /// Whether all is of this node and of one version of UCX, so that addresses differ in their values alone.
+    /// Whether all is of this node and of one version of UCX, so that addresses differ in their
+    /// values alone.
     node: bool,
     /// Checksums of the names of the transports.
     names: Vec<(u16, Known)>,
@@ -83,8 +87,8 @@ pub struct AddressForm {
     segments: Vec<(Maker, u64, Found)>,
 }
 
-/// Addresses of the workers of this process. Whoever names this process, or memory that it made, means one of them, or
-/// wants it to write over its own memory.
+/// Addresses of the workers of this process. An address that names this process, or memory that it
+/// made, means one of them, or wants it to write over its own memory.
 static OURS: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
 fn ours<T>(with: impl FnOnce(&mut Vec<Vec<u8>>) -> T) -> T {
@@ -92,8 +96,8 @@ fn ours<T>(with: impl FnOnce(&mut Vec<Vec<u8>>) -> T) -> T {
 }
 
 impl AddressForm {
-    /// That of this address, which the library packed, version 1.`minor`, with these transports (`UCX_TLS`). `None` if
-    /// it is none that is known here.
+    /// That of this address, which the library packed, version 1.`minor`, with these transports
+    /// (`UCX_TLS`). `None` if it is none that is known here.
     #[must_use]
     pub fn of(own: &[u8], transports: &str, minor: u32) -> Option<AddressForm> {
         let known = |name: &str| match name {
@@ -137,8 +141,8 @@ impl AddressForm {
         })
     }
 
-    /// Whether what we packed ourselves was read as it was meant: all transports are those that were asked for, and
-    /// their addresses what these have.
+    /// Whether what we packed ourselves was read as it was meant: all transports are those that
+    /// were asked for, and their addresses what these have.
     fn is_known(&self, own: &Parsed<'_>) -> bool {
         let shape = |entry: &Entry<'_>| {
             let (device, interface) = (entry.device.len(), entry.interface.len());
@@ -179,7 +183,7 @@ impl AddressForm {
         else {
             return Err(none);
         };
-        // Who has its number is taken for this worker.
+        // An address with its number is taken for this worker's.
         if theirs.flags != own.flags || theirs.worker == own.worker {
             return Err(none);
         }
@@ -222,7 +226,8 @@ impl AddressForm {
             && own.entries.iter().zip(&theirs.entries).all(same)
     }
 
-    /// The index of a memory domain becomes one of a bit in a word: see `ucp_address_adjust_unpacked_md_index`.
+    /// The index of a memory domain becomes one of a bit in a word: see
+    /// `ucp_address_adjust_unpacked_md_index`.
     fn check_domain(&self, domain: u8, theirs: &Parsed<'_>) -> Result<(), &'static str> {
         let legacy = match theirs.release {
             // As UCX takes it: the nearest to its own.
@@ -244,14 +249,15 @@ impl AddressForm {
         }
     }
 
-    /// Whether what steers UCX through the addresses of one transport is the same in ours and in theirs.
+    /// Whether what steers UCX through the addresses of one transport is the same in ours and in
+    /// theirs.
     fn is_steered_alike(&self, ours: &Entry<'_>, theirs: &Entry<'_>) -> bool {
         let [device, interface] =
             [(ours.device, theirs.device), (ours.interface, theirs.interface)];
         let one_length = device.0.len() == device.1.len();
         match self.known(theirs) {
-            // Flags and the family, and then an address, or for the loopback interface the number of the machine, behind
-            // which some versions leave room.
+            // Flags and the family, and then an address, or for the loopback interface the number
+            // of the machine, behind which some versions leave room.
             Known::Tcp => match (device.0.split_at_checked(2), device.1.split_at_checked(2)) {
                 (Some((ours, machine)), Some((theirs, other))) => {
                     let reachable =
@@ -278,8 +284,8 @@ impl AddressForm {
         }
     }
 
-    /// What is named on this machine: shared memory that is no queue, or shorter than ours, ends the process that takes it
-    /// for one.
+    /// What is named on this machine: shared memory that is no queue, or shorter than ours, ends
+    /// the process that takes it for one.
     fn check_place(&self, entry: &Entry<'_>, name: &[u8]) -> Result<(), &'static str> {
         let process = match (self.known(entry), self.segment(entry)) {
             (Known::Cma, _) => process(entry.interface).map(u64::from),
@@ -327,7 +333,8 @@ fn alike(ours: &Entry<'_>, theirs: &Entry<'_>) -> bool {
     of(ours) == of(theirs)
 }
 
-/// Whether these are numbers of one machine and, where the highest bit says so, of one name space there.
+/// Whether these are numbers of one machine and, where the highest bit says so, of one name space
+/// there.
 fn is_one_machine(ours: &[u8], theirs: &[u8]) -> bool {
     let used = if ours.get(7).is_some_and(|high| high & 0x80 != 0) { 12 } else { 8 };
     ours.len() >= used && theirs.get(..used) == ours.get(..used)
@@ -382,7 +389,8 @@ fn parse(name: &[u8], indexed: bool) -> Option<Parsed<'_>> {
             release = Some(domain & !EMPTY);
             break;
         }
-        // In the second version the highest index says that another byte follows: more domains than there are.
+        // In the second version the highest index says that another byte follows: more domains than
+        // there are.
         if version != 0 && domain >= 31 {
             return None;
         }
@@ -442,7 +450,8 @@ fn crc16(text: &[u8]) -> u16 {
 mod tests {
     use super::*;
 
-    /// As 1.13, 1.22 and 1.13 again pack the address of a worker on the loopback interface, and of one on another.
+    /// As 1.13, 1.22 and 1.13 again pack the address of a worker on the loopback interface, and of
+    /// one on another.
     const LOOPBACK: &str = "207de5e37145db901e209201020bdc48490b811fe0f9ffffef00000000cf1917b75138539e3e4bd7e037370113\
                             230082b38f";
     const LATER: &str = "208e89f3c97cb00efc000e01020bdc48490b811fe0f9ffffefcf1917b75138539e3e4bd7e0373701132300 82d731\
@@ -496,7 +505,8 @@ mod tests {
         for more in [&[0][..], &[0xff], &[0x86, 0x80, 0]] {
             assert!(form.check(&[&other, more].concat()).is_err());
         }
-        // The number of the worker, numbers of cost, what it can do, the port; and of the domain's index its lower bits.
+        // The number of the worker, numbers of cost, what it can do, the port; and of the domain's
+        // index its lower bits.
         let free = |at: usize| (1..9).contains(&at) || at >= 31 && at != 47;
         for at in 0..other.len() {
             for bit in 0..8 {
@@ -508,7 +518,7 @@ mod tests {
                 assert!(!taken || free(at) || room, "bit {bit} of byte {at}");
             }
         }
-        // Ours, said by somebody else with another port.
+        // Ours, sent by a peer with another port.
         let mut ours = own.clone();
         *ours.last_mut().unwrap() ^= 1;
         assert!(form.check(&ours).is_err() && form.check(&own).is_ok());
@@ -546,14 +556,14 @@ mod tests {
         }
     }
 
-    /// Who names this process, but none of its workers.
+    /// An address that names this process, but none of its workers.
     #[test]
     fn places_in_this_process_are_its_own() {
         let mut own = bytes(CMA);
         let process = std::process::id().to_le_bytes();
         let at = own.len() - 4;
         own[at..].copy_from_slice(&process);
-        // That number of shared memory is of nobody's here, so that only the process counts.
+        // That number of shared memory is none of this process's, so that only the process counts.
         let form = AddressForm::of(&own, "posix,cma", 13).unwrap();
         let mut other = another(&own);
         assert!(form.check(&other).is_err());
@@ -561,7 +571,7 @@ mod tests {
         assert_eq!(form.check(&other), Ok(()));
         drop(known);
         assert!(form.check(&other).is_err());
-        // Anybody else's.
+        // Of any other process.
         other[at] ^= 1;
         assert_eq!(form.check(&other), Ok(()));
     }

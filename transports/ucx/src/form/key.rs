@@ -1,9 +1,10 @@
 //! Keys of memory.
 //!
-//! A map of memory domains (64 bits), the kind of memory (8 bits), and for each domain of the map a length (8 bits) and
-//! that many bytes. UCX looks up what belongs to a domain in its tables, and the domain's part finds its own way through
-//! its bytes, which differ in length from version to version. So a key has to have the map, the kind and the lengths of
-//! our own keys; the bytes of the domains are their owner's.
+//! A map of memory domains (64 bits), the kind of memory (8 bits), and for each domain of the map a
+//! length (8 bits) and that many bytes. UCX looks up what belongs to a domain in its tables, and
+//! the domain's part finds its own way through its bytes, which differ in length from version to
+//! version. So a key has to have the map, the kind and the lengths of our own keys; the bytes of
+//! the domains are their owner's.
 
 use super::bytes::Bytes;
 
@@ -41,7 +42,7 @@ impl KeyForm {
 mod tests {
     use super::*;
 
-    /// As 1.13 packs it for a card and for copies between processes.
+    /// As 1.13 packs it for a NIC and for copies between processes.
     const KEY: [u8; 20] = [5, 0, 0, 0, 0, 0, 0, 0, 0, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0];
 
     #[test]

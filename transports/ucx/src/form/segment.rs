@@ -1,4 +1,5 @@
-//! Shared memory that an address names: UCX maps as much of it as its own queue is long, whether it is there or not.
+//! Shared memory that an address names: UCX maps as much of it as its own queue is long, whether it
+//! is there or not.
 
 use std::{fs, os::unix::fs::FileExt};
 
@@ -39,8 +40,8 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Whether it may be what `ours` is, to somebody else: a queue of the same length, which is rounded up where it lies in
-    /// huge pages.
+    /// Whether it may be what `ours` is, to another process: a queue of the same length, which is
+    /// rounded up where it lies in huge pages.
     pub(super) fn is_like(&self, ours: &Found, numbers: [u64; 2]) -> bool {
         let same_pages = (numbers[0] ^ numbers[1]) & HUGE == 0;
         let fits = self.length == ours.length || (!same_pages && self.length > ours.length);
@@ -48,8 +49,8 @@ impl Found {
     }
 }
 
-/// That memory. `None` if there is none, or it cannot be looked at. `directory` is what stands behind the number in the
-/// address.
+/// That memory. `None` if there is none, or it cannot be looked at. `directory` is what stands
+/// behind the number in the address.
 pub(super) fn find(maker: Maker, number: u64, directory: &[u8]) -> Option<Found> {
     match maker {
         Maker::Posix => find_file(number, directory),
@@ -85,8 +86,8 @@ fn path(number: u64, directory: &[u8]) -> Option<String> {
     })
 }
 
-/// How many places of that queue were ever taken by who writes into it: its first word. `None` if that cannot be seen,
-/// as of memory of System V.
+/// How many places of that queue were ever taken by writers: its first word. `None` if that cannot
+/// be seen, as of memory of System V.
 pub(super) fn taken(maker: Maker, number: u64, directory: &[u8]) -> Option<u64> {
     /// The owner sleeps.
     const ARMED: u64 = 1 << 63;
@@ -131,7 +132,7 @@ mod tests {
         let longer = Found { length: 12_346, ..found.clone() };
         assert!(found.is_like(&found, [number; 2]) && !longer.is_like(&found, [number; 2]));
         assert!(longer.is_like(&found, [number, number | HUGE]));
-        // Looked for by a name that nobody has; a directory; and what no descriptor is of.
+        // Looked for by a name that is not used; a directory; and what no descriptor is of.
         let here = File::open("/").unwrap();
         for other in
             [number & !BY_PROCESS, of(here.as_raw_fd()) | BY_PROCESS, of(1 << 29) | BY_PROCESS]

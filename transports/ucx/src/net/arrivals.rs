@@ -1,4 +1,4 @@
-//! What callbacks leave behind: packets that came, and operations that are over.
+//! What callbacks leave: packets that have arrived, and operations that have ended.
 
 use super::{Net, fixed::Fixed};
 use crate::sys::{
@@ -17,8 +17,8 @@ use std::{
 /// Packets up to here are copied in the callback, so that the library's buffers go back at once.
 const COPIED: usize = 512;
 
-/// Where callbacks put what they have to tell. It lies at a fixed place ([`Fixed`](super::fixed::Fixed)), and lives as
-/// long as the worker.
+/// Where callbacks put what they report. It lies at a fixed place
+/// ([`Fixed`](super::fixed::Fixed)), and lives as long as the worker.
 ///
 /// Callbacks come on the thread that calls into the worker, which is one at a time.
 pub(super) struct Landing {
@@ -27,7 +27,7 @@ pub(super) struct Landing {
     copies: RefCell<Vec<u8>>,
     /// Slots that are over, with what the library said.
     over: RefCell<VecDeque<(u32, ucs_status_t)>>,
-    /// What the library was given to find the way here, by slot.
+    /// By slot, what the library passes to callbacks.
     slots: Vec<Waiting>,
     /// Of slots that were added.
     more: RefCell<Vec<Fixed<Waiting>>>,
@@ -88,7 +88,7 @@ impl Landing {
         }
     }
 
-    /// It has come to lie where it stays.
+    /// The landing lies at its fixed place.
     pub(super) fn settle(&self, library: &'static Library) {
         for slot in &self.slots {
             slot.landing.set(self);
@@ -96,7 +96,7 @@ impl Landing {
         }
     }
 
-    /// There are so many slots from now on.
+    /// There are this many slots from now on.
     #[cold]
     pub(super) fn grow(&self, count: usize) {
         let first = &self.slots[0];
@@ -109,7 +109,7 @@ impl Landing {
         }
     }
 
-    /// Does something with what there is of a slot.
+    /// Calls `what` with a slot's entry.
     #[inline]
     fn with<T>(&self, slot: u32, what: impl FnOnce(&Waiting) -> T) -> T {
         match self.slots.get(slot as usize) {
@@ -118,8 +118,8 @@ impl Landing {
         }
     }
 
-    /// An operation on a slot begins: what the library is told for its callbacks. [`Landing::ended`] is called when no
-    /// more callbacks are added.
+    /// An operation on a slot begins. Returns what the library passes to its callbacks.
+    /// [`Landing::ended`] is called when no more callbacks are added.
     pub(super) fn began(&self, slot: u32) -> *mut c_void {
         self.with(slot, |waiting| {
             waiting.left.set(1);
@@ -159,8 +159,8 @@ impl Landing {
         let mut copies = self.copies.borrow_mut();
         let at = copies.len();
         copies.reserve(len);
-        // SAFETY: the library's memory, so long, during the callback; room that was just reserved and to which nobody
-        // has a reference, in which so many bytes are then initialised.
+        // SAFETY: the library's memory, so long, during the callback; room that was just reserved
+        // and to which there is no reference, in which so many bytes are then initialised.
         unsafe {
             copy_opaque(data.as_ptr(), copies.as_mut_ptr().add(at), len);
             copies.set_len(at + len);
@@ -182,11 +182,12 @@ pub(super) unsafe extern "C" fn came(
     len: usize,
     param: *const ucp_am_recv_param,
 ) -> ucs_status_t {
-    // SAFETY: lies at a fixed place and outlives the worker; there are no exclusive references to it.
+    // SAFETY: lies at a fixed place and outlives the worker; there are no exclusive references to
+    // it.
     let landing = unsafe { &*landing.cast_const().cast::<Landing>() };
     // SAFETY: the library's, for the duration of the call.
     let attributes = unsafe { (*param).recv_attr };
-    // Nobody of ours sends what has to be fetched, or with headers of UCX's.
+    // Our endpoints send nothing that has to be fetched, or has a header of UCX's.
     let ours = attributes & UCP_AM_RECV_ATTR_FLAG_RNDV == 0 && header == 0;
     match NonNull::new(data.cast::<u8>()) {
         Some(data) if ours && len > 0 && len <= landing.longest => {
@@ -205,7 +206,8 @@ pub(super) unsafe extern "C" fn over(
     status: ucs_status_t,
     waiting: *mut c_void,
 ) {
-    // SAFETY: lies at a fixed place, with the landing, and outlives the worker; no exclusive references exist.
+    // SAFETY: lies at a fixed place, with the landing, and outlives the worker; no exclusive
+    // references exist.
     let waiting = unsafe { &*waiting.cast_const().cast::<Waiting>() };
     if let Some(library) = waiting.library.get() {
         // SAFETY: the request of this callback, given back once.
@@ -215,11 +217,11 @@ pub(super) unsafe extern "C" fn over(
     unsafe { &*waiting.landing.get() }.ended(waiting.slot, status);
 }
 
-/// How often the library is moved on in one go.
+/// The most calls to the library's progress in one poll.
 const STEPS: usize = 64;
 
 impl Net {
-    /// The next thing that happened, if anything did.
+    /// The next packet or completion, if there is one.
     #[inline]
     pub(super) fn next_happened(&mut self) -> Option<Happened> {
         self.let_go();
@@ -230,9 +232,9 @@ impl Net {
         self.take()
     }
 
-    /// Moves the library on, when everything of before was taken, until something has landed or nothing moves any more:
-    /// a long message comes in parts that nobody tells of, and who sleeps after one of them is not woken for the next.
-    /// False if it was not enough.
+    /// Moves the library on, when everything of before was taken, until something has landed or
+    /// nothing moves any more: a long message arrives in parts that are not reported, and an
+    /// endpoint that sleeps after one is not woken for the next. False if it was not enough.
     #[inline]
     fn drive(&self) -> bool {
         self.worker.landing.copies.borrow_mut().clear();
@@ -260,12 +262,12 @@ impl Net {
         }
     }
 
-    /// Whether something was told that nobody took.
+    /// Whether anything was reported that was not taken.
     pub(super) fn has_landed(&self) -> bool {
         self.worker.landing.has_any()
     }
 
-    /// Whether there is something to take, or on its way, after the library was moved on.
+    /// Whether there is something to take, or still arriving, after the library was polled.
     pub(super) fn look_again(&mut self) -> bool {
         if self.has_landed() {
             return true;
@@ -274,7 +276,7 @@ impl Net {
         !self.drive() || self.has_landed()
     }
 
-    /// Gives the packet back that was given last.
+    /// Releases the packet that was returned last.
     #[inline]
     pub(super) fn let_go(&mut self) {
         if let Current::Is(Arrival::Kept(data, _)) =
@@ -294,7 +296,8 @@ impl Net {
                 Some(())
             }
             Current::Is(Arrival::Kept(data, len)) if is_within(at, into.len(), len) => {
-                // SAFETY: the library's memory, so long, until it is given back; ours to write, and no part of that.
+                // SAFETY: the library's memory, so long, until it is given back; ours to write, and
+                // no part of that.
                 unsafe { copy_opaque(data.as_ptr().add(at), into.as_mut_ptr(), into.len()) };
                 Some(())
             }
@@ -312,8 +315,9 @@ impl Net {
             }
             Current::Is(Arrival::Kept(data, len)) if is_within(at, into.len(), len) => {
                 assert!(into.region().is_writable(), "receiving into read-only memory");
-                // SAFETY: the library's memory, so long, until it is given back; writable memory of a region, as long,
-                // to which there are no references, and which is no part of the library's.
+                // SAFETY: the library's memory, so long, until it is given back; writable memory of
+                // a region, as long, to which there are no references, and which is no part of the
+                // library's.
                 unsafe { copy_opaque(data.as_ptr().add(at), into.as_ptr(), into.len()) };
                 into.len()
             }
@@ -328,7 +332,7 @@ fn is_within(at: usize, len: usize, of: usize) -> bool {
 }
 
 impl Landing {
-    /// The packets that nobody took, to be given back.
+    /// The packets that were not taken, to be given back.
     pub(super) fn abandon(&self) -> Vec<NonNull<u8>> {
         let arrived = std::mem::take(&mut *self.arrived.borrow_mut());
         self.copies.borrow_mut().clear();

@@ -2,10 +2,12 @@
 
 use std::{ops::Deref, ptr::NonNull};
 
-/// A value that stays where it is, wherever this goes, and for which pointers stay good until this is dropped.
+/// A value that stays where it is, wherever this goes, and for which pointers stay good until this
+/// is dropped.
 ///
-/// With a `Box` they would not: it says that nobody else reaches what is in it, so that to move the box, as into a
-/// struct, an `Arc` or an answer, ends the right of all pointers that were taken before.
+/// With a `Box` they would not: it asserts that nothing else reaches its content, so that to move
+/// the box, as into a struct, an `Arc` or an answer, ends the right of all pointers that were taken
+/// before.
 pub(super) struct Fixed<T>(NonNull<T>);
 
 // SAFETY: it owns the value, as a `Box` does.
@@ -25,15 +27,16 @@ impl<T> Fixed<T> {
 impl<T> Deref for Fixed<T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: made by `new`, and lives until this is dropped. There are no exclusive references: nothing gives one.
+        // SAFETY: made by `new`, and lives until this is dropped. There are no exclusive
+        // references: nothing gives one.
         unsafe { self.0.as_ref() }
     }
 }
 
 impl<T> Drop for Fixed<T> {
     fn drop(&mut self) {
-        // SAFETY: leaked by `new`, and taken back once. Whoever was given the pointer has let go of it: that is for the
-        // holder to see to, who drops what has it first.
+        // SAFETY: leaked by `new`, and taken back once. All that was given the pointer has let go
+        // of it: the holder sees to that, and drops what has it first.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }

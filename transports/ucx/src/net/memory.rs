@@ -1,4 +1,4 @@
-//! Nodes, memory that is opened to them, and leave to reach theirs.
+//! Nodes, memory that is opened to them, and keys to theirs.
 
 use super::{Net, objects::made};
 use crate::form::SLACK;
@@ -21,7 +21,7 @@ use std::{
 /// Bytes before the library's key that say where the memory lies.
 const BASE: usize = 8;
 
-/// What is kept while an operation is under way.
+/// What is held while an operation is under way.
 pub(super) enum Held {
     /// Nothing but the slot's own buffer.
     Nothing,
@@ -30,7 +30,7 @@ pub(super) enum Held {
         #[expect(dead_code, reason = "held for the library")] Outgoing,
         #[expect(dead_code, reason = "held for the library")] Pieces,
     ),
-    /// What is read or written, and by which leave.
+    /// What is read or written, and by which key.
     Memory(
         #[expect(dead_code, reason = "held for the library")] Slice,
         #[expect(dead_code, reason = "held for the library")] Key,
@@ -40,7 +40,7 @@ pub(super) enum Held {
 /// A list of pieces, at a fixed place: a vector, as pointers into a box end where it is moved.
 pub(super) struct Pieces(pub(super) Vec<crate::sys::ucp_dt_iov>);
 
-/// Leave to reach memory of a node: a name for what the [`Net`] has unpacked.
+/// A key to memory of a node: a name for what the [`Net`] has unpacked.
 #[derive(Clone, Debug)]
 pub struct Key(Arc<Handle>);
 
@@ -77,7 +77,7 @@ pub(super) struct Registered {
     memory: Slice,
 }
 
-/// A peer's connection broke: whoever sends to it next is told, and who met it knows already.
+/// A peer's connection broke: the next send to it fails, and the control endpoint knows already.
 unsafe extern "C" fn broke(_: *mut c_void, _: *mut ucp_ep, _: ucs_status_t) {}
 
 impl Net {
@@ -92,9 +92,9 @@ impl Net {
         let mut params = MaybeUninit::<ucp_ep_params>::zeroed();
         let mut ep = ptr::null_mut();
         let library = self.worker.library;
-        // SAFETY: of the parameters those fields are filled that the mask names; an open worker; the address is read
-        // during the call, and has the form of what this library packs, so that it is read to its end, with zeroes
-        // behind it.
+        // SAFETY: of the parameters those fields are filled that the mask names; an open worker;
+        // the address is read during the call, and has the form of what this library packs, so that
+        // it is read to its end, with zeroes behind it.
         let status = unsafe {
             let params = params.as_mut_ptr();
             (*params).field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS
@@ -111,8 +111,9 @@ impl Net {
         Ok(self.nodes.insert(ep))
     }
 
-    /// Forgets a node. Where the library tells of dead peers its endpoint is closed at once; else it goes when all that
-    /// is on its way has arrived, which, if the peer is gone, may be never: then it goes with the worker.
+    /// Forgets a node. Where the library reports dead peers, its endpoint is closed at once; else
+    /// when all that is under way has arrived. If the peer is dead, that may never happen: then the
+    /// endpoint is destroyed with the worker.
     pub(super) fn disconnect(&mut self, node: Node) {
         let Some(ep) = self.nodes.remove(node) else { return };
         let mut param = super::objects::unheard();
@@ -121,11 +122,12 @@ impl Net {
             param.flags = UCP_EP_CLOSE_FLAG_FORCE;
         }
         let library = self.worker.library;
-        // SAFETY: an endpoint of this worker's, closed once, for it was just taken out of its place.
+        // SAFETY: an endpoint of this worker's, closed once, for it was just taken out of its
+        // place.
         let request = unsafe { (library.ucp_ep_close_nbx)(ep.as_ptr(), &param) };
         if Began::of(request) == Began::Running {
-            // SAFETY: the request of this call, given back once; it goes on by itself, and nothing is told of it. A worker
-            // that ends before that would find it missing otherwise.
+            // SAFETY: the request of this call, given back once; it goes on by itself, and nothing
+            // is told of it. A worker that ends before that would find it missing otherwise.
             unsafe { (library.ucp_request_free)(request) };
         }
     }
@@ -135,7 +137,7 @@ impl Net {
         self.nodes.get(node).map(|ep| ep.as_ptr())
     }
 
-    /// Opens memory to nodes. `None` if the library says no.
+    /// Opens memory to nodes. `None` if the library refuses.
     pub(super) fn map(&mut self, memory: &Slice) -> Option<Opened> {
         self.facts.access?;
         if memory.is_empty() {
@@ -144,8 +146,9 @@ impl Net {
         let (library, context) = (self.worker.library, self.worker.context.as_ptr());
         let mut params = MaybeUninit::<ucp_mem_map_params>::zeroed();
         let mut memh = ptr::null_mut();
-        // SAFETY: of the parameters those fields are filled that the mask names; the context is open. The memory is
-        // mapped, and held as long as the registration is (`Registered` has both, and is taken apart by `unmap`).
+        // SAFETY: of the parameters those fields are filled that the mask names; the context is
+        // open. The memory is mapped, and held as long as the registration is (`Registered` has
+        // both, and is taken apart by `unmap`).
         let status = unsafe {
             let params = params.as_mut_ptr();
             (*params).field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
@@ -175,8 +178,8 @@ impl Net {
         Some(Opened { name: self.opened.insert(registered), place })
     }
 
-    /// Ends a registration, and gives the memory back. `None` if the library does not let go of it: then it stays, for
-    /// good.
+    /// Ends a registration, and returns the memory. `None` if the library does not unmap it: then
+    /// the memory is leaked.
     pub(super) fn unmap(&self, Registered { memh, memory }: Registered) -> Option<Slice> {
         let (library, context) = (self.worker.library, self.worker.context.as_ptr());
         // SAFETY: mapped in this context, unmapped once: what says so is used up.
@@ -195,7 +198,7 @@ impl Net {
         }
     }
 
-    /// Leave to reach memory of a node's.
+    /// Unpacks a key to memory of a node.
     pub(super) fn unpack(&mut self, node: Node, place: &[u8]) -> Option<Key> {
         for key in self.keys.returned() {
             self.destroy(key);
@@ -208,9 +211,9 @@ impl Net {
         }
         let key = [key, &SLACK].concat();
         let mut rkey = ptr::null_mut();
-        // SAFETY: an endpoint of this worker's; the key is read during the call, and has the form of what this library
-        // packs for the memory domains of this context, so that it is read to its end, with zeroes behind it; a place
-        // for the answer.
+        // SAFETY: an endpoint of this worker's; the key is read during the call, and has the form
+        // of what this library packs for the memory domains of this context, so that it is read to
+        // its end, with zeroes behind it; a place for the answer.
         let status =
             unsafe { (self.worker.library.ucp_ep_rkey_unpack)(ep, key.as_ptr().cast(), &mut rkey) };
         let rkey = made(status, rkey).ok()?;
@@ -224,16 +227,16 @@ impl Net {
 
     /// Gives a key back to the library.
     pub(super) fn destroy(&self, key: Unpacked) {
-        // SAFETY: unpacked for this worker, destroyed once: what says so is used up. Nothing works with it any more: an
-        // operation holds its name until it is over, or this worker ends.
+        // SAFETY: unpacked for this worker, destroyed once: what says so is used up. Nothing works
+        // with it any more: an operation holds its name until it is over, or this worker ends.
         unsafe { (self.worker.library.ucp_rkey_destroy)(key.rkey.as_ptr()) };
     }
 }
 
 /// A packet in one piece.
-pub(super) fn flatten(head: &[u8], payload: &Outgoing) -> Region {
-    let whole = Region::zeroed(head.len() + payload.len());
-    whole.write(0, head);
-    copy_payload(payload, &whole, head.len());
+pub(super) fn flatten(header: &[u8], payload: &Outgoing) -> Region {
+    let whole = Region::zeroed(header.len() + payload.len());
+    whole.write(0, header);
+    copy_payload(payload, &whole, header.len());
     whole
 }

@@ -1,16 +1,21 @@
 //! One worker of UCX's, with what belongs to it, behind calls that are safe.
 //!
-//! What makes them so:
+//! What makes them safe:
 //!
-//! * All memory that the library is given lies at a fixed place and is held here until the library has let go of it: its
-//!   completion came, or the worker is destroyed. That includes memory of users, of which a holder is kept.
-//! * What comes is copied from the library's memory, never referred to, and in the callback unless it may be kept.
-//! * Callbacks come from within calls of ours, on the thread that makes them: they put what they have to tell into
-//!   queues ([`arrivals`]), and no borrow of these is alive while the library is called.
+//! * All memory that the library is given lies at a fixed place and is held here until the library
+//!   has let go of it: its completion came, or the worker is destroyed. That includes memory of
+//!   users, of which a holder is kept.
+//! * What comes is copied from the library's memory, never referred to, and in the callback unless
+//!   it may be kept.
+//! * Callbacks come from within calls of ours, on the thread that makes them: they put what they
+//!   have to tell into queues ([`arrivals`]), and no borrow of these is alive while the library is
+//!   called.
 //! * One thread at a time calls in (`&mut self`), which is what was agreed with the library
-//!   (`UCS_THREAD_MODE_SERIALIZED`). So all objects of the library are a [`Net`]'s own, and go before its worker does. Who
-//!   holds a node, a key or opened memory has a name for it (`petasos_datagram::nodes`), which no other `Net` knows.
-//! * What a peer said is compared with what the library packs for us, before the library reads it ([`crate::form`]).
+//!   (`UCS_THREAD_MODE_SERIALIZED`). So all objects of the library are a [`Net`]'s own, and go
+//!   before its worker does. The holder of a node, a key or opened memory has a name for it
+//!   (`petasos_datagram::nodes`), which no other `Net` knows.
+//! * What a peer said is compared with what the library packs for us, before the library reads it
+//!   ([`crate::form`]).
 
 mod arrivals;
 mod ending;
@@ -42,30 +47,32 @@ use std::{
 /// One for each send and access.
 type Slots = slots::Slots<(Mark, Held)>;
 
-/// How long what was sent may take to leave when an endpoint ends.
+/// How long packets may take to be sent when an endpoint ends.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-/// How many workers are tried until one has a queue in shared memory that nobody has written to. Nobody knows its address
-/// then; but who has a wrong one, or that of an endpoint which was there before, may have taken a place in the queue
-/// before its elements were made: then nothing more is ever read from it.
+/// How many workers are tried until one has a queue in shared memory that no process has written
+/// to. Its address is not known to any then; but a process that has a wrong one, or that of an
+/// earlier endpoint, may have taken a place in the queue before its elements were made: then
+/// nothing more is ever read from it.
 const TRIES: usize = 4;
 
 /// A worker of UCX's. What it does is said by [`petasos_datagram::Network`].
 pub struct Net {
-    /// Ended before what it works on is dropped, or left, and all that with it.
+    /// Ended before what it works on is dropped; or leaked, and all that with it.
     worker: ManuallyDrop<Worker>,
     slots: Slots,
     /// How many there were at first.
     sends: usize,
-    /// Endpoints. Those that were left without a word stay until the worker goes: see `disconnect`.
+    /// Endpoints. Those that cannot be closed stay until the worker is destroyed: see `disconnect`.
     nodes: Nodes<NonNull<ucp_ep>>,
-    /// Leave to reach memory of nodes.
+    /// Keys to memory of nodes.
     keys: Objects<Unpacked>,
     /// Memory that nodes reach.
     opened: Objects<Registered>,
-    /// Memory that nodes reached until now: held until the worker is gone, which may still work for them.
+    /// Memory that nodes accessed until now: held until the worker is destroyed, which may still
+    /// work for them.
     last: Vec<Slice>,
-    /// The packet that was given last.
+    /// The packet that `next` returned last.
     current: Current,
     kind: &'static Kind,
     name: Vec<u8>,
@@ -75,16 +82,17 @@ pub struct Net {
     facts: Facts,
 }
 
-// SAFETY: the library's objects have no tie to the thread that made them. All of them belong to this value, and are used
-// and destroyed by calls that take `&mut self` (or read what is fixed, or what `next` last gave), or when it is dropped:
-// by one thread at a time, which is what was agreed with the library.
+// SAFETY: the library's objects have no tie to the thread that made them. All of them belong to
+// this value, and are used and destroyed by calls that take `&mut self` (or read what is fixed, or
+// what `next` last gave), or when it is dropped: by one thread at a time, which is what was agreed
+// with the library.
 unsafe impl Send for Net {}
 
 impl Net {
     fn open_kind(
         kind: &'static Kind,
         host: Option<&str>,
-        heads: usize,
+        headers: usize,
         config: &Config,
     ) -> Result<Net, OpenError> {
         kind.permitted()?;
@@ -92,7 +100,7 @@ impl Net {
         let begin = || -> Result<_, OpenError> {
             let context = Context::open(kind, host, access)?;
             let slots = Slots::new(config.sends);
-            let landing = Landing::new(slots.count(), heads.saturating_add(Config::MAX_MESSAGE));
+            let landing = Landing::new(slots.count(), headers.saturating_add(Config::MAX_MESSAGE));
             let worker = Worker::open(context, kind, landing, slots.memory())?;
             let name = worker.name()?;
             let (transports, library) = (kind.transports, worker.library);
@@ -108,7 +116,7 @@ impl Net {
             if tries == TRIES {
                 return Err(OpenError::WrittenTo { version, transports: kind.transports, tries });
             }
-            // At another place, since the one before is there until this one is.
+            // The new queue lies elsewhere, because the old one is there until the new one is made.
             begun = begin()?;
             tries += 1;
         }
@@ -118,8 +126,8 @@ impl Net {
             fragment: Config::MAX_MESSAGE,
             inject: Slots::BUFFER,
             access: access.then_some(1 << 30),
-            notice_bits: 0,
-            notices_from: u64::MAX,
+            data_bits: 0,
+            completion_data_from: u64::MAX,
             enforcement: match kind.reach {
                 Reach::Owner => Enforcement::Owner,
                 Reach::Library => Enforcement::Initiator,
@@ -145,7 +153,8 @@ impl Net {
         Ok(net)
     }
 
-    /// What keys look like is seen by one of our own. If it is nothing that is known, owners serve all access.
+    /// Learns the form of keys from one of our own. If it is not a known form, owners serve all
+    /// access.
     fn learn_keys(&mut self) {
         let page = Region::zeroed(4096).whole();
         self.key_form = self.map(&page).and_then(|opened| KeyForm::of(opened.key()));
@@ -157,8 +166,8 @@ impl Net {
 }
 
 impl Net {
-    /// What the library took leaves, as far as others let it.
-    fn say_farewell(&mut self) {
+    /// Lets the library send what it took, as far as the peers take it.
+    fn flush_at_end(&mut self) {
         self.let_go();
         let begin = Instant::now();
         self.worker.begin_flush();
@@ -166,7 +175,8 @@ impl Net {
             self.worker.progress();
             std::thread::yield_now();
         }
-        // What never left may still go by one of them: then they go with the worker.
+        // Operations that were not flushed may still use a key: then keys are destroyed with the
+        // worker.
         if self.worker.is_flushed() {
             for key in self.keys.all() {
                 self.destroy(key);
@@ -181,7 +191,7 @@ impl Net {
 impl Drop for Net {
     fn drop(&mut self) {
         if self.worker.context.is_here() {
-            self.say_farewell();
+            self.flush_at_end();
         }
         // SAFETY: nothing of this is used after it was dropped.
         if unsafe { !Worker::end(&mut self.worker) } {

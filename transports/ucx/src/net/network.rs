@@ -1,4 +1,4 @@
-//! What the worker does for the fabric.
+//! The worker as a [`Network`].
 
 use super::{
     Net, Slots,
@@ -10,13 +10,13 @@ use crate::{
     sys::UCS_OK,
 };
 use petasos_datagram::{
-    Config, Facts, Happened, Mark, Medium, Network, Node, Packet, Reach, Refusal, Taken,
+    Config, Facts, Happened, Mark, Medium, Network, Node, Packet, Refusal, RemoteOp, Taken,
     bare::Plain,
 };
 use petasos_fabric::{Access, Address, Slice, two_sided::Outgoing};
 use std::os::fd::BorrowedFd;
 
-/// What UCX says to what it has not.
+/// UCX's code for an operation that it does not have.
 const UCS_ERR_UNSUPPORTED: isize = -22;
 
 impl Network for Net {
@@ -35,10 +35,10 @@ impl Network for Net {
     fn open(
         kind: &'static Kind,
         host: Option<&str>,
-        heads: usize,
+        headers: usize,
         config: &Config,
     ) -> Result<Net, OpenError> {
-        Net::open_kind(kind, host, heads, config)
+        Net::open_kind(kind, host, headers, config)
     }
 
     #[inline]
@@ -81,7 +81,8 @@ impl Network for Net {
     ) -> Result<Taken, Refusal> {
         assert!(len <= Slots::BUFFER);
         self.post_short(to, len, mark, |slots, slot| {
-            // SAFETY: the buffer of a slot that is free, which nobody else uses or refers to; initialised, and as long.
+            // SAFETY: the buffer of a slot that is free, which nothing else uses or refers to;
+            // initialised, and as long.
             fill(unsafe { std::slice::from_raw_parts_mut(slots.buffer(slot), len) });
         })
     }
@@ -90,15 +91,15 @@ impl Network for Net {
     fn send_short(
         &mut self,
         to: Node,
-        heads: &[&[u8]],
+        headers: &[&[u8]],
         parts: &[&[u8]],
         mark: Mark,
     ) -> Result<(), Refusal> {
-        let len = heads.iter().chain(parts).map(|part| part.len()).sum();
+        let len = headers.iter().chain(parts).map(|part| part.len()).sum();
         let slot = self.slots.next().ok_or(Refusal::Full)?;
         let taken = self.post_short(to, len, mark, |slots, slot| {
             let mut at = 0;
-            for part in heads.iter().chain(parts) {
+            for part in headers.iter().chain(parts) {
                 slots.write(slot, at, part);
                 at += part.len();
             }
@@ -113,27 +114,27 @@ impl Network for Net {
     fn send(
         &mut self,
         to: Node,
-        head: &[u8],
+        header: &[u8],
         payload: Outgoing,
         mark: Mark,
     ) -> Result<(), (Refusal, Outgoing)> {
-        self.post_send(to, head, payload, mark)
+        self.post_send(to, header, payload, mark)
     }
 
     fn access(
         &mut self,
         node: Node,
-        reach: Reach,
+        op: RemoteOp,
         local: Slice,
         key: &Key,
         offset: u64,
         mark: Mark,
     ) -> Result<(), Refusal> {
-        let get = match reach {
-            Reach::Get => true,
-            Reach::Put => false,
+        let get = match op {
+            RemoteOp::Get => true,
+            RemoteOp::Put => false,
             // UCP has no completion data, and the facts say so.
-            Reach::Noticed(_) => return Err(Refusal::Failed(UCS_ERR_UNSUPPORTED)),
+            RemoteOp::PutWithData(_) => return Err(Refusal::Failed(UCS_ERR_UNSUPPORTED)),
         };
         self.post_access(node, get, local, key, offset, mark)
     }

@@ -46,8 +46,8 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// A context with the transports of this kind, on the device with this address of ours, if they are devices' own.
-    /// `access` says whether the library is left to reach remote memory.
+    /// A context with the transports of this kind, on the device with this address of ours, if they
+    /// are devices' own. `access` says whether the library is left to reach remote memory.
     pub(crate) fn open(
         kind: &'static Kind,
         host: Option<&str>,
@@ -64,7 +64,8 @@ impl Context {
         if let Some((name, value)) = kind.always_looks() {
             config.set(name, value).map_err(refused("the option of progress"))?;
         }
-        // Under one of its names: versions differ in whether they pass over names that they do not know, or refuse them.
+        // Under one of its names: versions differ in whether they pass over names that they do not
+        // know, or refuse them.
         let names = kind.connections().iter().map(|(name, value)| config.set(name, value));
         let known = names.reduce(|one, other| one.or(other));
         known.unwrap_or(Ok(())).map_err(refused("the option of connections"))?;
@@ -76,8 +77,8 @@ impl Context {
         }
         let mut params = MaybeUninit::<ucp_params>::zeroed();
         let mut context = ptr::null_mut();
-        // SAFETY: of the parameters those fields are filled that the mask names, the rest is not read; the options are
-        // whole, and there is a place for the answer. Nothing of it is kept.
+        // SAFETY: of the parameters those fields are filled that the mask names, the rest is not
+        // read; the options are whole, and there is a place for the answer. Nothing of it is kept.
         let status = unsafe {
             let params = params.as_mut_ptr();
             (*params).field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
@@ -101,14 +102,15 @@ impl Context {
         self.context.as_ptr()
     }
 
-    /// Whether this is the process that opened it, and not a child with a copy: who is that leaves all objects of the
-    /// library alone, whose connections and memory are the parent's, and whose threads a child does not have.
+    /// Whether this is the process that opened it, and not a child with a copy: a child leaves all
+    /// objects of the library alone, whose connections and memory are the parent's, and whose
+    /// threads it does not have.
     pub(super) fn is_here(&self) -> bool {
         self.home.is_here()
     }
 
-    /// Whether a worker must not be destroyed while an answer of its to a peer that connects waits: see
-    /// [`ending`](super::ending).
+    /// Whether a worker must not be destroyed while an answer of its to a peer that connects waits:
+    /// see [`ending`](super::ending).
     pub(super) fn is_aborted_by_answers(&self) -> bool {
         self.transports == "tcp" && self.library.minor() == 13
     }
@@ -124,8 +126,9 @@ impl Drop for Context {
         if !self.is_here() {
             return;
         }
-        // SAFETY: made by `open`, destroyed once; its worker, which owns it, is destroyed before its fields are dropped,
-        // and what is registered is unmapped before that, by the `Net` that owns the worker.
+        // SAFETY: made by `open`, destroyed once; its worker, which owns it, is destroyed before
+        // its fields are dropped, and what is registered is unmapped before that, by the `Net` that
+        // owns the worker.
         unsafe { (self.library.ucp_cleanup)(self.context.as_ptr()) };
     }
 }
@@ -212,8 +215,8 @@ impl Drop for Options {
     }
 }
 
-/// A worker: sends, receives, and calls back. Destroyed when dropped, and then nothing of what it was given is used any
-/// more. One that may have connected is to be ended by [`Worker::end`].
+/// A worker: sends, receives, and calls back. Destroyed when dropped, and then nothing of what it
+/// was given is used any more. One that may have connected is to be ended by [`Worker::end`].
 pub(super) struct Worker {
     worker: NonNull<ucp_worker>,
     pub(super) library: &'static Library,
@@ -236,8 +239,8 @@ impl Worker {
         landing.settle(library);
         let mut params = MaybeUninit::<ucp_worker_params>::zeroed();
         let mut worker = ptr::null_mut();
-        // SAFETY: of the parameters those fields are filled that the mask names; the context is open, and the worker
-        // holds it; a place for the answer.
+        // SAFETY: of the parameters those fields are filled that the mask names; the context is
+        // open, and the worker holds it; a place for the answer.
         let status = unsafe {
             let params = params.as_mut_ptr();
             (*params).field_mask =
@@ -259,7 +262,8 @@ impl Worker {
             cb: came,
             arg: worker.landing.as_ptr().cast(),
         };
-        // SAFETY: an open worker; the landing lies at a fixed place, and is dropped after the worker is destroyed.
+        // SAFETY: an open worker; the landing lies at a fixed place, and is dropped after the
+        // worker is destroyed.
         let status = unsafe { (library.ucp_worker_set_am_recv_handler)(worker.as_ptr(), &handler) };
         if status != UCS_OK {
             return Err(worker.context.refused("ucp_worker_set_am_recv_handler")(status));
@@ -299,7 +303,8 @@ impl Worker {
     /// Moves everything on. False if there was nothing to be moved.
     #[inline]
     pub(super) fn progress(&self) -> bool {
-        // SAFETY: an open worker, by the thread that drives it; callbacks find the landing, of which nothing is borrowed.
+        // SAFETY: an open worker, by the thread that drives it; callbacks find the landing, of
+        // which nothing is borrowed.
         unsafe { (self.library.ucp_worker_progress)(self.as_ptr()) > 0 }
     }
 
@@ -311,7 +316,8 @@ impl Worker {
 
     /// Gives a packet back that was kept.
     pub(super) fn release(&self, data: NonNull<u8>) {
-        // SAFETY: kept by the callback's answer, and given back once: whoever calls has just taken it out of its place.
+        // SAFETY: kept by the callback's answer, and given back once: the caller has just taken it
+        // out of its place.
         unsafe { (self.library.ucp_am_data_release)(self.as_ptr(), data.as_ptr().cast()) };
     }
 
@@ -328,7 +334,7 @@ impl Worker {
         !self.landing.flushing.get()
     }
 
-    /// Throws away what arrived and nobody took.
+    /// Throws away packets that were not taken.
     pub(super) fn abandon_arrived(&self) {
         for data in self.landing.abandon() {
             self.release(data);
@@ -342,15 +348,16 @@ impl Drop for Worker {
             return;
         }
         self.abandon_arrived();
-        // SAFETY: made by `open`, destroyed once; what it works on is held by the fields, and by who owns it until after
-        // this.
+        // SAFETY: made by `open`, destroyed once; what it works on is held by the fields, and by
+        // its owner until after this.
         unsafe { (self.library.ucp_worker_destroy)(self.as_ptr()) };
     }
 }
 
 /// A flush of the worker is over. Its request is the worker's, and goes with it.
 unsafe extern "C" fn flushed(_: *mut c_void, _: ucs_status_t, landing: *mut c_void) {
-    // SAFETY: lies at a fixed place and outlives the worker; there are no exclusive references to it.
+    // SAFETY: lies at a fixed place and outlives the worker; there are no exclusive references to
+    // it.
     unsafe { &*landing.cast_const().cast::<Landing>() }.flushing.set(false);
 }
 
@@ -367,7 +374,7 @@ pub(super) fn request(
     }
 }
 
-/// Parameters of an operation that tells nobody.
+/// Parameters of an operation without a callback.
 pub(super) fn unheard() -> ucp_request_param {
     ucp_request_param {
         op_attr_mask: 0,

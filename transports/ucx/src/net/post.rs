@@ -26,7 +26,7 @@ fn refusal(status: ucs_status_t) -> Refusal {
 }
 
 /// A node that is not there.
-const NOBODY: Refusal = Refusal::Failed(crate::sys::UCS_ERR_UNREACHABLE as isize);
+const UNREACHABLE: Refusal = Refusal::Failed(crate::sys::UCS_ERR_UNREACHABLE as isize);
 /// A key that is none for this node, or memory that cannot be written.
 const INVALID: Refusal = Refusal::Failed(crate::sys::UCS_ERR_INVALID_PARAM as isize);
 
@@ -38,8 +38,8 @@ impl Net {
         self.send_memory(to, slot, self.slots.buffer(slot).cast(), len, 0)
     }
 
-    /// Sends memory, or pieces of memory: `count` bytes, or pieces. It is to be held until the slot is over, or, if it is
-    /// done at once, not at all.
+    /// Sends memory, or pieces of memory: `count` bytes, or pieces. It is to be held until the slot
+    /// is over, or, if it is done at once, not at all.
     #[inline]
     fn send_memory(
         &mut self,
@@ -49,7 +49,7 @@ impl Net {
         count: usize,
         datatype: u64,
     ) -> Result<Began, Refusal> {
-        let ep = self.endpoint(to).ok_or(NOBODY)?;
+        let ep = self.endpoint(to).ok_or(UNREACHABLE)?;
         let landing = &self.worker.landing;
         let mut param = request(over, landing.began(slot));
         param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
@@ -58,8 +58,9 @@ impl Net {
             param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
             param.datatype = datatype;
         }
-        // SAFETY: an endpoint of this worker's; memory, and the list of its pieces, stay where they are until the
-        // callback, for the caller holds them in the slot; what the callback is told lies at a fixed place.
+        // SAFETY: an endpoint of this worker's; memory, and the list of its pieces, stay where they
+        // are until the callback, for the caller holds them in the slot; what the callback is told
+        // lies at a fixed place.
         let pointer = unsafe {
             (self.worker.library.ucp_am_send_nbx)(ep, PACKET, ptr::null(), 0, memory, count, &param)
         };
@@ -69,7 +70,8 @@ impl Net {
         }
     }
 
-    /// Sends a short packet by way of the next free slot's buffer, which `fill` writes. The slot is in use if it waits.
+    /// Sends a short packet by way of the next free slot's buffer, which `fill` writes. The slot is
+    /// in use if it waits.
     #[inline]
     pub(super) fn post_short(
         &mut self,
@@ -99,15 +101,15 @@ impl Net {
     pub(super) fn post_send(
         &mut self,
         to: Node,
-        head: &[u8],
+        header: &[u8],
         payload: Outgoing,
         mark: Mark,
     ) -> Result<(), (Refusal, Outgoing)> {
         let Some(slot) = self.slots.next() else { return Err((Refusal::Full, payload)) };
-        let total = head.len() + payload.len();
+        let total = header.len() + payload.len();
         if total <= Slots::BUFFER {
-            self.slots.write(slot, 0, head);
-            self.slots.copy(slot, head.len(), &payload);
+            self.slots.write(slot, 0, header);
+            self.slots.copy(slot, header.len(), &payload);
             return match self.send_buffer(to, slot, total) {
                 Ok(began) => {
                     self.began(slot, began, mark, Held::Nothing);
@@ -116,9 +118,9 @@ impl Net {
                 Err(refusal) => Err((refusal, payload)),
             };
         }
-        self.slots.write(slot, 0, head);
+        self.slots.write(slot, 0, header);
         let piece = |at: *mut u8, length| ucp_dt_iov { buffer: at.cast(), length };
-        let mut pieces = vec![piece(self.slots.buffer(slot), head.len())];
+        let mut pieces = vec![piece(self.slots.buffer(slot), header.len())];
         let held = match payload {
             Outgoing::Bytes(bytes) => {
                 pieces.push(piece(bytes.as_ptr().cast_mut(), bytes.len()));
@@ -156,7 +158,7 @@ impl Net {
         mark: Mark,
     ) -> Result<(), Refusal> {
         let slot = self.slots.next().ok_or(Refusal::Full)?;
-        let ep = self.endpoint(node).ok_or(NOBODY)?;
+        let ep = self.endpoint(node).ok_or(UNREACHABLE)?;
         let unpacked = self.unpacked(key, node).ok_or(INVALID)?;
         let (rkey, at) = (unpacked.rkey.as_ptr(), unpacked.base.wrapping_add(offset));
         if get && !local.region().is_writable() {
@@ -164,8 +166,9 @@ impl Net {
         }
         let (library, landing) = (self.worker.library, &self.worker.landing);
         let param = request(over, landing.began(slot));
-        // SAFETY: an endpoint of this worker's, and a key that was unpacked for it; the local memory is held, and stays
-        // where it is, until the callbacks came, and so is the key. It is writable if it is written.
+        // SAFETY: an endpoint of this worker's, and a key that was unpacked for it; the local
+        // memory is held, and stays where it is, until the callbacks came, and so is the key. It is
+        // writable if it is written.
         let pointer = unsafe {
             match get {
                 true => {

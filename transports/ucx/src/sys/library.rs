@@ -1,4 +1,4 @@
-//! The library, loaded once per process, when somebody first asks for it.
+//! The library, loaded once per process, when it is first needed.
 
 use super::{
     VERSION, ucp_am_handler_param, ucp_config, ucp_context, ucp_ep, ucp_ep_params, ucp_mem,
@@ -27,8 +27,8 @@ macro_rules! functions {
         /// # Safety
         /// This is UCX.
         unsafe fn bind(shared: &Shared, path: OsString) -> Result<Library, libloading::Error> {
-            // SAFETY: the functions of UCX with these names, in the signatures of its headers; they stay valid because
-            // the library is never unloaded.
+            // SAFETY: the functions of UCX with these names, in the signatures of its headers; they
+            // stay valid because the library is never unloaded.
             unsafe {
                 Ok(Library {
                     $($name: *shared.get(stringify!($name).as_bytes())?,)+
@@ -92,8 +92,8 @@ fn load() -> Result<Library, LoadError> {
     for name in names {
         // UCX's initialisers take signals over, which are the program's.
         let kept = signals::Kept::take();
-        // SAFETY: UCX's initialisers may run at any time and on any thread; whoever names another file in the
-        // environment answers for it, as with LD_LIBRARY_PATH.
+        // SAFETY: UCX's initialisers may run at any time and on any thread; the user who names
+        // another file in the environment answers for it, as with LD_LIBRARY_PATH.
         let shared = unsafe { Shared::open(Some(&name), RTLD_NOW | RTLD_LOCAL) };
         kept.restore();
         match shared {
@@ -109,18 +109,20 @@ fn symbols(shared: Shared, path: OsString) -> Result<Library, LoadError> {
     let shared = ManuallyDrop::new(shared);
     let missing = |error: libloading::Error| LoadError::Symbol(error.to_string());
     let (mut major, mut minor, mut release) = (0, 0, 0);
-    // SAFETY: the function of UCX with this name, which has had this signature in all versions; places for three numbers.
+    // SAFETY: the function of UCX with this name, which has had this signature in all versions;
+    // places for three numbers.
     unsafe {
         let get = shared
             .get::<unsafe extern "C" fn(*mut c_uint, *mut c_uint, *mut c_uint)>(b"ucp_get_version");
         get.map_err(missing)?(&mut major, &mut minor, &mut release);
     }
     check(major, minor)?;
-    // SAFETY: a library of UCX's name, or what the user takes for one, in a version whose interface is known.
+    // SAFETY: a library of UCX's name, or what the user takes for one, in a version whose interface
+    // is known.
     let mut library = unsafe { bind(&shared, path) }.map_err(missing)?;
     library.version = (major, minor);
-    // What goes wrong is said by status; and no memory but the host's is handed to it, so that there is nothing to be
-    // found out about memory by watching the program's mappings.
+    // What goes wrong is said by status; and no memory but the host's is handed to it, so that
+    // there is nothing to be found out about memory by watching the program's mappings.
     library.set(c"UCX_LOG_LEVEL", c"LOG_LEVEL", c"fatal");
     library.set(c"UCX_MEMTYPE_CACHE", c"MEMTYPE_CACHE", c"n");
     Ok(library)
@@ -154,9 +156,9 @@ impl Library {
         self.version.1
     }
 
-    /// Whether it connects endpoints over the loopback interface. 1.20 began to ask whether there is a route to the
-    /// address that an endpoint gives, before it connects; on that interface what is given is no address, but says which
-    /// machine it is. 1.21 does not ask there.
+    /// Whether it connects endpoints over the loopback interface. 1.20 began to ask whether there
+    /// is a route to the address that an endpoint gives, before it connects; on that interface what
+    /// is given is no address, but says which machine it is. 1.21 does not ask there.
     pub(crate) fn connects_over_loopback(&self) -> bool {
         self.version != (1, 20)
     }
@@ -169,7 +171,8 @@ impl Library {
     /// What a status means.
     pub(crate) fn error(&self, code: isize) -> String {
         let code = ucs_status_t::try_from(code).unwrap_or(ucs_status_t::MIN);
-        // SAFETY: takes any number, and gives a text that lives as long as the library, or is the calling thread's.
+        // SAFETY: takes any number, and gives a text that lives as long as the library, or is the
+        // calling thread's.
         let text = unsafe { (self.ucs_status_string)(code) };
         if text.is_null() {
             return format!("status {code}");

@@ -1,8 +1,8 @@
 //! The binary interface of UCX's UCP, as far as it is used here, written down by hand.
 //!
-//! Structures that are handed to the library say by a mask which of their fields are there, and grow at their end from
-//! release to release; so those of 1.13, with their masks, are understood by all that came after. A test compares the
-//! layouts with the headers, where these are installed.
+//! Structures that are handed to the library say by a mask which of their fields are there, and
+//! grow at their end from release to release; so those of 1.13, with their masks, are understood by
+//! all that came after. A test compares the layouts with the headers, where these are installed.
 
 #![allow(non_camel_case_types, reason = "the names of UCX")]
 #![allow(missing_docs, reason = "documented by UCX")]

@@ -7,7 +7,8 @@ use petasos_testing::{assert_at_least, skip};
 use petasos_ucx::{Config, OpenError, Secret, Ucx};
 use std::time::Duration;
 
-/// TCP on the loopback interface, unless `PETASOS_UCX_NETWORK` names another network, as `ucx+rc://10.1.0.7`.
+/// TCP on the loopback interface, unless `PETASOS_UCX_NETWORK` names another network, as
+/// `ucx+rc://10.1.0.7`.
 pub(crate) fn network() -> Network {
     Network::named("PETASOS_UCX_NETWORK", "ucx+tcp")
 }
@@ -30,7 +31,8 @@ pub(crate) fn config(network: Network) -> Config {
     config
 }
 
-/// Whether the library, in the version that is wanted, can use this network here; says so aloud if not.
+/// Whether the library, in the version that is wanted, can use this network here; says so aloud if
+/// not.
 pub(crate) fn is_here(network: Network) -> bool {
     let why = match petasos_ucx::find() {
         Err(error) => error.to_string(),

@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether the notifier was used.
 #[derive(Default)]
-pub(crate) struct Bell(AtomicBool);
+pub(crate) struct WakeFlag(AtomicBool);
 
-impl Bell {
-    /// Whether it was rung since the last call.
+impl WakeFlag {
+    /// Whether it was woken since the last call.
     pub(crate) fn take(&self) -> bool {
         self.0.swap(false, Ordering::SeqCst)
     }
 }
 
-impl Notify for Bell {
+impl Notify for WakeFlag {
     fn notify(&self) {
         self.0.store(true, Ordering::SeqCst);
     }

@@ -1,9 +1,7 @@
-//! What the receiver fetches: several packets of a peer at a time, in order, within the bounds of the
-//! bounce buffers, and never so that what waits holds up what is next.
+//! What the receiver fetches: several packets of a peer at a time, in order, within the bounds of
+//! the bounce buffers, and never so that what waits holds up what is next.
 
-mod common;
-
-use common::{End, join, message, numbers_of, open, until};
+use crate::common::{End, join, message, numbers_of, open, until};
 use petasos_channel::{Config, Force};
 use petasos_fabric::{
     Endpoint, Event, Level, Operation, Payload, Peer, Region, Slice, Time, Token,

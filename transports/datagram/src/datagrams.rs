@@ -1,88 +1,60 @@
-//! What an endpoint is made of.
+//! The state of an endpoint.
 
 use crate::{
     Config, Counters, OpenError,
     access::Accesses,
+    cache::RegistrationCache,
     exposure::Exposures,
-    frame::{HEAD, Notice},
-    kept::Kept,
-    link::Link,
+    frame::{CompletionData, HEAD},
+    links::Links,
+    lists::Lists,
     lost::Lost,
-    network::{Medium, Meeting, Network, Node},
+    network::{Medium, Meeting, Network},
+    pace::Pace,
 };
 use petasos_fabric::{
-    Address, Capabilities, Credential, Endpoint, Event, Home, Peer, Pool, Support, Time,
+    Address, Capabilities, Credential, Endpoint, Event, Home, Pool, Support, Time,
     two_sided::{self, Engine, header},
 };
 use rustix::event::epoll;
-use std::{
-    collections::{HashMap, VecDeque},
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// An endpoint of the fabric over the datagrams of a library.
 pub struct Datagrams<N: Network> {
     pub(crate) home: Home,
-    /// Closed before what it works for: what was opened to others first, then the library's endpoint.
+    /// The order in which these are dropped: first the memory that was opened to others, then the
+    /// library's endpoint.
     pub(crate) exposures: Exposures<N::Opened>,
-    pub(crate) kept: Kept<N::Opened>,
+    pub(crate) cache: RegistrationCache<N::Opened>,
     pub(crate) accesses: Accesses<N::Key>,
     pub(crate) net: N,
-    /// The endpoint by which peers meet, which vouches for them, notices their end, and rings.
+    /// The endpoint by which peers meet: it authenticates them, notices their end, and rings.
     pub(crate) control: Box<dyn Endpoint>,
     pub(crate) engine: Engine,
     pub(crate) capabilities: Capabilities,
     pub(crate) config: Config,
     pub(crate) medium: Medium,
-    /// By the slot of the peer.
-    pub(crate) links: Vec<Option<Box<Link>>>,
-    /// Serial numbers at which the next user of a slot begins.
-    pub(crate) serials: Vec<u32>,
-    pub(crate) met: HashMap<Peer, Peer>,
-    /// The slots of peers, by what their notices begin with.
-    pub(crate) notices: HashMap<u64, u32>,
-    /// Peers to be sent to.
-    pub(crate) outgoing: VecDeque<u32>,
-    /// Peers to be told what was taken.
-    pub(crate) owing: Vec<u32>,
-    /// Peers with deferred packets.
-    pub(crate) paused: Vec<u32>,
-    /// Peers that are gone, and may have said more.
-    pub(crate) ending: Vec<Peer>,
-    /// Lost peers that came to us, whose handles are still known.
-    pub(crate) gone: VecDeque<Peer>,
-    /// Nodes that are not used any more: until when they stay, and of whom they were.
-    pub(crate) buried: VecDeque<(Node, Time, Peer)>,
+    pub(crate) links: Links,
+    pub(crate) lists: Lists,
     pub(crate) lost: Lost,
-    /// Events that were found on the short way, and come first.
+    /// Events that were found on the fast path, and come first.
     pub(crate) early: Vec<Event>,
-    pub(crate) mail: Vec<Event>,
+    /// Events of the control endpoint that were not taken in yet.
+    pub(crate) control_events: Vec<Event>,
     /// Whether peers ring for each other: where the library has nothing to sleep on.
     pub(crate) rings: bool,
-    /// Peers to be told something on the control connection.
-    pub(crate) errands: Vec<u32>,
     pub(crate) epoll: OwnedFd,
     pub(crate) now: Time,
-    /// Passes, and messages taken on the short way, since the last sleep; passes since something last came; and how many
-    /// until the control endpoint has its turn, and packets that had come at its last one.
-    pub(crate) passes: u32,
-    pub(crate) quiet: u32,
-    pub(crate) turn: u32,
-    pub(crate) attended: u64,
-    /// Naps in a row.
-    pub(crate) naps: u32,
-    pub(crate) idle: bool,
-    pub(crate) armed: bool,
-    /// The library was just asked, and had nothing.
-    pub(crate) looked: bool,
+    pub(crate) pace: Pace,
     pub(crate) counters: Counters,
 }
 
 impl<N: Network> Datagrams<N> {
-    /// Opens an endpoint at an address: which ones there are, and what they mean, is the network's to say.
+    /// Opens an endpoint at an address of the network: see the transports for their addresses.
     ///
     /// # Errors
-    /// The address is none of this network's, nobody can meet there, or the library refused.
+    /// The configuration is not valid, the address is none of this network's, the endpoint by which
+    /// peers meet cannot be opened there, or the library refused.
     pub fn open(address: &Address, config: Config) -> Result<Datagrams<N>, N::OpenError> {
         config.check().map_err(OpenError::Config)?;
         let (kind, medium) = N::kind(address)?;
@@ -107,16 +79,17 @@ impl<N: Network> Datagrams<N> {
             Meeting::Tcp => Credential::None,
         };
         let native = config.remote_access && net.facts().access.is_some();
-        let notices_from = match native && Notice::names(net.facts().notice_bits) > 0 {
-            true => config.notices_from.unwrap_or(net.facts().notices_from).max(1),
+        let completion_data_from = match native && CompletionData::names(net.facts().data_bits) > 0
+        {
+            true => config.completion_data_from.unwrap_or(net.facts().completion_data_from).max(1),
             false => u64::MAX,
         };
         if native {
             capabilities.remote_access = Support::Native;
             capabilities.enforcement = net.facts().enforcement;
-            if notices_from < u64::MAX {
+            if completion_data_from < u64::MAX {
                 capabilities.put_with_event = Support::Native;
-                capabilities.native_event_from = Some(notices_from);
+                capabilities.native_event_from = Some(completion_data_from);
             }
         }
         let mut numbers = two_sided::Config::new(limits, fragment);
@@ -125,8 +98,8 @@ impl<N: Network> Datagrams<N> {
         Ok(Datagrams {
             home: Home::here(),
             exposures: Exposures::default(),
-            kept: Kept::new(if native { config.keep_registered } else { 0 }),
-            accesses: Accesses::new(native, notices_from),
+            cache: RegistrationCache::new(if native { config.keep_registered } else { 0 }),
+            accesses: Accesses::new(native, completion_data_from),
             engine: Engine::new(own, control.incarnation(), numbers, pool),
             rings: net.wait_fd().is_none(),
             net,
@@ -134,30 +107,14 @@ impl<N: Network> Datagrams<N> {
             capabilities,
             config,
             medium,
-            links: Vec::new(),
-            serials: Vec::new(),
-            met: HashMap::new(),
-            notices: HashMap::new(),
-            outgoing: VecDeque::new(),
-            owing: Vec::new(),
-            paused: Vec::new(),
-            ending: Vec::new(),
-            gone: VecDeque::new(),
-            buried: VecDeque::new(),
+            links: Links::default(),
+            lists: Lists::default(),
             lost: Lost::default(),
             early: Vec::new(),
-            mail: Vec::new(),
-            errands: Vec::new(),
+            control_events: Vec::new(),
             epoll,
             now: Time::ZERO,
-            passes: 0,
-            quiet: 0,
-            turn: 0,
-            attended: 0,
-            naps: 0,
-            idle: false,
-            armed: true,
-            looked: false,
+            pace: Pace::new(),
             counters: Counters::default(),
         })
     }
@@ -165,10 +122,10 @@ impl<N: Network> Datagrams<N> {
     /// What the endpoint did so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        Counters { kept_bytes: self.kept.bytes(), lost: self.lost.count(), ..self.counters }
+        Counters { kept_bytes: self.cache.bytes(), lost: self.lost.count(), ..self.counters }
     }
 
-    /// What carries it, in the library's words.
+    /// The protocol that carries its packets, in the library's words.
     #[must_use]
     pub fn carrier(&self) -> &str {
         &self.net.facts().protocol
@@ -178,11 +135,6 @@ impl<N: Network> Datagrams<N> {
     #[must_use]
     pub fn fabric_name(&self) -> &[u8] {
         self.net.name()
-    }
-
-    pub(crate) fn link(&mut self, peer: Peer) -> Option<&mut Link> {
-        let link = self.links.get_mut(peer.index as usize)?.as_deref_mut()?;
-        (link.peer == peer).then_some(link)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The heads of records and of control packets, and what follows them: little-endian.
+//! The headers of records and of control packets, and what follows them: little-endian.
 //!
 //! Sixteen bytes, the same in a short packet and in a cell of a FIFO:
 //!
@@ -16,11 +16,11 @@
 
 use crate::{Garbage, device::RemoteKey};
 
-/// Bytes of a head.
-pub(crate) const HEAD: usize = 16;
+/// Bytes of a header.
+pub(crate) const HEADER: usize = 16;
 const VERSION: u16 = 1;
 
-/// What a head begins.
+/// What the header is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -30,13 +30,13 @@ pub(crate) enum Kind {
     Ack = 2,
     /// Control: the sender wants an exclusive channel; the body says of how many cells.
     Ask = 3,
-    /// Control: the answer, with the cells and the key.
+    /// Control: the request is granted, with the cells and the key.
     Grant = 4,
-    /// Control: the answer is no.
+    /// Control: the request is refused.
     Refuse = 5,
     /// Control: the receiver wants its exclusive channel back.
     Recall = 6,
-    /// Control: the sender uses its exclusive channel no more, and all in it was acknowledged.
+    /// Control: the sender has closed its exclusive channel, in which all was acknowledged.
     Closed = 7,
 }
 
@@ -56,9 +56,9 @@ pub(crate) const LAST: u8 = 2;
 /// Part of it lies in the sender's memory: a [`Lent`] begins the body.
 pub(crate) const LENT: u8 = 4;
 
-/// A head that is valid in itself.
+/// A header that is valid in itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct Header {
     pub(crate) len: u32,
     pub(crate) seq: u32,
     pub(crate) ack: u32,
@@ -66,13 +66,13 @@ pub(crate) struct Head {
     pub(crate) flags: u8,
 }
 
-impl Head {
+impl Header {
     pub(crate) fn mark(&self) -> u64 {
         u64::from(self.seq) << 32 | u64::from(self.len)
     }
 
-    pub(crate) fn encode(&self) -> [u8; HEAD] {
-        let mut out = [0; HEAD];
+    pub(crate) fn encode(&self) -> [u8; HEADER] {
+        let mut out = [0; HEADER];
         out[..8].copy_from_slice(&self.mark().to_le_bytes());
         out[8..12].copy_from_slice(&self.ack.to_le_bytes());
         (out[12], out[13]) = (self.kind as u8, self.flags);
@@ -80,29 +80,32 @@ impl Head {
         out
     }
 
-    pub(crate) fn decode(bytes: [u8; HEAD]) -> Result<Head, Garbage> {
+    pub(crate) fn decode(bytes: [u8; HEADER]) -> Result<Header, Garbage> {
         let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
         let version = u16::from_le_bytes([bytes[14], bytes[15]]);
         if version != VERSION {
-            return Err(Garbage::new("unknown version of a head", version.into()));
+            return Err(Garbage::new("unknown version of a header", version.into()));
         }
         let (kind, flags) = (bytes[12], bytes[13]);
         let known = if kind == Kind::Record as u8 { FIRST | LAST | LENT } else { 0 };
         if flags & !known != 0 {
             return Err(Garbage::new("unknown flags", flags.into()));
         }
-        let kind = Kind::from_u8(kind).ok_or(Garbage::new("unknown kind of head", kind.into()))?;
-        Ok(Head { len: number(0), seq: number(4), ack: number(8), kind, flags })
+        let kind =
+            Kind::from_u8(kind).ok_or(Garbage::new("unknown kind of header", kind.into()))?;
+        Ok(Header { len: number(0), seq: number(4), ack: number(8), kind, flags })
     }
 
-    /// The head of a packet, and its body.
-    pub(crate) fn split(packet: &[u8]) -> Result<(Head, &[u8]), Garbage> {
+    /// The header of a packet, and its body.
+    pub(crate) fn split(packet: &[u8]) -> Result<(Header, &[u8]), Garbage> {
         let short = Garbage::new("a packet cut short", packet.len() as u64);
-        let (head, body) = packet.split_first_chunk::<HEAD>().ok_or(short)?;
-        let head = Head::decode(*head)?;
-        match head.len as usize == body.len() {
-            true => Ok((head, body)),
-            false => Err(Garbage::new("a packet of another length than it says", head.len.into())),
+        let (header, body) = packet.split_first_chunk::<HEADER>().ok_or(short)?;
+        let header = Header::decode(*header)?;
+        match header.len as usize == body.len() {
+            true => Ok((header, body)),
+            false => {
+                Err(Garbage::new("a packet of another length than it says", header.len.into()))
+            }
         }
     }
 
@@ -132,7 +135,7 @@ impl Lent {
         out.extend_from_slice(self.key.as_bytes());
     }
 
-    /// What the bytes begin with, and how many it took.
+    /// Decodes the descriptor with which the bytes begin. Returns how many bytes it took, too.
     pub(crate) fn decode(bytes: &[u8]) -> Result<(Lent, usize), Garbage> {
         let short = Garbage::new("a descriptor cut short", bytes.len() as u64);
         let ([a, b, c, d, key], rest) = bytes.split_first_chunk::<5>().ok_or(short)?;
@@ -177,20 +180,20 @@ mod tests {
     proptest! {
         #[test]
         fn heads_there_and_back(len in any::<u32>(), seq in any::<u32>(), ack in any::<u32>(), flags in 0u8..8) {
-            let head = Head { len, seq, ack, kind: Kind::Record, flags };
-            prop_assert_eq!(Head::decode(head.encode()), Ok(head));
+            let header = Header { len, seq, ack, kind: Kind::Record, flags };
+            prop_assert_eq!(Header::decode(header.encode()), Ok(header));
         }
 
         #[test]
-        fn any_bytes_are_a_head_or_refused(bytes in any::<[u8; HEAD]>()) {
-            if let Ok(head) = Head::decode(bytes) {
-                prop_assert_eq!(head.encode(), bytes);
+        fn any_bytes_are_a_head_or_refused(bytes in any::<[u8; HEADER]>()) {
+            if let Ok(header) = Header::decode(bytes) {
+                prop_assert_eq!(header.encode(), bytes);
             }
         }
 
         #[test]
         fn any_bytes_are_a_packet_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Head::split(&bytes);
+            let _ = Header::split(&bytes);
             let _ = granted(&bytes);
             if let Ok((lent, took)) = Lent::decode(&bytes) {
                 let mut again = Vec::new();

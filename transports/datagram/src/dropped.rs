@@ -1,5 +1,5 @@
-//! Whose last holder is gone: told by whichever thread dropped it, and looked up by one, which most of the time pays for
-//! one word.
+//! Names whose last holder dropped them: reported by whichever thread dropped one, and collected by
+//! one thread, which mostly reads a single flag.
 
 #[cfg(not(all(loom, test)))]
 use std::sync::{
@@ -16,21 +16,21 @@ use {
     std::sync::PoisonError,
 };
 
-/// Numbers of those that are gone.
+/// The names that were dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Gone {
+pub(crate) struct Dropped {
     some: AtomicBool,
     names: Mutex<Vec<u64>>,
 }
 
-impl Gone {
-    /// Says that one is gone, from any thread.
+impl Dropped {
+    /// Reports that a name was dropped, from any thread.
     pub(crate) fn tell(&self, name: u64) {
         self.names.lock().unwrap_or_else(PoisonError::into_inner).push(name);
         self.some.store(true, Release);
     }
 
-    /// Those of whom it was said since this was last asked, each once. One thread asks.
+    /// The names that were dropped since the last call, each once. Only one thread calls this.
     pub(crate) fn take(&self) -> Vec<u64> {
         if !self.some.load(Acquire) || !self.some.swap(false, AcqRel) {
             return Vec::new();
@@ -44,21 +44,22 @@ mod interleavings {
     use super::*;
     use loom::{sync::Arc, thread};
 
-    /// Two go while somebody looks: what is not seen then is seen afterwards, and nothing twice.
+    /// Two are dropped while a thread collects: what is not seen then is seen afterwards, and
+    /// nothing twice.
     #[test]
-    fn everybody_who_went_is_found_once() {
+    fn all_that_were_dropped_are_found_once() {
         loom::model(|| {
-            let gone = Arc::new(Gone::default());
+            let dropped = Arc::new(Dropped::default());
             let going = [1, 2].map(|name| {
-                let gone = gone.clone();
-                thread::spawn(move || gone.tell(name))
+                let dropped = dropped.clone();
+                thread::spawn(move || dropped.tell(name))
             });
-            let mut found = gone.take();
-            found.extend(gone.take());
+            let mut found = dropped.take();
+            found.extend(dropped.take());
             for going in going {
                 going.join().unwrap();
             }
-            found.extend(gone.take());
+            found.extend(dropped.take());
             found.sort_unstable();
             assert_eq!(found, [1, 2]);
         });

@@ -1,12 +1,10 @@
-//! A thousand senders to one receiver: nothing is lost, nobody starves, and the receiver's memory has
-//! a bound.
+//! A thousand senders to one receiver: nothing is lost, no sender starves, and the receiver's
+//! memory has a bound.
 //!
 //! `PETASOS_SENDERS` sets how many (default 1000), `PETASOS_MESSAGES` how many each sends (default
 //! 150).
 
-mod common;
-
-use common::{End, PATIENCE, address, from_environment, message, open, read};
+use crate::common::{End, PATIENCE, address, from_environment, message, open, read};
 use petasos_channel::Config;
 use petasos_fabric::{Endpoint, Event, Peer};
 use petasos_sim::device::{DeviceConfig, DeviceNet};
@@ -42,7 +40,7 @@ fn crowd(config: &Config, slots: usize, len: impl Fn(u32, u32) -> usize) {
             }
             end.progress(net.now(), 16, &mut Vec::new());
         }
-        // The receiver is the one who is short of time.
+        // The receiver is short of time.
         let mut events = Vec::new();
         for _ in 0..8 {
             receiver.progress(net.now(), 64, &mut events);
@@ -62,13 +60,13 @@ fn crowd(config: &Config, slots: usize, len: impl Fn(u32, u32) -> usize) {
         most = most.max(receiver.counters().memory);
         net.run_for(Duration::from_micros(2));
     }
-    let then = then.expect("somebody was the first");
+    let then = then.expect("one was the first");
     let slowest = then.values().min().copied().unwrap_or(0);
     let share = then.values().sum::<u32>() / count;
     let (counters, card) = (receiver.counters(), net.account(&address("receiver")).unwrap());
     println!("{count} senders: the slowest had {slowest} through, its share is {share}");
     println!("{most} bytes at the most, {} slots of {slots}; {counters:?}", card.slots_most);
-    assert_eq!(then.len(), count as usize, "somebody was not heard at all");
+    assert_eq!(then.len(), count as usize, "a sender was not heard at all");
     assert!(slowest * 2 >= share, "the slowest had {slowest} through, its fair share is {share}");
     assert!(card.slots_most <= slots);
     // What may be deferred, what may be in hand, and what may be given.

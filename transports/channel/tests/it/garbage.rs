@@ -4,9 +4,7 @@
 //!
 //! `PETASOS_SEEDS` sets how many liars there are (default 300).
 
-mod common;
-
-use common::{address, from_environment, join, message, net, numbers_of, open};
+use crate::common::{address, from_environment, join, message, net, numbers_of, open};
 use petasos_channel::{
     Config, Device, DeviceEvent, Force,
     device::{Class, Node, RemoteKey, Target, Ticket},
@@ -21,7 +19,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 const RECORD: u8 = 1;
 
-/// A head as it travels, with its body.
+/// An encoded header, with its body.
 fn packet(kind: u8, flags: u8, seq: u32, ack: u32, body: &[u8]) -> Vec<u8> {
     let mut out = (body.len() as u32).to_le_bytes().to_vec();
     out.extend_from_slice(&seq.to_le_bytes());

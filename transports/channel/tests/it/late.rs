@@ -1,9 +1,7 @@
-//! A device that goes on writing to memory after it said that an access to a lost peer is over, as libraries do: what it
-//! writes is nobody's message.
+//! A device that goes on writing to memory after it said that an access to a lost peer is over, as
+//! libraries do: what it writes is no message.
 
-mod common;
-
-use common::{End, PATIENCE, address, message, net, open, read};
+use crate::common::{End, PATIENCE, address, message, net, open, read};
 use petasos_channel::{
     Channels, Config, Device, DeviceEvent, DeviceLimits, Force,
     device::{AtomicAccess, Class, Fault, Node, Refusal, Registration, RemoteKey, Target, Ticket},
@@ -163,8 +161,8 @@ impl World {
     }
 }
 
-/// Senders die while their messages are fetched to buffers of the receiver's, which are written to afterwards: no other
-/// sender's messages are fetched to those.
+/// Senders die while their messages are fetched to buffers of the receiver's, which are written to
+/// afterwards: no other sender's messages are fetched to those.
 fn some_die(ahead: usize) {
     let net = net(3);
     let mut config = Config::default();

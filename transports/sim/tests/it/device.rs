@@ -1,4 +1,5 @@
-//! The simulated cards: that they keep what `petasos_channel::device` promises, and what they are told.
+//! The simulated NICs: that they keep what `petasos_channel::device` promises, and what their
+//! configuration says.
 
 use petasos_channel::{
     Device, DeviceEvent,
@@ -12,18 +13,18 @@ fn open(net: &DeviceNet, name: &str) -> SimDevice {
     net.open(&Address::parse(&format!("simdev://{name}")).unwrap()).unwrap()
 }
 
-fn poll(card: &mut SimDevice) -> Vec<DeviceEvent> {
+fn poll(nic: &mut SimDevice) -> Vec<DeviceEvent> {
     let mut events = Vec::new();
-    card.poll(Time::ZERO, true, usize::MAX, &mut events);
+    nic.poll(Time::ZERO, true, usize::MAX, &mut events);
     events
 }
 
-/// Two cards that know each other: by which node each knows the other.
+/// Two NICs that know each other: by which node each knows the other.
 fn pair(net: &DeviceNet) -> (SimDevice, SimDevice, Node, Node) {
     let (mut a, mut b) = (open(net, "a"), open(net, "b"));
     a.resolve(b.address(), Duration::from_secs(1));
     net.run_for(Duration::from_millis(1));
-    let node = |card: &mut SimDevice| match poll(card)[..] {
+    let node = |nic: &mut SimDevice| match poll(nic)[..] {
         [DeviceEvent::Up { node, .. }] => node,
         ref other => panic!("{other:?}"),
     };
@@ -47,9 +48,9 @@ fn marks(events: &[DeviceEvent]) -> Vec<u64> {
     events.iter().filter_map(mark).collect()
 }
 
-fn expose(card: &mut SimDevice, len: usize, access: Access) -> (Region, RemoteKey) {
+fn expose(nic: &mut SimDevice, len: usize, access: Access) -> (Region, RemoteKey) {
     let memory = Region::zeroed(len);
-    let (_, key) = card.register(&memory.whole(), access, 5).unwrap();
+    let (_, key) = nic.register(&memory.whole(), access, 5).unwrap();
     (memory, key)
 }
 
@@ -96,7 +97,7 @@ fn slots_are_bounded_and_control_has_its_own() {
     let mut events = Vec::new();
     b.poll(Time::ZERO, false, 100, &mut events);
     assert_eq!(bytes_of(&events, Class::Control), b"c");
-    assert!(bytes_of(&events, Class::Data).is_empty(), "data that nobody wanted");
+    assert!(bytes_of(&events, Class::Data).is_empty(), "data that was not asked for");
     assert!(poll(&mut a).is_empty(), "room that is not there");
     let first = poll(&mut b);
     net.run_for(Duration::from_micros(10));
@@ -213,11 +214,11 @@ fn a_cut_line_holds_everything_until_it_is_mended() {
     net.heal(a.address(), b.address());
     let events = poll(&mut b);
     assert_eq!((bytes_of(&events, Class::Data), marks(&events)), (vec![1], vec![9]));
-    // And for longer than anybody waits.
+    // And for longer than any peer waits.
     net.cut(a.address(), b.address());
     net.run_for(Duration::from_secs(2));
-    for card in [&mut a, &mut b] {
-        let events = poll(card);
+    for nic in [&mut a, &mut b] {
+        let events = poll(nic);
         assert!(
             matches!(events[..], [DeviceEvent::Lost { reason: LostReason::Silent(_), .. }]),
             "{events:?}"
@@ -229,14 +230,14 @@ fn a_cut_line_holds_everything_until_it_is_mended() {
 fn nobody_is_reached_in_vain_for_longer_than_asked() {
     let net = DeviceNet::new(DeviceConfig::with_seed(7));
     let mut a = open(&net, "a");
-    let nobody = Address::parse("simdev://nobody").unwrap();
-    a.resolve(&nobody, Duration::from_millis(5));
-    a.resolve(&nobody, Duration::from_millis(20));
+    let nowhere = Address::parse("simdev://nowhere").unwrap();
+    a.resolve(&nowhere, Duration::from_millis(5));
+    a.resolve(&nowhere, Duration::from_millis(20));
     net.run_for(Duration::from_millis(15));
     assert!(poll(&mut a).is_empty(), "given up before the time");
     net.run_for(Duration::from_millis(10));
     assert!(
-        matches!(&poll(&mut a)[..], [DeviceEvent::Unreachable { address, .. }] if *address == nobody)
+        matches!(&poll(&mut a)[..], [DeviceEvent::Unreachable { address, .. }] if *address == nowhere)
     );
 }
 
@@ -244,26 +245,26 @@ fn nobody_is_reached_in_vain_for_longer_than_asked() {
 fn ten_thousand_cards() {
     const COUNT: usize = 10_000;
     let net = DeviceNet::new(DeviceConfig::with_seed(8));
-    let mut cards: Vec<_> = (0..COUNT).map(|n| open(&net, &n.to_string())).collect();
-    let addresses: Vec<_> = cards.iter().map(|card| card.address().clone()).collect();
-    for (n, card) in cards.iter_mut().enumerate() {
-        card.resolve(&addresses[(n + 1) % COUNT], Duration::from_secs(1));
+    let mut nics: Vec<_> = (0..COUNT).map(|n| open(&net, &n.to_string())).collect();
+    let addresses: Vec<_> = nics.iter().map(|nic| nic.address().clone()).collect();
+    for (n, nic) in nics.iter_mut().enumerate() {
+        nic.resolve(&addresses[(n + 1) % COUNT], Duration::from_secs(1));
     }
     net.run_for(Duration::from_millis(1));
     let mut got = 0;
-    for card in &mut cards {
-        for event in poll(card) {
+    for nic in &mut nics {
+        for event in poll(nic) {
             if let DeviceEvent::Up { node, .. } = event {
-                card.send(node, Class::Data, &[b"hello"]).unwrap();
+                nic.send(node, Class::Data, &[b"hello"]).unwrap();
             }
         }
     }
     net.run_for(Duration::from_millis(1));
-    for card in &mut cards {
-        got += bytes_of(&poll(card), Class::Data).len();
+    for nic in &mut nics {
+        got += bytes_of(&poll(nic), Class::Data).len();
     }
     assert_eq!((got, net.stats().connections), (2 * COUNT, COUNT as u64));
-    drop(cards);
+    drop(nics);
     net.run_for(Duration::from_millis(1));
     assert_eq!(net.stats().connections, 0, "something stays");
 }

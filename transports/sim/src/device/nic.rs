@@ -1,10 +1,10 @@
-//! A card on the simulated network.
+//! A NIC on the simulated network.
 
 use super::{
     DeviceNet, SCHEME,
-    world::{Flying, Kind, Place},
+    world::{EndpointId, InFlight, Kind},
 };
-use crate::bell::Bell;
+use crate::wake::WakeFlag;
 use petasos_channel::{
     Device, DeviceEvent, DeviceLimits,
     device::{AtomicAccess, Class, Node, Refusal, Registration, RemoteKey, Target, Ticket, gather},
@@ -12,21 +12,21 @@ use petasos_channel::{
 use petasos_fabric::{Access, Address, Incarnation, Notifier, RegisterError, Sleep, Slice, Time};
 use std::{os::fd::BorrowedFd, sync::Arc, time::Duration};
 
-/// A network card on a [`DeviceNet`].
+/// A NIC on a [`DeviceNet`].
 pub struct SimDevice {
     net: DeviceNet,
     address: Address,
-    place: Place,
+    id: EndpointId,
     incarnation: Incarnation,
     limits: DeviceLimits,
-    bell: Arc<Bell>,
+    wake: Arc<WakeFlag>,
 }
 
 impl SimDevice {
     pub(super) fn new(
         net: DeviceNet,
         address: Address,
-        place: Place,
+        id: EndpointId,
         incarnation: Incarnation,
     ) -> SimDevice {
         let config = net.world().config.clone();
@@ -39,7 +39,7 @@ impl SimDevice {
             registrations: config.registrations,
             passive_target: true,
         };
-        SimDevice { net, address, place, incarnation, limits, bell: Arc::default() }
+        SimDevice { net, address, id, incarnation, limits, wake: Arc::default() }
     }
 }
 
@@ -61,11 +61,11 @@ impl Device for SimDevice {
     }
 
     fn resolve(&mut self, address: &Address, patience: Duration) {
-        self.net.world().dial(self.place, address, patience);
+        self.net.world().dial(self.id, address, patience);
     }
 
     fn close(&mut self, node: Node) {
-        self.net.world().close(self.place, node);
+        self.net.world().close(self.id, node);
     }
 
     /// # Panics
@@ -73,7 +73,7 @@ impl Device for SimDevice {
     fn send(&mut self, to: Node, class: Class, parts: &[&[u8]]) -> Result<(), Refusal> {
         let bytes = gather(parts);
         assert!(bytes.len() <= self.limits.packet, "a packet of {} bytes", bytes.len());
-        self.net.world().launch(self.place, to, Flying::Packet { class, bytes })
+        self.net.world().launch(self.id, to, InFlight::Packet { class, bytes })
     }
 
     fn put(
@@ -86,7 +86,7 @@ impl Device for SimDevice {
     ) -> Result<(), Refusal> {
         assert!(from.len() <= self.limits.transfer, "a put of {} bytes", from.len());
         let kind = Kind::Put { from: from.clone(), event };
-        self.net.world().operate(self.place, to, target, ticket, kind)
+        self.net.world().operate(self.id, to, target, ticket, kind)
     }
 
     /// # Panics
@@ -100,7 +100,7 @@ impl Device for SimDevice {
     ) -> Result<(), Refusal> {
         assert!(bytes.len() <= self.limits.immediate, "{} bytes at once", bytes.len());
         let (target, bytes) = (target.clone(), gather(&[bytes]));
-        self.net.world().launch(self.place, to, Flying::Immediate { target, bytes, event })
+        self.net.world().launch(self.id, to, InFlight::Immediate { target, bytes, event })
     }
 
     fn get(
@@ -112,7 +112,7 @@ impl Device for SimDevice {
     ) -> Result<(), Refusal> {
         assert!(into.len() <= self.limits.transfer, "a get of {} bytes", into.len());
         let kind = Kind::Get { into: into.clone() };
-        self.net.world().operate(self.place, from, target, ticket, kind)
+        self.net.world().operate(self.id, from, target, ticket, kind)
     }
 
     fn atomic(
@@ -122,7 +122,7 @@ impl Device for SimDevice {
         access: AtomicAccess,
         ticket: Ticket,
     ) -> Result<(), Refusal> {
-        self.net.world().operate(self.place, at, target, ticket, Kind::Atomic(access))
+        self.net.world().operate(self.id, at, target, ticket, Kind::Atomic(access))
     }
 
     fn register(
@@ -131,21 +131,21 @@ impl Device for SimDevice {
         access: Access,
         tag: u64,
     ) -> Result<(Registration, RemoteKey), RegisterError> {
-        self.net.world().register(self.place, memory, access, tag)
+        self.net.world().register(self.id, memory, access, tag)
     }
 
     fn deregister(&mut self, registration: Registration, ticket: Option<Ticket>) {
-        self.net.world().deregister(self.place, registration, ticket);
+        self.net.world().deregister(self.id, registration, ticket);
     }
 
     /// `now` is not looked at: the network knows the time.
     fn poll(&mut self, _: Time, data: bool, most: usize, events: &mut Vec<DeviceEvent>) -> bool {
-        self.net.world().poll(self.place, data, most, events)
+        self.net.world().poll(self.id, data, most, events)
     }
 
     fn arm(&mut self, _: Time, data: bool) -> Sleep {
-        let rung = self.bell.take();
-        let busy = rung || self.net.world().has_mail(self.place, data);
+        let woken = self.wake.take();
+        let busy = woken || self.net.world().has_mail(self.id, data);
         if busy { Sleep::Busy } else { Sleep::Until(Time::NEVER) }
     }
 
@@ -154,13 +154,13 @@ impl Device for SimDevice {
     }
 
     fn notifier(&self) -> Notifier {
-        Notifier::new(self.bell.clone())
+        Notifier::new(self.wake.clone())
     }
 }
 
 impl Drop for SimDevice {
     fn drop(&mut self) {
-        self.net.world().end(self.place);
+        self.net.world().end(self.id);
     }
 }
 

@@ -1,17 +1,19 @@
-//! Registrations with the library that are kept for the next time: opening memory to a card takes long, for it pins
+//! A cache of registrations with the library: registering memory with a NIC takes long, for it pins
 //! pages, and many programs register the same memory for each transfer.
 //!
-//! Only memory of the endpoint's own is kept open ([`Endpoint::alloc`]). Its owner is a [`Lent`], which lives exactly as long as
-//! somebody holds the memory, and says when that is over. So what is kept is known by that owner's number, which is
-//! used once, and not by an address, at which other memory may lie by then; nothing has to be noticed of the system.
-//! The pages themselves belong to both, the owner and the registration, and go with the last. And such memory never
-//! becomes exclusive: no reference into it exists when a peer that kept a grant reaches it after all.
+//! Only memory of the endpoint's own is kept open ([`Endpoint::alloc`]). Its owner is a [`Lent`],
+//! which lives exactly as long as the memory is held, and reports when that is over. So a
+//! registration is known by that owner's number, which is used once, and not by an address, at
+//! which other memory may lie by then; the system's mappings need not be watched. The pages
+//! themselves belong to both, the owner and the registration, and go with the last. And such memory
+//! never becomes exclusive: no reference into it exists if a peer that kept a grant reaches it
+//! after all.
 //!
-//! A registration that a peer did not give back, for it was lost, is not kept.
+//! A registration whose grant was not returned, because the peer was lost, is not kept.
 //!
 //! [`Endpoint::alloc`]: petasos_fabric::Endpoint::alloc
 
-use crate::gone::Gone;
+use crate::dropped::Dropped;
 use petasos_fabric::{Access, Region, Slice, memory::RegionBuilder};
 use std::{collections::VecDeque, ptr::NonNull, sync::Arc};
 
@@ -22,12 +24,12 @@ const MOST: usize = 256;
 pub(crate) struct Lent {
     pub(crate) memory: Region,
     name: u64,
-    gone: Arc<Gone>,
+    dropped: Arc<Dropped>,
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        self.gone.tell(self.name);
+        self.dropped.tell(self.name);
     }
 }
 
@@ -40,23 +42,29 @@ struct What {
     access: Access,
 }
 
-/// Registrations that nobody uses now, the longest unused first.
-pub(crate) struct Kept<O> {
+/// Registrations that are not in use, the longest unused first.
+pub(crate) struct RegistrationCache<O> {
     list: VecDeque<(What, O)>,
     bytes: usize,
     limit: usize,
     next: u64,
     /// Owners, by their numbers.
-    gone: Arc<Gone>,
+    dropped: Arc<Dropped>,
 }
 
-impl<O> Kept<O> {
-    /// Keeps up to so many bytes open; with 0, nothing.
-    pub(crate) fn new(limit: usize) -> Kept<O> {
-        Kept { list: VecDeque::new(), bytes: 0, limit, next: 0, gone: Arc::default() }
+impl<O> RegistrationCache<O> {
+    /// Keeps up to this many bytes registered; with 0, nothing.
+    pub(crate) fn new(limit: usize) -> RegistrationCache<O> {
+        RegistrationCache {
+            list: VecDeque::new(),
+            bytes: 0,
+            limit,
+            next: 0,
+            dropped: Arc::default(),
+        }
     }
 
-    /// Whether anything is.
+    /// Whether anything is kept.
     pub(crate) fn is_on(&self) -> bool {
         self.limit > 0
     }
@@ -64,12 +72,12 @@ impl<O> Kept<O> {
     /// An owner for new memory.
     pub(crate) fn own(&mut self, memory: Region) -> Lent {
         self.next += 1;
-        Lent { memory, name: self.next, gone: Arc::clone(&self.gone) }
+        Lent { memory, name: self.next, dropped: Arc::clone(&self.dropped) }
     }
 
     fn what(&self, memory: &Slice, access: Access) -> Option<What> {
         let lent = memory.region().backing::<Lent>()?;
-        let ours = Arc::ptr_eq(&lent.gone, &self.gone);
+        let ours = Arc::ptr_eq(&lent.dropped, &self.dropped);
         let (name, offset, len) = (lent.name, memory.offset(), memory.len());
         ours.then_some(What { name, offset, len, access })
     }
@@ -83,7 +91,7 @@ impl<O> Kept<O> {
         Some(opened)
     }
 
-    /// Keeps a registration, or closes it, or one that was not used for longer.
+    /// Keeps a registration, and drops those that were not used for longest beyond the bounds.
     pub(crate) fn keep(&mut self, memory: &Slice, access: Access, opened: O) {
         let Some(what) = self.what(memory, access).filter(|what| what.len <= self.limit) else {
             return;
@@ -97,13 +105,13 @@ impl<O> Kept<O> {
         }
     }
 
-    /// Drops what nobody can register again. True if there was anything.
-    pub(crate) fn look_after(&mut self) -> bool {
-        let gone = self.gone.take();
-        if gone.is_empty() {
+    /// Drops registrations of memory that is not held any more. True if there were any.
+    pub(crate) fn drop_unusable(&mut self) -> bool {
+        let dropped = self.dropped.take();
+        if dropped.is_empty() {
             return false;
         }
-        self.list.retain(|(what, _)| !gone.contains(&what.name));
+        self.list.retain(|(what, _)| !dropped.contains(&what.name));
         self.bytes = self.list.iter().map(|(what, _)| what.len).sum();
         true
     }
@@ -114,14 +122,15 @@ impl<O> Kept<O> {
     }
 }
 
-/// Memory that holds its owner, by which it is known again; never exclusive.
+/// Memory that holds its owner, by which the cache knows it again; never exclusive.
 pub(crate) fn lend(owner: Lent) -> Region {
     let whole = owner.memory.whole();
     let base = NonNull::new(whole.as_ptr()).expect("memory of a region is never at null");
     let builder = RegionBuilder::new(base, whole.len());
     let builder = if owner.memory.is_writable() { builder } else { builder.read_only() };
-    // SAFETY: the owner holds the region that has this memory, which is mapped and initialised as long, writable if that
-    // is, and never handed out as exclusive, for the owner holds it; so there are no references into it.
+    // SAFETY: the owner holds the region that has this memory, which is mapped and initialised as
+    // long, writable if that is, and never handed out as exclusive, for the owner holds it; so
+    // there are no references into it.
     unsafe { builder.build(Box::new(owner)) }
 }
 

@@ -1,8 +1,6 @@
 //! What runs out: credit, windows, slots, buffers; and that each channel is what it says.
 
-mod common;
-
-use common::{End, join, message, net, open, read, until};
+use crate::common::{End, join, message, net, open, read, until};
 use petasos_channel::{Config, Force};
 use petasos_fabric::{
     Endpoint, Event, InjectError, Lease, Level, Operation, Payload, Peer, Region, Slice, Token,
@@ -16,7 +14,7 @@ fn forced(force: Force) -> Config {
     config
 }
 
-/// Injects until the way is full, and says how many went.
+/// Injects until there is no room, and returns how many were accepted.
 fn fill(net: &DeviceNet, a: &mut End, ab: Peer, first: u32, len: usize) -> u32 {
     let (mut number, mut full) = (first, 0);
     while full < 3 {
@@ -167,8 +165,8 @@ fn a_slow_receiver() {
     }
 }
 
-/// Who keeps all leases from one peer stops that one and the others, but hears what it is told of what
-/// it sends itself.
+/// An endpoint that keeps all leases from one peer stops that one and the others, but hears what it
+/// is told of what it sends itself.
 #[test]
 fn leases_that_are_kept() {
     let net = net(3);
@@ -324,5 +322,5 @@ fn lent_memory_comes_back_from_the_dead() {
     assert!(matches!(events[0][0], Event::Done { token: Token(1), result: Err(_) }));
     assert!(matches!(events[0][1], Event::PeerLost { .. }));
     assert_eq!(net.account(a.address()).unwrap().registered, 0);
-    assert!(region.into_exclusive().is_ok(), "somebody still holds it");
+    assert!(region.into_exclusive().is_ok(), "it is still held");
 }

@@ -1,4 +1,5 @@
-//! Which way is taken to whom, asking for a whole address, and who does not say who he is.
+//! Which route is taken to which peer, asking for a whole address, and peers that do not identify
+//! themselves.
 
 use petasos_auto::{Auto, Member, Node, Places, Reach};
 use petasos_fabric::{
@@ -32,8 +33,8 @@ fn auto(node: Node, members: Vec<Member>) -> Auto {
     Auto::open(node, members).unwrap()
 }
 
-/// The place of an endpoint by this scheme.
-fn place(end: &Auto, scheme: &str) -> Address {
+/// The member's address with this scheme.
+fn member_address(end: &Auto, scheme: &str) -> Address {
     let Ok(Places::Known { ways, .. }) = Places::parse(end.address()) else { panic!("not whole") };
     ways.into_iter().find(|way| way.scheme() == scheme).unwrap()
 }
@@ -68,8 +69,8 @@ fn messages(events: &[Event]) -> Vec<Vec<u8>> {
     events.iter().filter_map(message).collect()
 }
 
-/// The schemes by which two know each other.
-fn ways(a: &mut Auto, b: &mut Auto, target: &Address) -> (String, String) {
+/// The schemes of the routes by which two know each other.
+fn routes(a: &mut Auto, b: &mut Auto, target: &Address) -> (String, String) {
     let ab = a.resolve(target, PATIENCE).unwrap();
     let mut events = [Vec::new(), Vec::new()];
     until([a, b], &mut events, |events| events.iter().all(|events| up(events).is_some()));
@@ -89,25 +90,25 @@ fn shared_memory_on_a_node_and_the_network_between_nodes() {
     for (of_a, of_b, expected) in [(here, here, "shm"), (here, near, "tcp"), (near, far, "tcp")] {
         let (mut a, mut b) = (auto(of_a, both()), auto(of_b, both()));
         let target = b.address().clone();
-        let (there, back) = ways(&mut a, &mut b, &target);
+        let (there, back) = routes(&mut a, &mut b, &target);
         assert_eq!((&*there, &*back), (expected, expected));
     }
     let (mut a, mut b) = (auto(here, both()), auto(here, vec![tcp()]));
     let target = b.address().clone();
-    assert_eq!(ways(&mut a, &mut b, &target), ("tcp".into(), "tcp".into()));
+    assert_eq!(routes(&mut a, &mut b, &target), ("tcp".into(), "tcp".into()));
     let (mut a, b) = (auto(near, vec![shm()]), auto(far, vec![shm()]));
     let refused = a.resolve(b.address(), PATIENCE).unwrap_err().to_string();
-    assert!(refused.contains("no way"), "{refused}");
+    assert!(refused.contains("no route"), "{refused}");
 }
 
-/// `auto://HOST:PORT` is enough: who is there says the rest, and what was submitted before takes the way that is
-/// chosen then, in order.
+/// `auto://HOST:PORT` is enough: the peer there sends the rest, and operations that were submitted
+/// before take the route that is chosen then, in order.
 #[test]
 fn a_short_address_is_asked_for_the_whole() {
     for (of_b, expected) in [(Node::here(), "shm"), (Node::of(b"another node"), "tcp")] {
         let mut a = auto(Node::here(), vec![shm(), tcp()]);
         let mut b = auto(of_b, vec![shm(), tcp()]);
-        let short = address(&format!("auto://{}", place(&b, "tcp").rest()));
+        let short = address(&format!("auto://{}", member_address(&b, "tcp").rest()));
         let ab = a.resolve(&short, PATIENCE).unwrap();
         assert_eq!(a.resolve(&short, PATIENCE).unwrap(), ab);
         assert!(a.chosen(ab).is_none());
@@ -144,7 +145,7 @@ fn a_short_address_is_asked_for_the_whole() {
 }
 
 #[test]
-fn nobody_at_a_short_address() {
+fn no_peer_at_a_short_address() {
     let mut a = auto(Node::here(), vec![shm(), tcp()]);
     let ab = a.resolve(&address("auto://127.0.0.1:1"), Duration::from_millis(100)).unwrap();
     let payload = Payload::Bytes(b"hello?".as_slice().into());
@@ -159,12 +160,12 @@ fn nobody_at_a_short_address() {
     assert!(matches!(a.peer(ab).unwrap().state, PeerState::Lost(LostReason::Unreachable(..))));
 }
 
-/// Who speaks to a member without a card is cut off, and the others do not hear of it; neither do they of one whose
-/// card names places that are not his.
+/// A peer that sends to a member without a handshake message is cut off, and reported to no one; so
+/// is one whose handshake message has addresses that are not its own.
 #[test]
-fn strangers_are_cut_off() {
+fn unidentified_peers_are_cut_off() {
     let mut b = auto(Node::here(), vec![shm(), tcp()]);
-    let target = place(&b, "tcp");
+    let target = member_address(&b, "tcp");
     let lie = {
         let mut liar = auto(Node::of(b"liar"), vec![tcp()]);
         let mut witness = TcpEndpoint::open(&address("tcp://*"), Config::default()).unwrap();
@@ -177,27 +178,27 @@ fn strangers_are_cut_off() {
         messages(&events[1])[0].clone()
     };
     for words in [&b""[..], b"hello", &[0; 300], &lie] {
-        let mut stranger = TcpEndpoint::open(&address("tcp://*"), Config::default()).unwrap();
-        let to = stranger.resolve(&target, PATIENCE).unwrap();
-        stranger.inject(to, &[words]).unwrap();
+        let mut sender = TcpEndpoint::open(&address("tcp://*"), Config::default()).unwrap();
+        let to = sender.resolve(&target, PATIENCE).unwrap();
+        sender.inject(to, &[words]).unwrap();
         let mut events = [Vec::new(), Vec::new()];
-        until([&mut stranger, &mut b], &mut events, |events| {
+        until([&mut sender, &mut b], &mut events, |events| {
             events[0].iter().any(|event| matches!(event, Event::PeerLost { .. }))
         });
         assert!(events[1].is_empty(), "{:?}", events[1]);
-        assert!(messages(&events[0]).is_empty(), "it was told who we are");
+        assert!(messages(&events[0]).is_empty(), "it was told our address");
     }
     let mut a = auto(Node::here(), vec![shm(), tcp()]);
     let target = b.address().clone();
-    assert_eq!(ways(&mut a, &mut b, &target).0, "shm");
+    assert_eq!(routes(&mut a, &mut b, &target).0, "shm");
 }
 
-/// One who says nothing is waited for a while; one who is asked for and is somebody else is lost.
+/// A peer with another address than the one that was resolved is lost.
 #[test]
-fn not_who_was_asked_for() {
+fn another_peer_than_the_one_resolved() {
     let mut a = auto(Node::here(), vec![tcp()]);
     let mut b = auto(Node::here(), vec![shm(), tcp()]);
-    let whole = address(&format!("auto://{}/{}", Node::here(), place(&b, "tcp")));
+    let whole = address(&format!("auto://{}/{}", Node::here(), member_address(&b, "tcp")));
     a.resolve(&whole, PATIENCE).unwrap();
     let mut events = [Vec::new(), Vec::new()];
     until([&mut a, &mut b], &mut events, |events| {
@@ -248,7 +249,7 @@ fn wait(fd: std::os::fd::BorrowedFd<'_>, longest: Duration) {
     rustix::event::poll(&mut list, Some(&longest)).unwrap();
 }
 
-/// A member's memory is still reached: so is ours, which is kept, and the others are not asked again.
+/// Memory that is still reached over one member is kept, and the other members are not asked again.
 #[test]
 fn memory_that_one_member_still_reaches_is_closed_later() {
     let (near, by_near) =
@@ -283,5 +284,5 @@ fn memory_that_one_member_still_reaches_is_closed_later() {
     let asked = [by_near, by_far].map(|member| member.asked.load(Ordering::SeqCst));
     assert_eq!(asked, [3, 1]);
     drop(end);
-    assert!(memory.into_exclusive().is_ok(), "somebody holds it");
+    assert!(memory.into_exclusive().is_ok(), "it is still held");
 }

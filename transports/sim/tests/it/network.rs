@@ -108,7 +108,7 @@ fn a_cut_line_is_silent_and_may_be_mended() {
     net.heal(a.address(), b.address());
     b.progress(net.now(), 8, &mut events);
     assert!(matches!(events.last(), Some(Event::Message { .. })), "{events:?}");
-    // Cut again, for longer than anybody waits.
+    // Cut again, for longer than any peer waits.
     net.cut(a.address(), b.address());
     let (of_a, of_b) = drive(&net, &mut a, &mut b, |x, y| {
         let lost = |e: &Event| matches!(e, Event::PeerLost { reason: LostReason::Silent(_), .. });

@@ -1,0 +1,129 @@
+//! Operations that members were given, or are to be given.
+
+use crate::Member;
+use petasos_fabric::{Address, Operation, Peer, RegionId, Token};
+use slab::Slab;
+use std::collections::VecDeque;
+
+/// Operations that may wait for room at one member.
+const ROOM: usize = 256;
+/// Operations that may wait for peers whose whole addresses are asked for.
+const WAITING: usize = 4096;
+
+/// An operation of a member, by the token under which it was given.
+#[derive(Debug)]
+pub(crate) enum Pending {
+    /// The user's.
+    User { token: Token, peer: Peer, address: Address, member: usize },
+    /// A member's part in closing a region.
+    Closing { region: RegionId, member: usize },
+    /// Its completion is not waited for.
+    Ignored,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct Outstanding {
+    pending: Slab<Pending>,
+    /// For each member, operations for which it had no room.
+    backlog: Vec<VecDeque<Operation>>,
+    /// How many operations wait for peers whose whole addresses are asked for.
+    waiting: usize,
+}
+
+impl Outstanding {
+    pub(crate) fn new(members: usize) -> Outstanding {
+        let backlog = (0..members).map(|_| VecDeque::new()).collect();
+        Outstanding { pending: Slab::new(), backlog, waiting: 0 }
+    }
+
+    /// A token for a member's operation.
+    pub(crate) fn token(&mut self, pending: Pending) -> Token {
+        Token(self.pending.insert(pending) as u64)
+    }
+
+    /// A member has completed an operation.
+    pub(crate) fn take(&mut self, name: Token) -> Option<Pending> {
+        self.pending.try_remove(name.0 as usize)
+    }
+
+    /// The members' tokens of the user's operations with this token, and the members. Closing
+    /// memory is not cancelled, as then no operation would close it.
+    pub(crate) fn of_user(&self, wanted: Token) -> Vec<(Token, usize)> {
+        let theirs = self.pending.iter().filter_map(|(name, pending)| match pending {
+            Pending::User { token, member, .. } if *token == wanted => {
+                Some((Token(name as u64), *member))
+            }
+            _ => None,
+        });
+        theirs.collect()
+    }
+
+    // The backlog.
+
+    /// Whether a member has room for another operation.
+    pub(crate) fn has_room(&self, member: usize) -> bool {
+        self.backlog[member].len() < ROOM
+    }
+
+    /// Whether a member has taken all operations.
+    #[inline]
+    pub(crate) fn is_flushed(&self, member: usize) -> bool {
+        self.backlog[member].is_empty()
+    }
+
+    pub(crate) fn push(&mut self, member: usize, operation: Operation) {
+        self.backlog[member].push_back(operation);
+    }
+
+    /// Gives members the operations for which they have room.
+    pub(crate) fn flush(&mut self, members: &mut [Member]) {
+        for (member, backlog) in members.iter_mut().zip(&mut self.backlog) {
+            if !backlog.is_empty() {
+                member.endpoint.submit(backlog);
+            }
+        }
+    }
+
+    /// Takes an operation out that a member has not taken yet. False if it has.
+    pub(crate) fn withdraw(&mut self, member: usize, name: Token) -> bool {
+        let backlog = &mut self.backlog[member];
+        let at = backlog.iter().position(|operation| operation.token() == name);
+        at.and_then(|at| backlog.remove(at)).is_some()
+    }
+
+    /// Takes the operations with a peer out that members have not taken yet.
+    pub(crate) fn withdraw_all(&mut self, peer: Peer) -> Vec<Token> {
+        let Outstanding { pending, backlog, .. } = self;
+        let mut names = Vec::new();
+        for backlog in backlog {
+            backlog.retain(|operation| {
+                let name = operation.token();
+                let of_it = matches!(
+                    pending.get(name.0 as usize),
+                    Some(Pending::User { peer: of, .. }) if *of == peer
+                );
+                if of_it {
+                    names.push(name);
+                }
+                !of_it
+            });
+        }
+        names
+    }
+
+    // Operations that wait for the whole address of their peer.
+
+    /// Whether another operation may wait.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.waiting < WAITING
+    }
+
+    pub(crate) fn begin_waiting(&mut self) {
+        self.waiting += 1;
+    }
+
+    pub(crate) fn end_waiting(&mut self, count: usize) {
+        self.waiting -= count;
+    }
+}

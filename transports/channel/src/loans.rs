@@ -1,0 +1,88 @@
+//! Memory of ours that peers fetch from.
+
+use crate::{
+    Config, Device,
+    bounce::{Bounce, Bounces},
+    device::Registration,
+    flow::OutPacket,
+    header::Lent,
+};
+use petasos_fabric::Access;
+
+/// The longest piece that is lent for one record, in bytes.
+const LONGEST: usize = 1 << 30;
+
+/// Memory lent for one record.
+#[derive(Debug)]
+pub(crate) enum Loan {
+    /// The packet's own.
+    Memory(Registration),
+    /// A copy.
+    Bounce(Bounce),
+}
+
+/// All that is lent.
+#[derive(Debug)]
+pub(crate) struct Loans {
+    bounces: Bounces,
+    count: usize,
+    most: usize,
+}
+
+impl Loans {
+    pub(crate) fn new(config: &Config) -> Loans {
+        let bounces = Bounces::new(config.bounces, config.bounce, Access::READ);
+        Loans { bounces, count: 0, most: config.lent }
+    }
+
+    /// Whether nothing is lent, so that nothing will come back.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Bytes held in bounce buffers.
+    pub(crate) fn memory(&self) -> usize {
+        self.bounces.memory()
+    }
+
+    /// Registers memory to be fetched from: the packet's own, or a copy of some of its bytes.
+    /// `None` while as much is lent as may be, or the device registers no more.
+    pub(crate) fn lend(
+        &mut self,
+        device: &mut impl Device,
+        packet: &OutPacket,
+        from: usize,
+    ) -> Option<(Loan, Lent)> {
+        if self.count >= self.most {
+            return None;
+        }
+        let (loan, lent) = match packet.piece(from) {
+            Some(piece) => {
+                let len = piece.len().min(LONGEST);
+                let piece = piece.part(0, len)?;
+                let (registration, key) = device.register(&piece, Access::READ, 0).ok()?;
+                (Loan::Memory(registration), Lent { len: len as u32, key })
+            }
+            None => {
+                let bounce = self.bounces.take(device)?;
+                let len = (packet.len() - from).min(self.bounces.len());
+                let mut bytes = Vec::with_capacity(len);
+                packet.copy(from, len, &mut bytes);
+                bounce.part(len).write(0, &bytes);
+                let lent = Lent { len: len as u32, key: bounce.key.clone() };
+                (Loan::Bounce(bounce), lent)
+            }
+        };
+        self.count += 1;
+        Some((loan, lent))
+    }
+
+    /// The peer has fetched from the memory, or will not.
+    pub(crate) fn end(&mut self, device: &mut impl Device, loan: Loan) {
+        match loan {
+            Loan::Memory(registration) => device.deregister(registration, None),
+            Loan::Bounce(bounce) => self.bounces.replace(bounce, device),
+        }
+        self.count -= 1;
+    }
+}

@@ -1,0 +1,141 @@
+//! Which peers have something to send or to deliver, and what waits for a time.
+
+use crate::flow::Flow;
+use petasos_fabric::{Peer, Time};
+use std::{collections::VecDeque, time::Duration};
+
+/// Lists of peers, by their slots. A peer is at most once in each.
+#[derive(Debug, Default)]
+pub(crate) struct Schedule {
+    /// Peers with something to send.
+    output: VecDeque<u32>,
+    /// Peers with something to deliver.
+    input: VecDeque<u32>,
+    /// Peers that wait for memory to lend.
+    starved_output: Vec<u32>,
+    /// Peers that wait for memory to fetch into.
+    starved_input: Vec<u32>,
+    /// Acknowledgements that wait for a record to ride on: until when.
+    acks: VecDeque<(Time, Peer)>,
+    /// When idle flows are dropped next.
+    sweep: Time,
+}
+
+impl Schedule {
+    // Output.
+
+    /// The peer has something to send, or may go on.
+    #[inline]
+    pub(crate) fn list_output(&mut self, index: u32, flow: &mut Flow) {
+        if !flow.in_output {
+            flow.in_output = true;
+            self.output.push_back(index);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn has_output(&self) -> bool {
+        !self.output.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn output_len(&self) -> usize {
+        self.output.len()
+    }
+
+    /// The next peer that may send.
+    #[inline]
+    pub(crate) fn pop_output(&mut self) -> Option<u32> {
+        self.output.pop_front()
+    }
+
+    // Input.
+
+    /// The peer may have something to deliver.
+    #[inline]
+    pub(crate) fn list_input(&mut self, index: u32, flow: &mut Flow) {
+        if !flow.in_input {
+            flow.in_input = true;
+            self.input.push_back(index);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn has_input(&self) -> bool {
+        !self.input.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn input_len(&self) -> usize {
+        self.input.len()
+    }
+
+    #[inline]
+    pub(crate) fn first_input(&self) -> Option<u32> {
+        self.input.front().copied()
+    }
+
+    #[inline]
+    pub(crate) fn pop_input(&mut self) -> Option<u32> {
+        self.input.pop_front()
+    }
+
+    /// The first peer with input becomes the last.
+    #[inline]
+    pub(crate) fn rotate_input(&mut self) {
+        self.input.rotate_left(1);
+    }
+
+    // Peers that wait for memory.
+
+    pub(crate) fn starve_output(&mut self, index: u32) {
+        if !self.starved_output.contains(&index) {
+            self.starved_output.push(index);
+        }
+    }
+
+    pub(crate) fn starve_input(&mut self, index: u32) {
+        if !self.starved_input.contains(&index) {
+            self.starved_input.push(index);
+        }
+    }
+
+    pub(crate) fn take_starved_output(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.starved_output)
+    }
+
+    pub(crate) fn take_starved_input(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.starved_input)
+    }
+
+    // Timers.
+
+    /// An acknowledgement to this peer may wait until then. Times are in order.
+    #[inline]
+    pub(crate) fn delay_ack(&mut self, until: Time, peer: Peer) {
+        self.acks.push_back((until, peer));
+    }
+
+    /// The next peer whose acknowledgement has waited long enough.
+    #[inline]
+    pub(crate) fn pop_due_ack(&mut self, now: Time) -> Option<Peer> {
+        self.acks.pop_front_if(|(until, _)| *until <= now).map(|(_, peer)| peer)
+    }
+
+    /// Whether idle flows are to be dropped now, as every `interval`.
+    #[inline]
+    pub(crate) fn sweep_is_due(&mut self, now: Time, interval: Duration) -> bool {
+        let due = now >= self.sweep;
+        if due {
+            self.sweep = now.after(interval);
+        }
+        due
+    }
+
+    /// When the next timer ends. `active` says whether there are flows.
+    #[inline]
+    pub(crate) fn deadline(&self, active: bool) -> Time {
+        let ack = self.acks.front().map_or(Time::NEVER, |(until, _)| *until);
+        if active { ack.min(self.sweep) } else { ack }
+    }
+}

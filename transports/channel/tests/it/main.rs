@@ -1,0 +1,10 @@
+//! Endpoints over the simulated device: what one program can test, as the tests share nothing.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod crowd;
+mod garbage;
+mod late;
+mod limits;
+mod rendezvous;
