@@ -1,6 +1,6 @@
 //! Some processes on one thread, over each transport.
 
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports, unused_macros)]
 
 use petasos_fabric::{Address, Endpoint, Region};
 use petasos_portals::{
@@ -211,7 +211,6 @@ pub(crate) fn pattern(len: usize) -> Vec<u8> {
 }
 
 /// Makes a test of each of these functions, over each transport.
-#[macro_export]
 macro_rules! over_all {
     ($($name:ident)*) => {
         over_all!(@ local Local: $($name)*);
@@ -225,6 +224,8 @@ macro_rules! over_all {
         }
     };
 }
+
+pub(crate) use over_all;
 
 /// An entry of the overflow list that takes all there is, behind each other in so many bytes.
 pub(crate) fn overflow(len: usize) -> MatchEntry {

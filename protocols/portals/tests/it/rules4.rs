@@ -1,9 +1,7 @@
 //! Rules of Portals 4 that a program meets later: searches for all, which list took a message, answers that
 //! nothing would come of, the end of an interface, a directory that changes; over each transport.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use petasos_fabric::{Address, Region};
 use petasos_portals::*;
 use std::{

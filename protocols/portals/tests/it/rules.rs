@@ -1,8 +1,6 @@
 //! A test for each rule of Portals 4, over each transport.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use petasos_fabric::Region;
 use petasos_portals::*;
 use std::time::Duration;

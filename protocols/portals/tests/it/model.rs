@@ -1,8 +1,6 @@
 //! Generated sequences, over each transport, beside a plain model of the standard that walks its lists.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use petasos_fabric::Region;
 use petasos_portals::*;
 

@@ -1,8 +1,6 @@
 //! A test for each rule of Portals 3 that its successor has not, over each transport.
 
-mod common;
-
-use common::{Job, LONG, Over, name, pattern, seen, to};
+use crate::common::{Job, LONG, Over, name, over_all, pattern, seen, to};
 use petasos_fabric::Region;
 use petasos_portals::{
     Config, Error, Event, EventQueue, Handle, Interface as Plain, Left, List, MatchEntry, Permit,

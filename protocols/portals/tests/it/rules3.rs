@@ -1,10 +1,8 @@
 //! Rules of Portals 3 that a second reading found: what is dropped, what is silent, what an update and an
 //! access entry check, and what events say; over each transport.
 
-mod common;
-
+use crate::common::{Job, LONG, Over, open, over_all, pattern, to};
 use bytes::Bytes;
-use common::{Job, LONG, Over, open, pattern, to};
 use petasos_fabric::Region;
 use petasos_portals::{
     Accepts, Config, Error, Event, EventQueue, Handle, Left, List, MatchEntry, Permit, ProcessId,

@@ -1,9 +1,7 @@
 //! What may be done with a descriptor of Portals 3 is taken off when an operation is started, so that what it
 //! has begun can end: every START has its END, and nothing is written that the threshold has no room for.
 
-mod common;
-
-use common::{Job, LONG, Over, pattern, to};
+use crate::common::{Job, LONG, Over, over_all, pattern, to};
 use petasos_fabric::Region;
 use petasos_portals::{
     Config, Event, EventQueue, Handle, ProcessId, Target,

@@ -1,9 +1,7 @@
 //! What comes from the network is hostile: garbage, answers to nothing, requests that make no sense.
 
-mod common;
-
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use petasos_fabric::{
     Address, Endpoint, Event as FabricEvent, Operation as Raw, Peer, Region, Token,
 };

@@ -1,8 +1,6 @@
 //! Thousands of processes: what one of them keeps does not grow with their number.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use petasos_fabric::Region;
 use petasos_portals::*;
 

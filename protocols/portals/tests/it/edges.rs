@@ -1,9 +1,7 @@
 //! Rules at their edges: limits, what there is no room for, and what is left when something ends; over each
 //! transport.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use petasos_fabric::Region;
 use petasos_portals::*;
 use std::{

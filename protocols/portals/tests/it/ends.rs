@@ -1,8 +1,6 @@
 //! Every operation that was started ends with one success or one failure, also when the other side dies.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use petasos_fabric::{Address, Region};
 use petasos_portals::*;
 use petasos_testing::{again, role};
@@ -281,12 +279,12 @@ fn a_process_is_killed(over: Over, name: &str) {
 
 #[test]
 fn a_process_is_killed_on_shm() {
-    a_process_is_killed(Over::Shm, "a_process_is_killed_on_shm");
+    a_process_is_killed(Over::Shm, "ends::a_process_is_killed_on_shm");
 }
 
 #[test]
 fn a_process_is_killed_on_tcp() {
-    a_process_is_killed(Over::Tcp, "a_process_is_killed_on_tcp");
+    a_process_is_killed(Over::Tcp, "ends::a_process_is_killed_on_tcp");
 }
 
 /// Nobody is at the address: patience ends, and so does what was started.
