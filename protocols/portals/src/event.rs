@@ -205,9 +205,9 @@ pub struct EventQueue {
     events: VecDeque<Event>,
     capacity: usize,
     /// Slots for events that are sure to come.
-    promised: usize,
-    /// Slots for portals that may be disabled.
-    kept: usize,
+    reserved: usize,
+    /// Slots for the event that a portal with flow control was disabled: one for each of those.
+    flow_control: usize,
     lost: u64,
     /// Events that there were.
     sequence: u64,
@@ -218,49 +218,59 @@ pub struct EventQueue {
 impl EventQueue {
     pub(crate) fn new(capacity: usize) -> EventQueue {
         let events = VecDeque::with_capacity(capacity.min(1024));
-        EventQueue { events, capacity, promised: 0, kept: 0, lost: 0, sequence: 0, polled: 0 }
+        EventQueue {
+            events,
+            capacity,
+            reserved: 0,
+            flow_control: 0,
+            lost: 0,
+            sequence: 0,
+            polled: 0,
+        }
     }
 
-    /// Sets a slot aside for good; false if then none would be left for anything else.
-    pub(crate) fn keep_slot(&mut self) -> bool {
-        let possible = self.kept + 1 < self.capacity;
-        self.kept += usize::from(possible);
+    /// Sets a slot aside for a portal with flow control; false if then none would be left for other
+    /// events.
+    pub(crate) fn add_flow_control(&mut self) -> bool {
+        let possible = self.flow_control + 1 < self.capacity;
+        self.flow_control += usize::from(possible);
         possible
     }
 
-    pub(crate) fn free_slot(&mut self) {
-        self.kept = self.kept.saturating_sub(1);
+    pub(crate) fn remove_flow_control(&mut self) {
+        self.flow_control = self.flow_control.saturating_sub(1);
     }
 
-    /// Whether all that one message may have to say has room: three events, or what there can be.
+    /// Whether there is room for all events of one message: three, or as many as there can be.
     pub(crate) fn has_room(&self) -> bool {
-        let all = self.capacity - self.kept;
-        self.events.len() + self.promised + all.min(3) <= all
+        let all = self.capacity - self.flow_control;
+        self.events.len() + self.reserved + all.min(3) <= all
     }
 
-    pub(crate) fn promise(&mut self, events: usize) {
-        self.promised += events;
+    /// Sets a slot aside for an event that is sure to come.
+    pub(crate) fn reserve(&mut self) {
+        self.reserved += 1;
     }
 
-    /// An event that was promised comes, or never will.
-    pub(crate) fn redeem(&mut self) {
-        self.promised = self.promised.saturating_sub(1);
+    /// The event for which a slot was set aside comes now, or never will.
+    pub(crate) fn unreserve(&mut self) {
+        self.reserved = self.reserved.saturating_sub(1);
     }
 
     #[inline(always)]
     pub(crate) fn push(&mut self, event: Event) {
-        let kept = if matches!(event, Event::Disabled { .. }) { 0 } else { self.kept };
-        if self.events.len() >= self.capacity - kept {
-            self.make_room(kept);
+        let set_aside = if matches!(event, Event::Disabled { .. }) { 0 } else { self.flow_control };
+        if self.events.len() >= self.capacity - set_aside {
+            self.make_room(set_aside);
         }
         self.sequence += 1;
         self.events.push_back(event);
     }
 
-    /// Lets the oldest events go.
+    /// Drops the oldest events.
     #[cold]
-    fn make_room(&mut self, kept: usize) {
-        while self.events.len() >= self.capacity - kept {
+    fn make_room(&mut self, set_aside: usize) {
+        while self.events.len() >= self.capacity - set_aside {
             self.events.pop_front();
             self.lost += 1;
         }

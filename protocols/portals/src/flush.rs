@@ -5,11 +5,7 @@
 //! peer comes in in order, so a *fence* behind it that is answered says that all of it has come in,
 //! also answers to what others had asked for.
 
-use crate::{
-    Error, Interface,
-    initiator::Underway,
-    state::{State, Transfer},
-};
+use crate::{Error, Handle, Interface, initiator::Outstanding, state::State};
 use petasos_fabric::Peer;
 use petasos_wire::portals as wire;
 use std::time::Duration;
@@ -17,14 +13,14 @@ use std::time::Duration;
 /// Fences: at most one for each peer at a time, in rounds.
 #[derive(Debug, Default)]
 pub(crate) struct Fences {
-    /// What had been started and served when the last round began (see [`State::link`]), and when
+    /// What had been started and served when the last round began (see [`State::latest_link`]), and when
     /// the last began that is over.
     upto: u64,
     done: u64,
     /// Peers that are still to be asked.
     ahead: Vec<Peer>,
     /// Those that have not been answered.
-    open: Vec<crate::Handle<Underway>>,
+    open: Vec<Handle<Outstanding>>,
 }
 
 impl Interface {
@@ -41,7 +37,7 @@ impl Interface {
         // What is started meanwhile, here and by others, is not waited for.
         let mut upto = None;
         let (state, result) = self.shared.wait(timeout, |state| {
-            let upto = *upto.get_or_insert(state.link);
+            let upto = *upto.get_or_insert(state.latest_link());
             Ok(state.has_left(upto).then_some(()))
         });
         self.shared.leave(state);
@@ -54,7 +50,7 @@ impl Interface {
     pub fn has_left(&self) -> bool {
         self.with_state(|state| {
             state.pass();
-            state.has_left(state.link) && !state.is_sending()
+            state.has_left(state.latest_link()) && !state.is_sending()
         })
     }
 
@@ -74,55 +70,56 @@ impl Interface {
 impl State {
     /// Whether something has not been handed to the transport, or is lent.
     fn is_sending(&self) -> bool {
-        let moving = |transfer: &Transfer| !matches!(transfer, Transfer::Discard);
-        !self.submits.is_empty()
-            || self.peers.are_waiting()
-            || !self.ready.is_empty()
-            || self.transfers.iter::<Transfer>().any(|(_, transfer)| moving(transfer))
-            || self.operations.iter::<Underway>().any(|(_, operation)| operation.is_here())
+        self.network.is_sending() || self.events.has_due() || self.operations.are_moving()
     }
 
-    /// Whether all has left that was started and served up to then; asks the peers that are to say
-    /// so.
+    /// Whether all has left that was started and served up to then; sends the fences that are to
+    /// find out.
     fn has_left(&mut self, upto: u64) -> bool {
-        self.go_round();
+        self.advance_round();
         if self.fences.done < upto && self.fences.is_over() && !self.is_sending() {
-            self.fences.upto = self.link;
-            self.fences.ahead = self.peers.known();
-            self.go_round();
+            self.fences.begin_round(self.latest_link(), self.network.peers_of_the_job());
+            self.advance_round();
         }
         self.fences.done >= upto
     }
 
-    /// Goes on with a round: it is over when all were asked and have answered.
-    fn go_round(&mut self) {
-        self.ask_ahead();
-        let operations = &self.operations;
-        self.fences.open.retain(|fence| operations.get(*fence).is_some());
-        if self.fences.is_over() {
-            self.fences.done = self.fences.upto;
-        }
+    /// Goes on with a round: it is over when all peers were asked and have answered.
+    fn advance_round(&mut self) {
+        self.send_fences();
+        self.fences.end_answered(|fence| self.operations.contains(fence));
     }
 
     /// Sends fences to peers that were not asked yet, as many as there is room for.
-    fn ask_ahead(&mut self) {
+    fn send_fences(&mut self) {
         while let Some(peer) = self.fences.ahead.pop() {
-            if !self.peers.is_known(peer) {
+            if !self.network.is_known(peer) {
                 continue;
             }
-            let Some(fence) = self.operations.insert(Underway::fence(peer)) else {
+            let Some(fence) = self.operations.insert(Outstanding::fence(peer)) else {
                 self.fences.ahead.push(peer);
                 return;
             };
             self.fences.open.push(fence);
-            self.frame.begin(|room| wire::Request::fence(fence.to_bits()).write(room));
-            self.touched = true;
+            self.network.frame.begin(|room| wire::Request::fence(fence.to_bits()).write(room));
             self.send_frame(peer, Some(fence));
         }
     }
 }
 
 impl Fences {
+    fn begin_round(&mut self, latest: u64, peers: Vec<Peer>) {
+        (self.upto, self.ahead) = (latest, peers);
+    }
+
+    /// Removes the fences that were answered. With the last one the round is over.
+    fn end_answered(&mut self, is_open: impl Fn(Handle<Outstanding>) -> bool) {
+        self.open.retain(|fence| is_open(*fence));
+        if self.is_over() {
+            self.done = self.upto;
+        }
+    }
+
     fn is_over(&self) -> bool {
         self.ahead.is_empty() && self.open.is_empty()
     }

@@ -148,6 +148,11 @@ impl<T> Table<T> {
         self.slots.len() - self.free.len()
     }
 
+    /// How many values there can be.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit as u64
+    }
+
     /// The handle that the next value gets; `None` if the table is full.
     #[inline]
     pub(crate) fn next<K>(&self) -> Option<Handle<K>> {

@@ -2,13 +2,8 @@
 
 use crate::{
     Accepts, Action, Config, Count, Descriptor, Directory, Error, EventQueue, Handle, InterfaceId,
-    Limits, List, MatchEntry, Operation, ProcessId, Promises, Status, Taken,
-    counter::Counter,
-    descriptor::Bound,
-    flags::Quiet,
-    matching::EntryError,
-    state::{PortalState, State},
-    wait::Shared,
+    Limits, List, MatchEntry, Operation, ProcessId, Promises, Status, Taken, counter::Counter,
+    descriptor::Bound, flags::Quiet, matching::EntryError, state::State, wait::Shared,
 };
 use petasos_fabric::{Clock, Endpoint, Time};
 use std::{
@@ -61,7 +56,7 @@ pub struct PortalOptions {
 }
 
 /// Passes before something is said to be in use: what has come by then is looked at.
-const LOOKS: u32 = 100;
+const PASSES: u32 = 100;
 
 impl Interface {
     /// An interface over an endpoint whose address the directory knows.
@@ -142,12 +137,10 @@ impl Interface {
     /// [`Error::NotInDirectory`] if it does not know this process, and nothing has changed.
     pub fn directory_changed(&self) -> Result<ProcessId, Error> {
         let changed = self.with_state(|state| {
-            let address = state.endpoint.address();
-            let unknown = || Error::NotInDirectory(address.as_str().to_owned());
-            let process = state.directory.process(address).ok_or_else(unknown)?;
+            let process = state.network.own_process()?;
             state.process = Some(process);
-            state.meet_again();
-            state.news = true;
+            state.network.identify_all();
+            state.events.announce();
             Ok(process)
         });
         self.shared.wake();
@@ -161,12 +154,9 @@ impl Interface {
     /// it does not know this one.
     pub fn distance(&self, process: ProcessId) -> Result<u32, Error> {
         let state = self.lock();
-        let unknown = || Error::process(process, "it is not in the directory");
-        state.directory.address(process).ok_or_else(unknown)?;
-        let own = state
-            .process
-            .ok_or_else(|| Error::NotInDirectory(state.endpoint.address().as_str().to_owned()))?;
-        Ok(state.directory.distance(own, process))
+        state.network.check_process(process)?;
+        let own = state.process.map_or_else(|| state.network.own_process(), Ok)?;
+        Ok(state.network.distance(own, process))
     }
 
     /// What this interface has room for, and what it promises of operations: the settings that it
@@ -175,7 +165,7 @@ impl Interface {
     pub fn limits(&self) -> (Limits, Promises) {
         let state = self.lock();
         let short = state.config.eager as u64;
-        let coherent_atomics = state.endpoint.capabilities().processor_atomics;
+        let coherent_atomics = state.network.has_processor_atomics();
         let promises =
             Promises { coherent_atomics, ordered: short, volatile: short, ..Promises::default() };
         (state.config.limits, promises)
@@ -185,12 +175,12 @@ impl Interface {
     #[must_use]
     pub fn status(&self) -> Status {
         let state = self.lock();
-        let (entries, headers) = state.matching.len();
+        let (entries, headers) = state.portals.matching.len();
         Status {
             operations: state.operations.len() as u64,
             entries: entries as u64,
             headers: headers as u64,
-            peers: state.peers.len() as u64,
+            peers: state.network.peers() as u64,
             ..state.status
         }
     }
@@ -202,28 +192,8 @@ impl Interface {
     /// [`Error::NoPortal`] if none is free, [`Error::Handle`] for a stale queue,
     /// [`Error::Argument`] for a queue of one event with flow control.
     pub fn portal(&self, options: PortalOptions) -> Result<u16, Error> {
-        let mut state = self.lock();
-        let PortalOptions { index, queue, flow_control, disabled } = options;
-        if let Some(queue) = queue {
-            state.queues.get(queue).ok_or(Error::Handle("an event queue"))?;
-        }
-        let opened = state.matching.open(index);
-        let portal = opened.ok_or(match index {
-            None => Error::NoPortal,
-            Some(index) if state.matching.has_index(index) => Error::PortalTaken(index),
-            Some(index) => Error::Portal(index),
-        })?;
-        if let Some(queue) = queue.filter(|_| flow_control)
-            && let Some(queue) = state.queues.get_mut(queue)
-            && !queue.keep_slot()
-        {
-            // Nothing is in it yet.
-            let _ = state.matching.close(portal);
-            return Err(Error::Argument("a queue for flow control holds two events at least"));
-        }
-        state.portals[usize::from(portal)] = PortalState { queue, flow_control };
-        state.matching.enable(portal, !disabled);
-        Ok(portal)
+        let state = &mut *self.lock();
+        state.portals.open(options, &mut state.events)
     }
 
     /// Closes a portal without entries and headers.
@@ -231,19 +201,11 @@ impl Interface {
     /// # Errors
     /// [`Error::Portal`] if it is not open, [`Error::InUse`] if it has entries or headers.
     pub fn close_portal(&self, portal: u16) -> Result<(), Error> {
-        let mut state = self.lock();
-        let closed = state.matching.close(portal);
-        closed.map_err(|error| match error {
+        let state = &mut *self.lock();
+        state.portals.close(portal, &mut state.events).map_err(|error| match error {
             EntryError::InUse => Error::InUse("the portal"),
             error => Error::of_entry(error, portal, &state.config.limits),
-        })?;
-        let closed = std::mem::take(&mut state.portals[usize::from(portal)]);
-        if closed.flow_control
-            && let Some(queue) = closed.queue.and_then(|queue| state.queues.get_mut(queue))
-        {
-            queue.free_slot();
-        }
-        Ok(())
+        })
     }
 
     /// Lets messages into a portal that was disabled.
@@ -251,7 +213,7 @@ impl Interface {
     /// # Errors
     /// [`Error::Portal`] if it is not open.
     pub fn enable(&self, portal: u16) -> Result<(), Error> {
-        let known = self.lock().matching.enable(portal, true);
+        let known = self.lock().portals.matching.enable(portal, true);
         if known { Ok(()) } else { Err(Error::Portal(portal)) }
     }
 
@@ -260,7 +222,7 @@ impl Interface {
     /// # Errors
     /// [`Error::Portal`] if it is not open.
     pub fn disable(&self, portal: u16) -> Result<(), Error> {
-        let known = self.lock().matching.enable(portal, false);
+        let known = self.lock().portals.matching.enable(portal, false);
         if known { Ok(()) } else { Err(Error::Portal(portal)) }
     }
 
@@ -280,10 +242,8 @@ impl Interface {
     ) -> Result<Handle<MatchEntry>, Error> {
         self.with_state(|state| {
             state.check_entry(&entry)?;
-            let mut entry = entry;
-            entry.quiet = entry.quiet.with(Quiet::PORTALS_4);
-            let appended = state.matching.append(portal, list, entry, &mut state.notices);
-            state.tell_notices(0);
+            let entry = MatchEntry { quiet: entry.quiet.with(Quiet::PORTALS_4), ..entry };
+            let appended = state.portals.append(portal, list, entry, &mut state.events);
             appended.map_err(|error| Error::of_entry(error, portal, &state.config.limits))
         })
     }
@@ -297,10 +257,10 @@ impl Interface {
     /// again.
     pub fn unlink(&self, entry: Handle<MatchEntry>) -> Result<MatchEntry, Error> {
         self.with_state(|state| {
-            let mut looks = 0;
+            let mut passes = 0;
             loop {
-                match state.matching.unlink(entry) {
-                    Err(EntryError::InUse) if looks < LOOKS && state.pass() => looks += 1,
+                match state.portals.matching.unlink(entry) {
+                    Err(EntryError::InUse) if passes < PASSES && state.pass() => passes += 1,
                     result => {
                         let limits = &state.config.limits;
                         return result.map_err(|error| Error::of_entry(error, 0, limits));
@@ -347,12 +307,9 @@ impl Interface {
     /// `limits.descriptors`.
     pub fn bind(&self, descriptor: Descriptor) -> Result<Handle<Descriptor>, Error> {
         let mut state = self.lock();
-        state.check_tables(descriptor.queue, descriptor.counter)?;
-        let limit = state.config.limits.descriptors as u64;
-        let mut bound = Bound::new(descriptor);
-        bound.spec.quiet = bound.spec.quiet.with(Quiet::PORTALS_4);
-        let handle = state.descriptors.insert(bound);
-        handle.ok_or(Error::NoSpace { what: "descriptors", limit })
+        state.events.check(descriptor.queue, descriptor.counter)?;
+        let quiet = descriptor.quiet.with(Quiet::PORTALS_4);
+        state.descriptors.bind(Bound::new(Descriptor { quiet, ..descriptor }))
     }
 
     /// Releases a descriptor, and gives it back. Refused while operations need it, also after what
@@ -363,17 +320,12 @@ impl Interface {
     /// again.
     pub fn release(&self, descriptor: Handle<Descriptor>) -> Result<Descriptor, Error> {
         self.with_state(|state| {
-            let mut looks = 0;
-            loop {
-                let bound = state.descriptors.get(descriptor);
-                let pending = bound.ok_or(Error::Handle("a descriptor"))?.pending > 0;
-                if !pending {
-                    break;
-                }
-                if looks >= LOOKS || !state.pass() {
+            let mut passes = 0;
+            while state.descriptors.get(descriptor)?.is_in_use() {
+                if passes >= PASSES || !state.pass() {
                     return Err(Error::InUse("the descriptor"));
                 }
-                looks += 1;
+                passes += 1;
             }
             let bound = state.descriptors.remove(descriptor);
             Ok(bound.ok_or(Error::Handle("a descriptor"))?.spec)
@@ -388,10 +340,7 @@ impl Interface {
         if capacity == 0 {
             return Err(Error::Argument("a queue holds an event at least"));
         }
-        let mut state = self.lock();
-        let limit = state.config.limits.queues as u64;
-        let handle = state.queues.insert(EventQueue::new(capacity));
-        handle.ok_or(Error::NoSpace { what: "event queues", limit })
+        self.lock().events.add_queue(capacity)
     }
 
     /// Frees a queue. Events for it are dropped from then on; threads that wait for one are told.
@@ -399,10 +348,7 @@ impl Interface {
     /// # Errors
     /// [`Error::Handle`] if the handle is stale.
     pub fn free_queue(&self, queue: Handle<EventQueue>) -> Result<(), Error> {
-        self.with_state(|state| {
-            state.news = true;
-            state.queues.remove(queue).map(drop).ok_or(Error::Handle("an event queue"))
-        })
+        self.with_state(|state| state.events.free_queue(queue))
     }
 
     /// The next event of a queue; does not drive the interface.
@@ -410,9 +356,7 @@ impl Interface {
     /// # Errors
     /// [`Error::Empty`] if there is none, [`Error::Handle`] if the handle is stale.
     pub fn take_event(&self, queue: Handle<EventQueue>) -> Result<Taken, Error> {
-        let mut state = self.lock();
-        let queue = state.queues.get_mut(queue).ok_or(Error::Handle("an event queue"))?;
-        queue.pop().ok_or(Error::Empty)
+        self.lock().events.queue_mut(queue)?.pop().ok_or(Error::Empty)
     }
 
     /// Waits for the next event of a queue, and drives the interface meanwhile.
@@ -421,12 +365,11 @@ impl Interface {
     /// [`Error::Timeout`] if none came in time, [`Error::Aborted`] if the interface was ended,
     /// [`Error::Handle`] if the queue is gone, or was freed meanwhile.
     pub fn wait_event(&self, queue: Handle<EventQueue>, timeout: Duration) -> Result<Taken, Error> {
-        let (mut state, found) = self.shared.wait(timeout, |state| {
-            let queue = state.queues.get(queue).ok_or(Error::Handle("an event queue"))?;
-            Ok((!queue.is_empty()).then_some(()))
-        });
-        let taken = match (found, state.queues.get_mut(queue)) {
-            (Ok(()), Some(queue)) => queue.pop().ok_or(Error::Empty),
+        let (mut state, found) = self
+            .shared
+            .wait(timeout, |state| Ok((!state.events.queue(queue)?.is_empty()).then_some(())));
+        let taken = match (found, state.events.queue_mut(queue)) {
+            (Ok(()), Ok(queue)) => queue.pop().ok_or(Error::Empty),
             (found, _) => Err(found.err().unwrap_or(Error::Empty)),
         };
         self.shared.leave(state);
@@ -443,24 +386,9 @@ impl Interface {
         queues: &[Handle<EventQueue>],
         timeout: Duration,
     ) -> Result<(usize, Taken), Error> {
-        let filled = |state: &mut State| {
-            let mut longest: Option<(u64, usize)> = None;
-            for (at, queue) in queues.iter().enumerate() {
-                let queue = state.queues.get(*queue).ok_or(Error::Handle("an event queue"))?;
-                if !queue.is_empty() && longest.is_none_or(|(since, _)| queue.polled < since) {
-                    longest = Some((queue.polled, at));
-                }
-            }
-            Ok(longest.map(|(_, at)| at))
-        };
-        let (mut state, found) = self.shared.wait(timeout, filled);
-        let taken = found.and_then(|at| {
-            state.polls += 1;
-            let polls = state.polls;
-            let queue = state.queues.get_mut(queues[at]).ok_or(Error::Empty)?;
-            queue.polled = polls;
-            Ok((at, queue.pop().ok_or(Error::Empty)?))
-        });
+        let (mut state, found) =
+            self.shared.wait(timeout, |state| state.events.least_recently_polled(queues));
+        let taken = found.and_then(|at| Ok((at, state.events.take_polled(queues[at])?)));
         self.shared.leave(state);
         taken
     }
@@ -470,10 +398,7 @@ impl Interface {
     /// # Errors
     /// [`Error::NoSpace`] beyond `limits.counters`.
     pub fn counter(&self) -> Result<Handle<Counter>, Error> {
-        let mut state = self.lock();
-        let limit = state.config.limits.counters as u64;
-        let handle = state.counters.insert(Counter::default());
-        handle.ok_or(Error::NoSpace { what: "counters", limit })
+        self.lock().events.add_counter()
     }
 
     /// Frees a counter; what waits for it is forgotten.
@@ -481,11 +406,7 @@ impl Interface {
     /// # Errors
     /// [`Error::Handle`] if the handle is stale.
     pub fn free_counter(&self, counter: Handle<Counter>) -> Result<(), Error> {
-        self.with_state(|state| {
-            state.cancel_triggered(counter);
-            state.news = true;
-            state.counters.remove(counter).map(drop).ok_or(Error::Handle("a counter"))
-        })
+        self.with_state(|state| state.events.free_counter(counter))
     }
 
     /// What a counter says; does not drive the interface.
@@ -493,8 +414,7 @@ impl Interface {
     /// # Errors
     /// [`Error::Handle`] if the handle is stale.
     pub fn count(&self, counter: Handle<Counter>) -> Result<Count, Error> {
-        let state = self.lock();
-        state.counters.get(counter).map(|c| c.value).ok_or(Error::Handle("a counter"))
+        self.lock().events.value(counter)
     }
 
     /// Waits until a counter has so many successes, or a failure; drives the interface meanwhile.
@@ -521,16 +441,8 @@ impl Interface {
         counters: &[(Handle<Counter>, u64)],
         timeout: Duration,
     ) -> Result<(usize, Count), Error> {
-        let reached = |state: &mut State| {
-            for (at, (counter, success)) in counters.iter().enumerate() {
-                let counter = state.counters.get(*counter).ok_or(Error::Handle("a counter"))?;
-                if counter.value.success >= *success || counter.value.failure > 0 {
-                    return Ok(Some((at, counter.value)));
-                }
-            }
-            Ok(None)
-        };
-        let (state, found) = self.shared.wait(timeout, reached);
+        let (state, found) =
+            self.shared.wait(timeout, |state| state.events.first_reached(counters));
         self.shared.leave(state);
         found
     }
@@ -553,11 +465,7 @@ impl Interface {
     }
 
     fn act(&self, counter: Handle<Counter>, action: Action) -> Result<(), Error> {
-        self.with_state(|state| {
-            state.counters.get(counter).ok_or(Error::Handle("a counter"))?;
-            state.ready.push_back(action);
-            Ok(())
-        })
+        self.with_state(|state| state.events.act(counter, action))
     }
 
     /// Has something done as soon as a counter's successes and failures are `threshold` together:
@@ -574,15 +482,7 @@ impl Interface {
     ) -> Result<(), Error> {
         self.with_state(|state| {
             state.check_action(&action)?;
-            if state.triggered >= state.config.limits.triggered {
-                let limit = state.triggered as u64;
-                return Err(Error::NoSpace { what: "triggered operations", limit });
-            }
-            let waits = state.counters.get_mut(counter).ok_or(Error::Handle("a counter"))?;
-            waits.wait(threshold, action);
-            state.triggered += 1;
-            state.fire(counter);
-            Ok(())
+            state.events.trigger(counter, threshold, action)
         })
     }
 
@@ -631,7 +531,7 @@ impl Interface {
     /// The same, and it is this time now: for interfaces with a given time.
     pub fn progress_at(&self, now: Time) -> bool {
         self.with_state(|state| {
-            state.now = state.now.max(now);
+            state.network.advance_to(now);
             state.pass()
         })
     }
@@ -639,8 +539,8 @@ impl Interface {
     /// Ends all waiting on this interface, now and later, with [`Error::Aborted`].
     pub fn abort(&self) {
         self.with_state(|state| {
-            state.ended = true;
-            state.news = true;
+            state.drivers.end();
+            state.events.announce();
         });
         self.shared.wake();
     }
@@ -669,22 +569,8 @@ impl State {
         if handle.interface() == self.id { Ok(()) } else { Err(Error::Handle(of)) }
     }
 
-    pub(crate) fn check_tables(
-        &self,
-        queue: Option<Handle<EventQueue>>,
-        counter: Option<Handle<Counter>>,
-    ) -> Result<(), Error> {
-        if queue.is_some_and(|queue| self.queues.get(queue).is_none()) {
-            return Err(Error::Handle("an event queue"));
-        }
-        if counter.is_some_and(|counter| self.counters.get(counter).is_none()) {
-            return Err(Error::Handle("a counter"));
-        }
-        Ok(())
-    }
-
     pub(crate) fn check_entry(&self, entry: &MatchEntry) -> Result<(), Error> {
-        self.check_tables(entry.queue, entry.counter)?;
+        self.events.check(entry.queue, entry.counter)?;
         if entry.accepts.has(Accepts::PUT) && !entry.memory.is_writable() {
             return Err(Error::ReadOnly);
         }

@@ -94,6 +94,7 @@
 #![warn(clippy::missing_errors_doc)]
 #![forbid(unsafe_code)]
 
+mod access;
 mod atomic;
 mod config;
 mod counter;
@@ -102,27 +103,28 @@ mod drive;
 mod engine;
 mod error;
 mod event;
+mod events;
 mod flags;
 mod flush;
-mod frame;
 mod handle;
 mod id;
 mod initiator;
 mod interface;
-mod lent;
 #[doc(hidden)]
 pub mod matcher;
 mod matching;
 mod memory;
 mod message;
+mod network;
 mod operation;
-mod peers;
+mod portals;
 mod search;
 mod state;
 mod target;
 pub mod v3;
 mod wait;
 
+pub use access::Permit;
 pub use atomic::{Datatype, Operator};
 pub use config::{Config, Idle, Limits, Promises, Status};
 pub use counter::{Count, Counter};
@@ -138,7 +140,6 @@ pub use matching::{List, MatchEntry};
 pub use memory::Memory;
 pub use message::{Arrival, Request};
 pub use operation::{Ack, Action, Operation, Target};
-pub use target::Permit;
 
 /// The guide's code is compiled.
 #[cfg(doctest)]

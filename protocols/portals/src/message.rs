@@ -1,6 +1,6 @@
 //! What an operation tells its target: which process asks for what.
 
-use crate::{Datatype, Operator, ProcessId, matching::Shown};
+use crate::{Datatype, Operator, ProcessId, matching::Envelope};
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    pub(crate) fn shown(&self) -> Shown {
-        Shown { bits: self.bits, source: self.initiator.to_bits() }
+    pub(crate) fn envelope(&self) -> Envelope {
+        Envelope { bits: self.bits, source: self.initiator.to_bits() }
     }
 }

@@ -129,7 +129,7 @@ pub(crate) struct Entry {
     pub(super) left: Option<u64>,
     /// What was taken off that for answers to operations that were started from its memory (Portals
     /// 3).
-    pub(super) kept: u64,
+    pub(super) reserved: u64,
     /// Where the next message goes, if the target says so.
     pub(crate) offset: u64,
     /// Operations under way.
@@ -151,13 +151,13 @@ impl Linked for Entry {
 
 /// What an entry says to a message that matches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
-    /// Not here: look further.
-    Next,
-    /// Not at all.
-    Refused(super::Refusal),
-    /// So many bytes, there.
-    Taken { offset: u64, len: u64 },
+pub(super) enum Verdict {
+    /// The next entry is tried.
+    Skip,
+    /// The message is refused.
+    Refuse(super::Refusal),
+    /// So many bytes are taken, at this offset.
+    Accept { offset: u64, len: u64 },
 }
 
 impl Entry {
@@ -176,7 +176,7 @@ impl Entry {
             serial: 0,
             attached: true,
             left,
-            kept: 0,
+            reserved: 0,
             offset: 0,
             pending: 0,
             headers: 0,
@@ -190,7 +190,7 @@ impl Entry {
 
     /// What it may still do, with what is kept for answers; `None`: any number.
     pub(super) fn remaining(&self) -> Option<u64> {
-        self.left.map(|left| left + self.kept)
+        self.left.map(|left| left + self.reserved)
     }
 
     /// Whether less is left behind its own offset than there has to be.
@@ -214,19 +214,19 @@ impl Entry {
 
     /// What becomes of a message that matches.
     #[inline(always)]
-    pub(super) fn answer(&self, arrival: &Arrival) -> Answer {
+    pub(super) fn answer(&self, arrival: &Arrival) -> Verdict {
         if !self.is_active() {
-            return Answer::Next;
+            return Verdict::Skip;
         }
         if let Err(refusal) = self.admits(arrival) {
-            return if self.skips { Answer::Next } else { Answer::Refused(refusal) };
+            return if self.skips { Verdict::Skip } else { Verdict::Refuse(refusal) };
         }
         let offset = if self.spec.local_offset { self.offset } else { arrival.offset };
         let room = self.spec.memory.len().saturating_sub(offset);
         let mut len = arrival.len;
         if len > room {
             if !self.spec.truncate {
-                return Answer::Next;
+                return Verdict::Skip;
             }
             len = room;
             // Elements are whole, or not there.
@@ -235,7 +235,7 @@ impl Entry {
             }
         }
         let offset = offset.min(self.spec.memory.len());
-        Answer::Taken { offset, len }
+        Verdict::Accept { offset, len }
     }
 
     /// A message was taken.

@@ -11,7 +11,7 @@
 use super::{
     chain::{Chain, NIL},
     entry::{CHAIN, Entry, ORDER},
-    pattern::{Fold, Pattern, Shown},
+    pattern::{Envelope, Fold, Pattern},
 };
 use crate::handle::Table;
 use smallvec::SmallVec;
@@ -76,13 +76,13 @@ impl MatchList {
     pub(crate) fn find<A>(
         &self,
         nodes: &Table<Entry>,
-        shown: Shown,
+        envelope: Envelope,
         accept: impl Fn(&Entry) -> Option<A>,
     ) -> Option<(u32, A)> {
         match &self.classes {
             None => {
                 for (pattern, index) in &self.rows {
-                    if pattern.matches(shown)
+                    if pattern.matches(envelope)
                         && let Some(answer) = accept(&nodes[*index])
                     {
                         return Some((*index, answer));
@@ -90,7 +90,7 @@ impl MatchList {
                 }
                 None
             }
-            Some(classes) => self.find_by_class(classes, nodes, shown, accept),
+            Some(classes) => self.find_by_class(classes, nodes, envelope, accept),
         }
     }
 
@@ -100,18 +100,18 @@ impl MatchList {
         &self,
         classes: &Classes,
         nodes: &Table<Entry>,
-        shown: Shown,
+        envelope: Envelope,
         accept: impl Fn(&Entry) -> Option<A>,
     ) -> Option<(u32, A)> {
         if classes.by_mask.len() * 4 > self.len {
             let mut all = self.order.iter(nodes);
             return all.find_map(|index| {
                 let entry = &nodes[index];
-                let matches = entry.spot.pattern.matches(shown);
+                let matches = entry.spot.pattern.matches(envelope);
                 if matches { Some((index, accept(entry)?)) } else { None }
             });
         }
-        classes.find(nodes, shown, accept)
+        classes.find(nodes, envelope, accept)
     }
 
     /// Puts an entry in, by its pattern.
@@ -250,12 +250,12 @@ impl Classes {
     fn find<A>(
         &self,
         nodes: &Table<Entry>,
-        shown: Shown,
+        envelope: Envelope,
         accept: impl Fn(&Entry) -> Option<A>,
     ) -> Option<(u32, A)> {
         let full = self.all.iter().filter(|class| class.len > 0);
         let chains = full.filter_map(|class| {
-            class.chains.get(&(shown.bits & !class.ignore, shown.source & class.mask))
+            class.chains.get(&(envelope.bits & !class.ignore, envelope.source & class.mask))
         });
         let mut heads: SmallVec<[u32; 8]> = chains.map(|chain| chain.head).collect();
         loop {

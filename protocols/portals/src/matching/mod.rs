@@ -19,13 +19,13 @@ mod unexpected;
 pub(crate) use entry::Entry;
 pub use entry::MatchEntry;
 pub(crate) use list::At;
-pub(crate) use pattern::{Fold, Shown};
+pub(crate) use pattern::{Envelope, Fold};
 
 use crate::{
     Counts, EventQueue, Failure, Handle, InterfaceId, Left, Limits, Memory, Quiet,
     counter::Counter, handle::Table, message::Arrival,
 };
-use entry::Answer;
+use entry::Verdict;
 use list::MatchList;
 use pattern::Pattern;
 use unexpected::{Header, Unexpected};
@@ -57,7 +57,7 @@ pub(crate) enum Refusal {
 
 /// A message that was taken: say [`Matching::finish`] when its data is there, or has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Taken {
+pub(crate) struct Matched {
     /// By which entry, by slot; it stays until then.
     pub(crate) entry: u32,
     pub(crate) list: List,
@@ -67,7 +67,7 @@ pub(crate) struct Taken {
     pub(crate) len: u64,
 }
 
-impl Taken {
+impl Matched {
     /// Where, and how much.
     pub(crate) fn place(&self) -> (u64, u64) {
         (self.offset, self.len)
@@ -76,7 +76,7 @@ impl Taken {
 
 /// The entry that an event is about, also when that is gone already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Owner {
+pub(crate) struct EntryInfo {
     pub(crate) entry: Handle<MatchEntry>,
     pub(crate) portal: u16,
     pub(crate) user_data: u64,
@@ -89,12 +89,12 @@ pub(crate) struct Owner {
     pub(crate) serial: u32,
 }
 
-impl Owner {
+impl EntryInfo {
     /// A search: an entry that there never is.
-    pub(crate) fn search(portal: u16, user_data: u64) -> Owner {
+    pub(crate) fn search(portal: u16, user_data: u64) -> EntryInfo {
         let (entry, quiet, counts) = (Handle::none(), Quiet::NONE, Counts::NONE);
         let (queue, counter, left, serial) = (None, None, Left::default(), 0);
-        Owner { entry, portal, user_data, quiet, queue, counter, counts, left, serial }
+        EntryInfo { entry, portal, user_data, quiet, queue, counter, counts, left, serial }
     }
 }
 
@@ -112,12 +112,12 @@ pub(crate) struct Claim {
 /// What has to be told.
 #[derive(Clone, Debug)]
 pub(crate) enum Notice {
-    Linked(Owner),
+    Linked(EntryInfo),
     /// An entry went by itself.
-    Unlinked(Owner),
+    Unlinked(EntryInfo),
     /// The memory of an entry of an overflow list, which went, is free.
-    Freed(Owner),
-    Claimed(Owner, Claim),
+    Freed(EntryInfo),
+    Claimed(EntryInfo, Claim),
 }
 
 /// Why something was not done with an entry.
@@ -154,7 +154,7 @@ pub(crate) struct Matching {
 #[derive(Debug)]
 struct Waiting {
     header: u32,
-    owner: Owner,
+    owner: EntryInfo,
     /// Whether the claimant has the right to it.
     result: Result<(), Failure>,
     /// Whether the claimant's entry went with it.
@@ -236,9 +236,9 @@ impl Matching {
         &self.entries[slot]
     }
 
-    pub(crate) fn owner(&self, slot: u32) -> Owner {
+    pub(crate) fn info(&self, slot: u32) -> EntryInfo {
         let entry = &self.entries[slot];
-        Owner {
+        EntryInfo {
             entry: self.entries.handle(slot),
             portal: entry.portal,
             user_data: entry.spec.user_data,
@@ -291,7 +291,7 @@ impl Matching {
         if waiting && list == List::Priority {
             self.claim(slot, notices);
             if !self.entries[slot].is_active() && self.entries[slot].unlinks() {
-                let owner = self.owner(slot);
+                let owner = self.info(slot);
                 self.entries.take(slot);
                 // When a header's data is still on its way, its end is told after it.
                 match self.waiting.iter_mut().rfind(|waiting| waiting.owner.entry == handle) {
@@ -304,7 +304,7 @@ impl Matching {
         let portal = self.portals[usize::from(portal)].as_mut().expect("looked at before");
         portal.list(list).insert(&mut self.entries, slot, at);
         self.entries[slot].listed = true;
-        notices.push(Notice::Linked(self.owner(slot)));
+        notices.push(Notice::Linked(self.info(slot)));
         Ok(handle)
     }
 
@@ -312,7 +312,7 @@ impl Matching {
     fn claim(&mut self, slot: u32, notices: &mut Vec<Notice>) {
         while self.entries[slot].is_active() {
             let Some(header) = self.first_header(&self.entries[slot]) else { return };
-            let owner = self.owner(slot);
+            let owner = self.info(slot);
             let entry = &mut self.entries[slot];
             entry.left = entry.left.map(|left| left - 1);
             if entry.spec.local_offset && entry.spec.offset_counts_headers {
@@ -335,7 +335,7 @@ impl Matching {
     fn give(
         &mut self,
         header: u32,
-        owner: Owner,
+        owner: EntryInfo,
         result: Result<(), Failure>,
         notices: &mut Vec<Notice>,
     ) {
@@ -351,7 +351,7 @@ impl Matching {
     fn tell(
         &mut self,
         header: u32,
-        owner: Owner,
+        owner: EntryInfo,
         result: Result<(), Failure>,
         notices: &mut Vec<Notice>,
     ) {
@@ -437,7 +437,7 @@ impl Matching {
 
     /// Finds the entry that takes a message.
     #[inline(always)]
-    pub(crate) fn deliver(&mut self, arrival: &Arrival) -> Result<Taken, Refusal> {
+    pub(crate) fn deliver(&mut self, arrival: &Arrival) -> Result<Matched, Refusal> {
         let portal = self.portals.get(usize::from(arrival.portal)).and_then(Option::as_ref);
         let portal = portal.ok_or(Refusal::NoPortal)?;
         if !portal.enabled {
@@ -448,22 +448,22 @@ impl Matching {
             None => (List::Overflow, self.ask_overflow(portal, arrival).ok_or(Refusal::NoMatch)?),
         };
         match answer {
-            Answer::Taken { offset, len } => self.take(arrival, entry, list, offset, len),
-            Answer::Refused(refusal) => Err(refusal),
-            Answer::Next => unreachable!("an entry that was found has answered"),
+            Verdict::Accept { offset, len } => self.take(arrival, entry, list, offset, len),
+            Verdict::Refuse(refusal) => Err(refusal),
+            Verdict::Skip => unreachable!("an entry that was found has answered"),
         }
     }
 
     #[inline(never)]
-    fn ask_overflow(&self, portal: &Portal, arrival: &Arrival) -> Option<(u32, Answer)> {
+    fn ask_overflow(&self, portal: &Portal, arrival: &Arrival) -> Option<(u32, Verdict)> {
         self.ask(&portal.overflow, arrival)
     }
 
     /// The first entry of a list that has an answer for a message, and the answer.
     #[inline(always)]
-    fn ask(&self, list: &MatchList, arrival: &Arrival) -> Option<(u32, Answer)> {
-        list.find(&self.entries, arrival.shown(), |entry| match entry.answer(arrival) {
-            Answer::Next => None,
+    fn ask(&self, list: &MatchList, arrival: &Arrival) -> Option<(u32, Verdict)> {
+        list.find(&self.entries, arrival.envelope(), |entry| match entry.answer(arrival) {
+            Verdict::Skip => None,
             answer => Some(answer),
         })
     }
@@ -476,7 +476,7 @@ impl Matching {
         list: List,
         offset: u64,
         len: u64,
-    ) -> Result<Taken, Refusal> {
+    ) -> Result<Matched, Refusal> {
         let mut header = None;
         if list == List::Overflow && self.entries[slot].spec.header {
             let new = Header::new(*arrival, slot, offset, len);
@@ -488,14 +488,14 @@ impl Matching {
         }
         self.entries[slot].take(len);
         self.leave_if_used_up(slot);
-        Ok(Taken { entry: slot, list, header, offset, len })
+        Ok(Matched { entry: slot, list, header, offset, len })
     }
 
     /// An entry that takes nothing any more goes, if it was made so, when nothing needs it.
     #[inline]
     fn leave_if_used_up(&mut self, slot: u32) {
         let entry = &mut self.entries[slot];
-        if !entry.is_active() && entry.unlinks() && entry.kept == 0 {
+        if !entry.is_active() && entry.unlinks() && entry.reserved == 0 {
             entry.leaving = true;
             if !entry.stays {
                 self.unlist(slot);
@@ -507,7 +507,7 @@ impl Matching {
     #[inline(always)]
     pub(crate) fn finish(
         &mut self,
-        taken: &Taken,
+        taken: &Matched,
         result: Result<(), Failure>,
         notices: &mut Vec<Notice>,
     ) {
@@ -527,7 +527,7 @@ impl Matching {
 
     fn land(
         &mut self,
-        taken: &Taken,
+        taken: &Matched,
         header: u32,
         result: Result<(), Failure>,
         notices: &mut Vec<Notice>,
@@ -556,7 +556,7 @@ impl Matching {
             return;
         }
         if !std::mem::replace(&mut entry.told, true) {
-            notices.push(Notice::Unlinked(self.owner(slot)));
+            notices.push(Notice::Unlinked(self.info(slot)));
         }
         let entry = &mut self.entries[slot];
         if entry.stays {
@@ -566,7 +566,7 @@ impl Matching {
         }
         if entry.headers == 0 {
             if entry.list == List::Overflow {
-                notices.push(Notice::Freed(self.owner(slot)));
+                notices.push(Notice::Freed(self.info(slot)));
             }
             self.entries.take(slot);
         }

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// What a request shows to the match lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct Envelope {
     pub(crate) bits: u64,
     /// See [`ProcessId::to_bits`].
     pub(crate) source: u64,
@@ -28,14 +28,15 @@ impl Pattern {
     }
 
     #[inline]
-    pub(crate) fn matches(&self, shown: Shown) -> bool {
-        ((shown.bits ^ self.bits) & !self.ignore) | ((shown.source ^ self.source) & self.mask) == 0
+    pub(crate) fn matches(&self, envelope: Envelope) -> bool {
+        ((envelope.bits ^ self.bits) & !self.ignore) | ((envelope.source ^ self.source) & self.mask)
+            == 0
     }
 
     /// The only thing that matches it, if that is one.
-    pub(crate) fn exact(&self) -> Option<Shown> {
+    pub(crate) fn exact(&self) -> Option<Envelope> {
         let exact = self.ignore == 0 && self.mask == u64::MAX;
-        exact.then_some(Shown { bits: self.bits, source: self.source })
+        exact.then_some(Envelope { bits: self.bits, source: self.source })
     }
 }
 

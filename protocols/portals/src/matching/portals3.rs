@@ -7,7 +7,7 @@ use crate::{Handle, Memory};
 impl Matching {
     /// Puts an entry without memory into the priority list of a portal. Messages pass it over.
     /// `goes`: with its memory, when that is used up.
-    pub(crate) fn place(
+    pub(crate) fn insert_empty(
         &mut self,
         portal: u16,
         spec: MatchEntry,
@@ -77,7 +77,7 @@ impl Matching {
     }
 
     /// What memory an entry has, and what it still takes.
-    pub(crate) fn look(
+    pub(crate) fn inspect(
         &self,
         handle: Handle<MatchEntry>,
         serial: u32,
@@ -104,27 +104,27 @@ impl Matching {
 
     /// Takes one off what memory may do that serves both ways, for something that is to come; false
     /// if nothing is left. While it is kept the entry stays, and the memory is not exchanged.
-    pub(crate) fn keep(&mut self, handle: Handle<MatchEntry>, serial: u32) -> bool {
+    pub(crate) fn reserve(&mut self, handle: Handle<MatchEntry>, serial: u32) -> bool {
         let entry = self.entries.get_mut(handle);
         let entry = entry.filter(|entry| entry.is_active() && entry.serial == serial);
         let Some(entry) = entry else { return false };
         entry.left = entry.left.map(|left| left - 1);
-        entry.kept += 1;
+        entry.reserved += 1;
         true
     }
 
     /// What was kept is spent.
-    pub(crate) fn redeem(&mut self, handle: Handle<MatchEntry>) {
+    pub(crate) fn spend(&mut self, handle: Handle<MatchEntry>) {
         if let Some(entry) = self.entries.get_mut(handle) {
-            entry.kept -= 1;
+            entry.reserved -= 1;
             self.leave_if_used_up(handle.index());
         }
     }
 
     /// What was kept is not needed.
-    pub(crate) fn give_back(&mut self, handle: Handle<MatchEntry>) {
+    pub(crate) fn unreserve(&mut self, handle: Handle<MatchEntry>) {
         if let Some(entry) = self.entries.get_mut(handle) {
-            entry.kept -= 1;
+            entry.reserved -= 1;
             // Without room it stays inactive, however much it may still do.
             if !entry.is_full() {
                 entry.left = entry.left.map(|left| left + 1);

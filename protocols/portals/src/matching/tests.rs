@@ -334,7 +334,7 @@ struct Pair {
     core: Matching,
     model: Model,
     handles: Vec<Handle<MatchEntry>>,
-    pending: Vec<(Taken, u64, Option<usize>)>,
+    pending: Vec<(Matched, u64, Option<usize>)>,
     notices: Vec<Notice>,
 }
 

@@ -3,7 +3,7 @@
 
 use super::{
     chain::{Chain, Linked, Links, NIL},
-    pattern::{Fold, Pattern, Shown},
+    pattern::{Envelope, Fold, Pattern},
 };
 use crate::{handle::Table, message::Arrival};
 use std::collections::{HashMap, hash_map};
@@ -49,23 +49,23 @@ pub(crate) struct Unexpected {
     pub(crate) len: usize,
 }
 
-fn key(shown: Shown) -> (u64, u64) {
-    (shown.bits, shown.source)
+fn key(envelope: Envelope) -> (u64, u64) {
+    (envelope.bits, envelope.source)
 }
 
 impl Unexpected {
     /// Links a header that is in the table behind all others.
     pub(crate) fn push(&mut self, headers: &mut Table<Header>, index: u32) {
-        let shown = headers[index].arrival.shown();
+        let envelope = headers[index].arrival.envelope();
         self.order.push_back(headers, index);
-        self.same.entry(key(shown)).or_default().push_back(headers, index);
+        self.same.entry(key(envelope)).or_default().push_back(headers, index);
         self.len += 1;
     }
 
     pub(crate) fn remove(&mut self, headers: &mut Table<Header>, index: u32) {
-        let shown = headers[index].arrival.shown();
+        let envelope = headers[index].arrival.envelope();
         self.order.remove(headers, index);
-        if let hash_map::Entry::Occupied(mut chain) = self.same.entry(key(shown)) {
+        if let hash_map::Entry::Occupied(mut chain) = self.same.entry(key(envelope)) {
             chain.get_mut().remove(headers, index);
             if chain.get().is_empty() {
                 chain.remove();
@@ -84,13 +84,13 @@ impl Unexpected {
         accept: impl Fn(&Header) -> bool,
     ) -> Option<u32> {
         let (sort, first) = match pattern.exact() {
-            Some(shown) => (SAME, self.same.get(&key(shown))?.head),
+            Some(envelope) => (SAME, self.same.get(&key(envelope))?.head),
             None => (ORDER, self.order.head),
         };
         let mut at = behind.map_or(first, |header| headers[header].links[sort].next);
         while at != NIL {
             let header = &headers[at];
-            if pattern.matches(header.arrival.shown()) && accept(header) {
+            if pattern.matches(header.arrival.envelope()) && accept(header) {
                 return Some(at);
             }
             at = header.links[sort].next;

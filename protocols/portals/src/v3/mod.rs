@@ -31,6 +31,7 @@ use crate::{
     Accepts, Ack, Completed, Config, Descriptor, Directory, Error, EventQueue, Handle, InterfaceId,
     Listed, MatchEntry, Memory, Operation, Part, Permit, PortalOptions, ProcessId, Quiet, Served,
     Taken, Target,
+    access::AccessList,
     descriptor::{Bound, Given, Threshold},
     matching::{At, EntryError},
     state::State,
@@ -39,7 +40,7 @@ use petasos_fabric::{Endpoint, Time};
 use std::{sync::Arc, time::Duration};
 
 /// Passes before an update: what has come by then is looked at.
-const LOOKS: u32 = 100;
+const PASSES: u32 = 100;
 
 /// A memory descriptor, as a program describes it.
 #[derive(Clone, Debug)]
@@ -116,7 +117,8 @@ impl MemoryDescriptor {
 
     /// As it was bound.
     fn of_bound(bound: Bound) -> MemoryDescriptor {
-        let Bound { spec, threshold, .. } = bound;
+        let threshold = bound.threshold().copied();
+        let spec = bound.spec;
         let plain = MemoryDescriptor {
             no_start_events: spec.quiet.has(Quiet::START),
             no_end_events: spec.quiet.has(Quiet::COMMUNICATION),
@@ -166,9 +168,9 @@ impl MemoryDescriptor {
             no_acknowledgement: self.no_acknowledgement,
         };
         let (left, user_data) = (self.threshold, self.user_data);
-        let threshold = Threshold { left, kept: 0, unlink, user_data, given };
+        let threshold = Threshold { left, reserved: 0, unlink, user_data, given };
         let spec = Descriptor { queue: self.queue, quiet, ..Descriptor::new(self.memory) };
-        Bound { threshold: Some(threshold), ..Bound::new(spec) }
+        Bound::with_threshold(spec, threshold)
     }
 }
 
@@ -221,7 +223,8 @@ impl Interface {
     pub fn of(inner: crate::Interface) -> Result<Interface, Error> {
         while inner.portal(PortalOptions::default()).is_ok() {}
         inner.with_state(|state| {
-            state.permits = Some(vec![Some(Permit::user(state.config.user))]);
+            let own = Permit::user(state.config.user);
+            state.portals.set_access(AccessList::new(own));
         });
         Ok(Interface { inner })
     }
@@ -263,21 +266,19 @@ impl Interface {
             return Err(Error::Argument("the access control list has 1024 entries"));
         }
         self.inner.with_state(|state| {
-            if let Some(permit) = &permit {
+            if let Some(Permit { process, portal, .. }) = permit {
                 if let Some(portal) =
-                    permit.portal.filter(|index| !state.matching.has_index(*index))
+                    portal.filter(|index| !state.portals.matching.has_index(*index))
                 {
                     return Err(Error::Portal(portal));
                 }
-                let process = permit.process;
-                if process.is_exact() && state.directory.address(process).is_none() {
-                    return Err(Error::process(process, "it is not in the directory"));
+                if process.is_exact() {
+                    state.network.check_process(process)?;
                 }
             }
-            let permits = state.permits.get_or_insert_default();
-            let index = index as usize;
-            permits.resize(permits.len().max(index + 1), None);
-            permits[index] = permit;
+            if let Some(access) = state.portals.access_mut() {
+                access.set(index as usize, permit);
+            }
             Ok(())
         })
     }
@@ -302,7 +303,7 @@ impl Interface {
         self.inner.with_state(|state| {
             let limits = state.config.limits;
             let beside = |base| {
-                let found = state.matching.beside(base);
+                let found = state.portals.matching.beside(base);
                 found.map_err(|error| Error::of_entry(error, portal, &limits)).map(|found| found.1)
             };
             let at = match position {
@@ -311,7 +312,7 @@ impl Interface {
                 Position::Before(base) => At::Before(beside(base)?),
                 Position::After(base) => At::After(beside(base)?),
             };
-            let placed = state.matching.place(portal, spec, at, unlink);
+            let placed = state.portals.matching.insert_empty(portal, spec, at, unlink);
             placed.map_err(|error| Error::of_entry(error, portal, &limits))
         })
     }
@@ -327,7 +328,7 @@ impl Interface {
         ignore: u64,
         unlink: bool,
     ) -> Result<(u16, Handle<MatchEntry>), Error> {
-        let free = self.inner.with_state(|state| state.matching.unused_portal());
+        let free = self.inner.with_state(|state| state.portals.matching.unused_portal());
         let portal = free.ok_or(Error::NoPortal)?;
         let entry = self.attach_entry(portal, source, bits, ignore, unlink, Position::Last)?;
         Ok((portal, entry))
@@ -356,7 +357,7 @@ impl Interface {
         let spec = descriptor.into_entry(unlink);
         self.inner.with_state(|state| {
             state.check_entry(&spec)?;
-            let serial = state.matching.attach(entry, spec).map_err(of_descriptor)?;
+            let serial = state.portals.matching.attach(entry, spec).map_err(of_descriptor)?;
             Ok(DescriptorHandle::Attached(entry, serial))
         })
     }
@@ -372,10 +373,8 @@ impl Interface {
     ) -> Result<DescriptorHandle, Error> {
         let bound = descriptor.into_bound(unlink);
         self.inner.with_state(|state| {
-            state.check_tables(bound.spec.queue, None)?;
-            let limit = state.config.limits.descriptors as u64;
-            let handle = state.descriptors.insert(bound);
-            handle.map(DescriptorHandle::Free).ok_or(Error::NoSpace { what: "descriptors", limit })
+            state.events.check(bound.spec.queue, None)?;
+            state.descriptors.bind(bound).map(DescriptorHandle::Free)
         })
     }
 
@@ -389,7 +388,7 @@ impl Interface {
         match descriptor {
             DescriptorHandle::Free(handle) => Ok(self.inner.release(handle)?.memory),
             DescriptorHandle::Attached(entry, serial) => self.inner.with_state(|state| {
-                let spec = state.matching.detach(entry, serial).map_err(of_descriptor)?;
+                let spec = state.portals.matching.detach(entry, serial).map_err(of_descriptor)?;
                 Ok(spec.memory)
             }),
         }
@@ -402,12 +401,12 @@ impl Interface {
     pub fn look(&self, descriptor: DescriptorHandle) -> Result<(Option<u64>, u64), Error> {
         self.inner.with_state(|state| match descriptor {
             DescriptorHandle::Free(handle) => {
-                let bound = state.descriptors.get(handle).ok_or(Error::Handle("a descriptor"))?;
-                Ok((bound.left(&state.matching), 0))
+                let bound = state.descriptors.get(handle)?;
+                Ok((bound.left(&state.portals.matching), 0))
             }
             DescriptorHandle::Attached(entry, serial) => {
-                let (_, left, offset) =
-                    state.matching.look(entry, serial).map_err(of_descriptor)?;
+                let found = state.portals.matching.inspect(entry, serial);
+                let (_, left, offset) = found.map_err(of_descriptor)?;
                 Ok((left, offset))
             }
         })
@@ -431,27 +430,25 @@ impl Interface {
         self.inner.with_state(|state| {
             if let Some(queue) = if_empty {
                 // What has come, and was not looked at, is an event as well.
-                (0..LOOKS).find(|_| !state.pass());
-                let queue = state.queues.get(queue).ok_or(Error::Handle("an event queue"))?;
-                if !queue.is_empty() {
+                (0..PASSES).find(|_| !state.pass());
+                if !state.events.queue(queue)?.is_empty() {
                     return Err(Error::NoUpdate);
                 }
             }
-            state.check_tables(new.queue, None)?;
+            state.events.check(new.queue, None)?;
             match descriptor {
                 DescriptorHandle::Attached(entry, serial) => {
                     let spec = new.into_entry(unlink);
                     state.check_entry(&spec)?;
-                    let before = state.matching.exchange(entry, serial, spec);
+                    let before = state.portals.matching.exchange(entry, serial, spec);
                     before.map(MemoryDescriptor::of_entry).map_err(|error| match error {
                         EntryError::InUse => Error::NoUpdate,
                         error => of_descriptor(error),
                     })
                 }
                 DescriptorHandle::Free(handle) => {
-                    let bound = state.descriptors.get_mut(handle);
-                    let bound = bound.ok_or(Error::Handle("a descriptor"))?;
-                    if bound.pending > 0 {
+                    let bound = state.descriptors.get_mut(handle)?;
+                    if bound.is_in_use() {
                         return Err(Error::NoUpdate);
                     }
                     let before = std::mem::replace(bound, new.into_bound(unlink));
@@ -584,28 +581,22 @@ impl State {
         let descriptor = match descriptor {
             DescriptorHandle::Free(descriptor) => descriptor,
             DescriptorHandle::Attached(entry, serial) => {
-                let (spec, ..) = self.matching.look(entry, serial).map_err(of_descriptor)?;
-                let (queue, quiet, memory) = (spec.queue, spec.quiet, spec.memory.clone());
-                let own = Descriptor { queue, quiet, ..Descriptor::new(memory) };
-                let (left, unlink, user_data) = (None, false, spec.user_data);
-                let given = Given::default();
-                let threshold = Some(Threshold { left, kept: 0, unlink, user_data, given });
-                let attached = Some((entry, serial));
-                let limit = self.config.limits.descriptors as u64;
-                let bound = Bound { threshold, attached, ..Bound::new(own) };
-                let room = self.descriptors.insert(bound);
-                room.ok_or(Error::NoSpace { what: "descriptors", limit })?
+                let found = self.portals.matching.inspect(entry, serial);
+                let (spec, ..) = found.map_err(of_descriptor)?;
+                let MatchEntry { queue, quiet, user_data, .. } = *spec;
+                let own = Descriptor { queue, quiet, ..Descriptor::new(spec.memory.clone()) };
+                self.descriptors.bind(Bound::of_attached(own, user_data, entry, serial))?
             }
         };
-        let bound = self.descriptors.get(descriptor).ok_or(Error::Handle("a descriptor"))?;
+        let bound = self.descriptors.get(descriptor)?;
         let (offset, len) = part.unwrap_or((0, bound.spec.memory.len()));
         Ok(Part { descriptor, offset, len })
     }
 
-    /// The operation that an attached descriptor was bound for was not started.
+    /// The operation for which an attached descriptor was bound was not started.
     fn drop_part(&mut self, part: Part) {
         let bound = self.descriptors.get(part.descriptor);
-        if bound.is_some_and(|bound| bound.attached.is_some()) {
+        if bound.is_ok_and(|bound| bound.attached().is_some()) {
             self.descriptors.remove(part.descriptor);
         }
     }
