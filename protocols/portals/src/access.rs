@@ -2,7 +2,7 @@
 
 use crate::{ProcessId, message::Arrival};
 
-/// An entry of the access control list (Portals 3.3, section 3.13): which process may use which
+/// An entry of the access control list (Portals 3.3, `PtlACEntry`): which process may use which
 /// portal.
 ///
 /// ```

@@ -248,7 +248,6 @@ pub(crate) struct Descriptors {
     table: Table<Bound>,
 }
 
-const STALE: Error = Error::Handle("a descriptor");
 const USED_UP: Error = Error::Argument("the descriptor's threshold is used up");
 
 impl Descriptors {
@@ -261,14 +260,20 @@ impl Descriptors {
         self.table.insert(bound).ok_or(Error::NoSpace { what: "descriptors", limit })
     }
 
+    /// The descriptor with a handle that the program gave.
     #[inline]
-    pub(crate) fn get(&self, descriptor: Handle<Descriptor>) -> Result<&Bound, Error> {
-        self.table.get(descriptor).ok_or(STALE)
+    pub(crate) fn bound(&self, descriptor: Handle<Descriptor>) -> Result<&Bound, Error> {
+        self.table.get(descriptor).ok_or(Error::Handle("a descriptor"))
     }
 
     #[inline]
-    pub(crate) fn get_mut(&mut self, descriptor: Handle<Descriptor>) -> Result<&mut Bound, Error> {
-        self.table.get_mut(descriptor).ok_or(STALE)
+    pub(crate) fn get(&self, descriptor: Handle<Descriptor>) -> Option<&Bound> {
+        self.table.get(descriptor)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, descriptor: Handle<Descriptor>) -> Option<&mut Bound> {
+        self.table.get_mut(descriptor)
     }
 
     #[inline]

@@ -45,8 +45,8 @@ impl State {
         busy
     }
 
-    /// A short pass: takes messages that need no event, and does nothing else, unless messages never
-    /// end or the endpoint was given something to do. False if there are none.
+    /// A short pass: takes messages that need no event, and does nothing else, unless messages
+    /// never end or the endpoint was given something to do. False if there are none.
     #[inline]
     pub(crate) fn take_waiting_messages(&mut self) -> bool {
         if self.network.has_submitted() || self.process.is_none() {
@@ -92,8 +92,15 @@ impl State {
     }
 
     /// Runs what counters have triggered.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn run_due(&mut self) {
+        if self.events.has_due() {
+            self.run_all_due();
+        }
+    }
+
+    #[inline(never)]
+    fn run_all_due(&mut self) {
         while let Some(operation) = self.events.next_to_start() {
             if let Err(error) = self.start(&operation) {
                 self.status.misfired += 1;

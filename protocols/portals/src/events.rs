@@ -93,6 +93,15 @@ impl Events {
         self.queues.get_mut(queue).ok_or(QUEUE)
     }
 
+    /// Takes the next event of a queue.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, queue: Handle<EventQueue>) -> Result<Taken, Error> {
+        match self.queues.get_mut(queue) {
+            Some(queue) => queue.pop().ok_or(Error::Empty),
+            None => Err(QUEUE),
+        }
+    }
+
     /// Appends an event to a queue, if there is one and it was not freed.
     #[inline(always)]
     pub(crate) fn push(&mut self, queue: Option<Handle<EventQueue>>, event: Event) {
@@ -248,13 +257,7 @@ impl Events {
 
     /// Runs the actions that are due, up to one that starts an operation, and gives that. What an
     /// action sets off in turn comes after it, never within it.
-    #[inline]
     pub(crate) fn next_to_start(&mut self) -> Option<Operation> {
-        if self.due.is_empty() { None } else { self.run_due() }
-    }
-
-    #[inline(never)]
-    fn run_due(&mut self) -> Option<Operation> {
         loop {
             match self.due.pop_front()? {
                 Action::Start(operation) => return Some(operation),

@@ -13,8 +13,8 @@ use std::time::Duration;
 /// Fences: at most one for each peer at a time, in rounds.
 #[derive(Debug, Default)]
 pub(crate) struct Fences {
-    /// What had been started and served when the last round began (see [`State::latest_link`]), and when
-    /// the last began that is over.
+    /// What had been started and served when the last round began (see [`State::latest_link`]), and
+    /// when the last began that is over.
     upto: u64,
     done: u64,
     /// Peers that are still to be asked.

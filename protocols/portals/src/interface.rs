@@ -321,7 +321,7 @@ impl Interface {
     pub fn release(&self, descriptor: Handle<Descriptor>) -> Result<Descriptor, Error> {
         self.with_state(|state| {
             let mut passes = 0;
-            while state.descriptors.get(descriptor)?.is_in_use() {
+            while state.descriptors.bound(descriptor)?.is_in_use() {
                 if passes >= PASSES || !state.pass() {
                     return Err(Error::InUse("the descriptor"));
                 }
@@ -356,7 +356,7 @@ impl Interface {
     /// # Errors
     /// [`Error::Empty`] if there is none, [`Error::Handle`] if the handle is stale.
     pub fn take_event(&self, queue: Handle<EventQueue>) -> Result<Taken, Error> {
-        self.lock().events.queue_mut(queue)?.pop().ok_or(Error::Empty)
+        self.lock().events.take(queue)
     }
 
     /// Waits for the next event of a queue, and drives the interface meanwhile.
@@ -368,9 +368,9 @@ impl Interface {
         let (mut state, found) = self
             .shared
             .wait(timeout, |state| Ok((!state.events.queue(queue)?.is_empty()).then_some(())));
-        let taken = match (found, state.events.queue_mut(queue)) {
-            (Ok(()), Ok(queue)) => queue.pop().ok_or(Error::Empty),
-            (found, _) => Err(found.err().unwrap_or(Error::Empty)),
+        let taken = match found {
+            Ok(()) => state.events.take(queue),
+            Err(error) => Err(error),
         };
         self.shared.leave(state);
         taken

@@ -1,5 +1,5 @@
-//! The portal table: what an interface offers to other processes, and what it says about that to its
-//! program.
+//! The portal table: what an interface offers to other processes, and what it says about that to
+//! its program.
 
 use crate::{
     Counts, Error, Event, Failure, Handle, InterfaceId, Limits, List, Listed, MatchEntry,

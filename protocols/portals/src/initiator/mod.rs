@@ -39,7 +39,7 @@ impl State {
         operation.check(self.config.limits.atomic)?;
         let (mut ack, mut counted) = (operation.ack, false);
         if let Some(data) = &operation.data {
-            let bound = self.descriptors.get(data.descriptor)?;
+            let bound = self.descriptors.bound(data.descriptor)?;
             bound.check(data)?;
             counted = bound.has_threshold();
             // An acknowledgement that would raise no event, and count nothing, is not asked for.
@@ -48,7 +48,7 @@ impl State {
             }
         }
         if let Some(result) = &operation.result {
-            let bound = self.descriptors.get(result.descriptor)?;
+            let bound = self.descriptors.bound(result.descriptor)?;
             bound.check(result)?;
             counted |= bound.has_threshold();
             if !bound.spec.memory.is_writable() {
@@ -305,7 +305,11 @@ impl State {
                 }
             }
             (Some(Ok(())), Awaited::Ack) if moved.0 <= asked.0 && body.is_none() => {
-                self.answered_now(handle, Ok(moved));
+                // What is answered has left, whether or not the transport has said so yet.
+                if operation.sending {
+                    self.sent(handle, Ok(()));
+                }
+                self.end_answered(handle, Ok(moved));
             }
             (Some(Err(failure)), Awaited::Reply(_) | Awaited::Ack) => {
                 let details = operation.details;
@@ -361,15 +365,15 @@ impl State {
     /// The answer has come, or never will: bytes moved, and the offset at the target.
     #[inline(never)]
     fn answered(&mut self, handle: Handle<Outstanding>, outcome: Result<(u64, u64), Failure>) {
-        self.answered_now(handle, outcome);
-    }
-
-    #[inline(always)]
-    fn answered_now(&mut self, handle: Handle<Outstanding>, outcome: Result<(u64, u64), Failure>) {
-        // What is answered has left, whether or not the transport has said so yet.
         if outcome.is_ok() {
             self.sent(handle, Ok(()));
         }
+        self.end_answered(handle, outcome);
+    }
+
+    /// The answer to an operation whose data has left has come, or never will.
+    #[inline(always)]
+    fn end_answered(&mut self, handle: Handle<Outstanding>, outcome: Result<(u64, u64), Failure>) {
         let Some((details, list)) = self.operations.take(handle) else { return };
         let ending = match details.ack {
             _ if details.result.is_some() => Ending::Replied,
@@ -417,7 +421,7 @@ impl State {
         use Failure::{Dropped, Operation, Permission, PortalDisabled};
         let refused = matches!(failure, Dropped | PortalDisabled | Permission | Operation);
         let part = details.result.or(details.data);
-        let bound = part.and_then(|part| self.descriptors.get(part.descriptor).ok());
+        let bound = part.and_then(|part| self.descriptors.get(part.descriptor));
         refused && bound.is_some_and(|bound| bound.has_threshold())
     }
 
@@ -450,7 +454,7 @@ impl State {
 
     /// The reply to an operation begins to come: so many bytes, from that offset.
     fn raise_reply_start(&mut self, details: &Details, part: Part, moved: (u64, u64)) {
-        let Ok(bound) = self.descriptors.get(part.descriptor) else { return };
+        let Some(bound) = self.descriptors.get(part.descriptor) else { return };
         if !bound.spec.quiet.has(Quiet::START) {
             self.raise_begin(details, part, moved, Event::ReplyStart);
         }
@@ -464,7 +468,7 @@ impl State {
         (len, offset): (u64, u64),
         event: fn(Completed) -> Event,
     ) {
-        let Ok(bound) = self.descriptors.get(part.descriptor) else { return };
+        let Some(bound) = self.descriptors.get(part.descriptor) else { return };
         let (queue, left) = (bound.spec.queue, bound.left(&self.portals.matching));
         let (attached, user_data) = (bound.attached(), bound.user_data(details.user_data()));
         let all = details.completed(part);
@@ -477,7 +481,7 @@ impl State {
     #[inline(always)]
     fn raise_completed(&mut self, completed: Completed, ending: Ending) {
         let State { descriptors, portals, events, .. } = self;
-        let Ok(bound) = descriptors.get_mut(completed.descriptor) else { return };
+        let Some(bound) = descriptors.get_mut(completed.descriptor) else { return };
         if bound.has_threshold() && ending.is_answer() {
             bound.spend(&mut portals.matching);
         }
@@ -526,7 +530,7 @@ impl State {
     #[inline(always)]
     fn release_descriptor(&mut self, descriptor: Handle<Descriptor>, link: u64) {
         let State { descriptors, portals, events, .. } = self;
-        let Ok(bound) = descriptors.get_mut(descriptor) else { return };
+        let Some(bound) = descriptors.get_mut(descriptor) else { return };
         bound.end_one();
         if let Some((entry, _)) = bound.attached() {
             descriptors.remove(descriptor);

@@ -152,8 +152,8 @@ impl Model {
         if entry.listed || entry.pending > 0 {
             return;
         }
-        let (first, gone, list) = (!entry.told, entry.headers == 0, entry.list);
-        entry.told = true;
+        let (first, gone, list) = (!entry.unlink_raised, entry.headers == 0, entry.list);
+        entry.unlink_raised = true;
         if first {
             self.said.push(Said::Unlinked(id));
         }

@@ -1,5 +1,5 @@
-//! Headers of messages that matched only in an overflow list: kept in the order of their coming
-//! until an entry is appended that matches them, or a search takes them.
+//! Headers of messages that matched only in an overflow list. They are kept in the order of their
+//! arrival until an entry that matches them is appended, or a search takes them.
 
 use super::{
     chain::{Chain, Linked, Links, NIL},
@@ -16,12 +16,12 @@ const SAME: usize = 1;
 pub(crate) struct Header {
     links: [Links; 2],
     pub(crate) arrival: Arrival,
-    /// The entry of the overflow list that took it, by its slot.
+    /// The slot of the overflow entry that took it.
     pub(crate) entry: u32,
-    /// Where in that entry's memory it lies, and how much of it.
+    /// The offset of its data in that entry's memory, and the length.
     pub(crate) offset: u64,
     pub(crate) len: u64,
-    /// Whether all of it is there.
+    /// Whether all of its data is there.
     pub(crate) landed: bool,
 }
 
@@ -54,7 +54,7 @@ fn key(envelope: Envelope) -> (u64, u64) {
 }
 
 impl Unexpected {
-    /// Links a header that is in the table behind all others.
+    /// Appends a header that is in the table.
     pub(crate) fn push(&mut self, headers: &mut Table<Header>, index: u32) {
         let envelope = headers[index].arrival.envelope();
         self.order.push_back(headers, index);
@@ -75,7 +75,7 @@ impl Unexpected {
     }
 
     /// The oldest header that matches and that `accept` takes, of those behind another that
-    /// matches, or of all: at once if the pattern has no wildcards, else by walking.
+    /// matches, or of all. Found by its hash if the pattern has no wildcards, else by walking.
     pub(crate) fn find(
         &self,
         headers: &Table<Header>,

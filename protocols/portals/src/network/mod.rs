@@ -372,8 +372,8 @@ impl Network {
 
     // Remote access.
 
-    /// Lets a peer reach memory by a key, if the transport has room for one more region, and the key
-    /// for one more message.
+    /// Lets a peer reach memory by a key, if the transport has room for one more region, and the
+    /// key for one more message.
     pub(crate) fn lend(&mut self, memory: &Slice, access: Access) -> Option<(RegionId, Key)> {
         let region = self.endpoint.register(memory, access).ok()?;
         let most = self.endpoint.capabilities().limits.max_inject - HEADER;
