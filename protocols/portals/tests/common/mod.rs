@@ -23,7 +23,8 @@ pub(crate) enum Over {
     Sim,
 }
 
-/// The user whom a target sees, of a process that says it is this one: transports of one node know better.
+/// The user that a target sees of a process that claims to be this one: the transports of one node
+/// do not believe the claim.
 pub(crate) fn seen(over: Over, claimed: u32) -> u32 {
     match over {
         Over::Local | Over::Shm => rustix::process::geteuid().as_raw(),

@@ -1,5 +1,6 @@
-//! Tests of what an interface does, in one program. Apart are those that need a process of their own: `idle`
-//! (processor time) and `sockets` (descriptors); and `seeds`, which is run by its name with more seeds.
+//! Tests of what an interface does, in one program. Apart are those that need a process of their
+//! own: `idle` (processor time) and `sockets` (descriptors); and `seeds`, which is run by its name
+//! with more seeds.
 
 #[path = "../common/mod.rs"]
 mod common;

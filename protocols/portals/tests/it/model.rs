@@ -1,4 +1,5 @@
-//! Generated sequences, over each transport, beside a plain model of the standard that walks its lists.
+//! Generated sequences, over each transport, beside a plain model of the standard that walks its
+//! lists.
 
 use crate::common::*;
 use petasos_fabric::Region;
@@ -17,7 +18,7 @@ impl Random {
     }
 }
 
-/// The rank whose portal it is, and those who ask.
+/// The rank whose portal it is.
 const TARGET: usize = 2;
 const STEPS: usize = 60;
 
@@ -32,7 +33,7 @@ struct Plain {
     gone: bool,
 }
 
-/// A message that nobody had asked for: its entry, whence, and where it lies.
+/// An unexpected message: its overflow entry, its initiator, and where its data lies.
 #[derive(Clone, Debug)]
 struct Early {
     entry: u64,

@@ -1,5 +1,5 @@
-//! Rules of Portals 3 that a second reading found: what is dropped, what is silent, what an update and an
-//! access entry check, and what events say; over each transport.
+//! Rules of Portals 3 that a second reading found: what is dropped, what is silent, what an update
+//! and an access entry check, and what events say; over each transport.
 
 use crate::common::{Job, LONG, Over, open, over_all, pattern, to};
 use bytes::Bytes;
@@ -260,8 +260,8 @@ fn access_entries_are_checked(over: Over) {
     assert_eq!(p.b.set_access(1, portal(64)), Err(Error::Portal(64)));
     let process = |process| Some(Permit { process, ..all });
     assert_eq!(p.b.set_access(1, process(ProcessId::rank(1))), Ok(()));
-    let nobody = p.b.set_access(1, process(ProcessId::rank(2)));
-    assert!(matches!(nobody, Err(Error::Process { .. })), "{nobody:?}");
+    let missing = p.b.set_access(1, process(ProcessId::rank(2)));
+    assert!(matches!(missing, Err(Error::Process { .. })), "{missing:?}");
     let some = ProcessId { node: petasos_portals::ANY_PART, process: 9 };
     assert_eq!(p.b.set_access(1, process(some)), Ok(()), "parts may be any");
     assert!(matches!(p.b.set_access(1024, None), Err(Error::Argument(_))));
