@@ -16,7 +16,7 @@ struct Plain {
     listed: bool,
     pending: u32,
     headers: u32,
-    told: bool,
+    unlink_raised: bool,
 }
 
 /// A header of the model.
@@ -121,7 +121,7 @@ impl Model {
             listed: true,
             pending: 0,
             headers: 0,
-            told: false,
+            unlink_raised: false,
         };
         let at = match position {
             Position::First => 0,
@@ -137,7 +137,7 @@ impl Model {
     /// A header goes to its owner.
     fn tell(&mut self, at: usize, ok: bool) {
         let header = self.headers.remove(at);
-        let (by, unlinks, permitted) = header.owner.expect("somebody wants it");
+        let (by, unlinks, permitted) = header.owner.expect("it was claimed");
         let (header_data, len) = (header.arrival.header_data, header.len);
         self.said.push(Said::Claimed { by, header_data, len, ok: ok && permitted });
         self.at(header.entry).headers -= 1;
