@@ -5,7 +5,7 @@ use crate::{
     counter::Counter, event::EventQueue, handle::Table, matching::Matching,
 };
 
-/// Memory for operations of one's own, and where they tell about themselves.
+/// Memory for operations of this process, and where their events go.
 ///
 /// ```
 /// # use petasos_portals::{ProcessMap, Config, Interface};
@@ -17,7 +17,7 @@ use crate::{
 /// # let map = Arc::new(ProcessMap::ranks([endpoint.address().clone()]));
 /// # let interface = Interface::open(Box::new(endpoint), map, Config::default())?;
 /// let bound = interface.bind(Descriptor::new(vec![0; 4096]))?;
-/// // What operations work on: 16 bytes of it.
+/// // An operation uses a part of it: 16 bytes from byte 64 on.
 /// let part = Part { offset: 64, ..Part::of(bound, 16) };
 /// assert_eq!((part.offset, part.len), (64, 16));
 /// // Nothing is under way: the memory comes back.
@@ -29,13 +29,13 @@ use crate::{
 pub struct Descriptor {
     /// Where data comes from, or goes.
     pub memory: Memory,
-    /// Where events go.
+    /// The event queue. Default: none.
     pub queue: Option<Handle<EventQueue>>,
-    /// Counts what happens.
+    /// The counter. Default: none.
     pub counter: Option<Handle<Counter>>,
-    /// What it counts.
+    /// What the counter counts. Default: nothing.
     pub counts: Counts,
-    /// Events that are not wanted.
+    /// Events that are not wanted. Default: none.
     pub quiet: Quiet,
 }
 
@@ -52,7 +52,7 @@ impl Descriptor {
         }
     }
 
-    /// Whether an acknowledgement of this kind would be told to the program, or counted.
+    /// Whether an acknowledgement of this kind would raise an event, or be counted.
     #[inline]
     pub(crate) fn hears(&self, ack: Ack) -> bool {
         (ack == Ack::Full && self.queue.is_some())

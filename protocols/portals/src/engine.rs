@@ -47,7 +47,7 @@ impl Engine {
     /// thread.
     pub fn start(interface: &Interface) -> Result<Engine, Error> {
         if !interface.shared.lock().drivers.add_engine() {
-            return Err(Error::InUse("the place of the engine"));
+            return Err(Error::InUse("the engine"));
         }
         let stop = Arc::new(AtomicBool::new(false));
         let (shared, ends) = (Arc::clone(&interface.shared), Arc::clone(&stop));

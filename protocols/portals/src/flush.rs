@@ -1,9 +1,9 @@
-//! Whether all has left: before an interface is closed, and for programs that ask.
+//! Flushing: waiting until all that was sent has come in at the other side.
 //!
-//! That its data has left says of an operation that the memory may be used again, and no more: the
-//! data may lie in a buffer of the transport's, which ends with the endpoint. What is sent to a
-//! peer comes in in order, so a *fence* behind it that is answered says that all of it has come in,
-//! also answers to what others had asked for.
+//! When its data has left, the memory of an operation may be used again, and no more is known: the
+//! data may lie in a buffer of the transport, which ends with the endpoint. Messages to a peer come
+//! in in order. So when a *fence* behind them is answered, all of them have come in, also the
+//! answers to operations of that peer.
 
 use crate::{Error, Handle, Interface, initiator::Outstanding, state::State};
 use petasos_fabric::Peer;
@@ -24,17 +24,17 @@ pub(crate) struct Fences {
 }
 
 impl Interface {
-    /// Waits until all that was started here, and all answers to others, have come in where they
-    /// belong, and drives the interface meanwhile. To be called before the last clone is dropped,
-    /// as what is still on its way is lost then; [`Interface::close`] does both.
+    /// Waits until all operations that were started here, and all answers to other processes, have
+    /// come in at the other side; drives the interface meanwhile. Call it before the last clone is
+    /// dropped, as what is still on its way is lost then; [`Interface::close`] does both.
     ///
-    /// The other side takes things in when it is driven. What is for a process that is lost is not
-    /// waited for. Actions that wait for counters are not waited for, either.
+    /// The other side takes messages in when it is driven. What is for a process that is lost is
+    /// not waited for, and actions that wait for counters are not, either.
     ///
     /// # Errors
     /// [`Error::Timeout`]; [`Error::Aborted`] after [`Interface::abort`].
     pub fn flush(&self, timeout: Duration) -> Result<(), Error> {
-        // What is started meanwhile, here and by others, is not waited for.
+        // What is started meanwhile, here and by other processes, is not waited for.
         let mut upto = None;
         let (state, result) = self.shared.wait(timeout, |state| {
             let upto = *upto.get_or_insert(state.latest_link());
@@ -44,8 +44,8 @@ impl Interface {
         result
     }
 
-    /// Whether all has left, as [`Interface::flush`] has it. Does one pass, and asks the peers that
-    /// are to say so: the answer is mostly no at first, and yes after some passes.
+    /// Whether all has come in, as [`Interface::flush`] would wait for. Does one pass, and sends
+    /// fences: the answer is mostly no at first, and yes after some passes.
     #[must_use]
     pub fn has_left(&self) -> bool {
         self.with_state(|state| {
@@ -54,12 +54,12 @@ impl Interface {
         })
     }
 
-    /// Ends the interface in order: what is on its way gets so much time to come in, then all
-    /// waiting ends as by [`Interface::abort`]. The endpoint ends with the last clone, so other
-    /// clones, and the engine, are to be dropped as well.
+    /// Closes the interface in order: flushes for at most `timeout`, then ends all waiting as
+    /// [`Interface::abort`] does. The endpoint is closed with the last clone, so drop other clones,
+    /// and the engine, as well.
     ///
     /// # Errors
-    /// As of [`Interface::flush`]: something may be lost. The interface has ended nevertheless.
+    /// As [`Interface::flush`]: something may be lost. The interface is closed nevertheless.
     pub fn close(self, timeout: Duration) -> Result<(), Error> {
         let result = self.flush(timeout);
         self.abort();

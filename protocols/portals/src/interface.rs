@@ -1,4 +1,4 @@
-//! The interface as a program holds it.
+//! The network interface as a program uses it.
 
 use crate::{
     Accepts, Action, Config, Count, Descriptor, Directory, Error, EventQueue, Handle, InterfaceId,
@@ -12,14 +12,15 @@ use std::{
     time::Duration,
 };
 
-/// A network interface: portals that others reach, and operations to theirs, over one endpoint.
+/// A network interface over one endpoint: portals for other processes, and operations at theirs.
 ///
 /// Cheap to clone, and usable from any thread: all of it lies behind one lock, which is not held
-/// while a thread waits. It is driven by threads that wait on it, by [`Interface::progress`], and
+/// while a thread sleeps. It is driven by threads that wait on it, by [`Interface::progress`], and
 /// by the thread of an [`Engine`](crate::Engine) if there is one; then a process that computes
 /// still answers.
 ///
-/// The endpoint ends with the last clone.
+/// The endpoint is closed with the last clone: [`Interface::close`] waits before that for what is
+/// on its way.
 ///
 /// ```
 /// use petasos_fabric::Endpoint;
@@ -41,30 +42,32 @@ pub struct Interface {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What a portal is given when it is opened.
+/// Options of a portal that is opened ([`Interface::portal`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PortalOptions {
-    /// Which index is wanted; any, if none.
+    /// The index, below [`Limits::portals`]; `None` for any.
     pub index: Option<u16>,
-    /// Where its events go.
+    /// The event queue. Default: none.
     pub queue: Option<Handle<EventQueue>>,
-    /// Without room for what comes, it is disabled, and senders learn it; else messages are
-    /// dropped, and the oldest events overwritten. Sets aside a slot of the queue.
+    /// When there is no room for a message (no entry, no header, or no three slots in the queue),
+    /// the portal is disabled, and senders get [`Failure::PortalDisabled`](crate::Failure). Without
+    /// flow control messages are dropped, and the oldest events overwritten. Sets aside a slot of
+    /// the queue. Default: no.
     pub flow_control: bool,
-    /// It is opened as if by [`Interface::disable`]: it takes nothing in before it is enabled.
+    /// It refuses messages until it is enabled ([`Interface::enable`]). Default: no.
     pub disabled: bool,
 }
 
-/// Passes before something is said to be in use: what has come by then is looked at.
+/// Passes before something is said to be in use, which take in what has come.
 const PASSES: u32 = 100;
 
 impl Interface {
-    /// An interface over an endpoint whose address the directory knows.
+    /// Opens an interface over an endpoint whose address the directory knows.
     ///
     /// # Errors
     /// [`Error::NotInDirectory`] if the directory does not know the endpoint's address (but see
-    /// [`Config::named_later`]), [`Error::System`] if the system has no room for what threads sleep
-    /// on.
+    /// [`Config::named_later`]), [`Error::System`] if the system gives no descriptor for the
+    /// wake-up of threads, [`Error::Argument`] if messages of the transport are too short.
     pub fn open(
         endpoint: Box<dyn Endpoint>,
         directory: Arc<dyn Directory>,
@@ -73,7 +76,7 @@ impl Interface {
         Interface::with(endpoint, directory, config, Ok(Clock::start()))
     }
 
-    /// An interface whose time is told with [`Interface::progress_at`], as on the simulated
+    /// Opens an interface whose time is given with [`Interface::progress_at`], as on the simulated
     /// network.
     ///
     /// # Errors
@@ -97,7 +100,7 @@ impl Interface {
         Ok(Interface { shared: Arc::new(Shared::new(state)?) })
     }
 
-    /// Does something with the state, and what follows from it.
+    /// Does something with the state, and runs what that triggers.
     #[inline]
     pub(crate) fn with_state<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
@@ -110,31 +113,31 @@ impl Interface {
         self.shared.lock()
     }
 
-    /// Which interface of this process it is: the one that its handles are of.
+    /// Which interface of this process it is: the one that its handles belong to.
     #[must_use]
     pub fn id(&self) -> InterfaceId {
         self.lock().id
     }
 
-    /// The user and the job in whose names operations go out.
+    /// The user and the job that requests of this interface name.
     #[must_use]
     pub fn user_and_job(&self) -> (u32, u32) {
         let state = self.lock();
         (state.config.user, state.config.job)
     }
 
-    /// This process, as the directory names it: [`ProcessId::ANY`] while it does not know it
-    /// ([`Config::named_later`]).
+    /// This process, as the directory names it; [`ProcessId::ANY`] while the directory does not
+    /// know it ([`Config::named_later`]).
     #[must_use]
     pub fn process(&self) -> ProcessId {
         self.lock().process.unwrap_or(ProcessId::ANY)
     }
 
-    /// Says that the directory knows other processes than before: this one, or those whose messages
-    /// were dropped because it did not know them. Gives this process.
+    /// Says that the directory has changed: it knows this process, or others whose messages were
+    /// dropped before. Gives this process.
     ///
     /// # Errors
-    /// [`Error::NotInDirectory`] if it does not know this process, and nothing has changed.
+    /// [`Error::NotInDirectory`] if it does not know this process. Nothing has changed then.
     pub fn directory_changed(&self) -> Result<ProcessId, Error> {
         let changed = self.with_state(|state| {
             let process = state.network.own_process()?;
@@ -147,7 +150,7 @@ impl Interface {
         changed
     }
 
-    /// How far away a process is, as the directory says.
+    /// The distance of a process, as the directory says: less is nearer, 0 is this process.
     ///
     /// # Errors
     /// [`Error::Process`] if the directory does not know the process, [`Error::NotInDirectory`] if
@@ -159,8 +162,8 @@ impl Interface {
         Ok(state.network.distance(own, process))
     }
 
-    /// What this interface has room for, and what it promises of operations: the settings that it
-    /// was opened with, as far as the transport allows.
+    /// The limits of this interface, and what it promises of operations: its settings, as far as
+    /// the transport allows them.
     #[must_use]
     pub fn limits(&self) -> (Limits, Promises) {
         let state = self.lock();
@@ -171,7 +174,7 @@ impl Interface {
         (state.config.limits, promises)
     }
 
-    /// What was counted, and what there is now.
+    /// The status registers: what was counted, and what there is now.
     #[must_use]
     pub fn status(&self) -> Status {
         let state = self.lock();
@@ -208,7 +211,7 @@ impl Interface {
         })
     }
 
-    /// Lets messages into a portal that was disabled.
+    /// Enables a portal that was disabled.
     ///
     /// # Errors
     /// [`Error::Portal`] if it is not open.
@@ -217,7 +220,7 @@ impl Interface {
         if known { Ok(()) } else { Err(Error::Portal(portal)) }
     }
 
-    /// Lets no more messages into a portal: they are refused, and their senders learn it.
+    /// Disables a portal: messages are refused with [`Failure::PortalDisabled`](crate::Failure).
     ///
     /// # Errors
     /// [`Error::Portal`] if it is not open.
@@ -226,9 +229,12 @@ impl Interface {
         if known { Ok(()) } else { Err(Error::Portal(portal)) }
     }
 
-    /// Appends an entry to a list of a portal: [`Event::Link`](crate::Event::Link) follows. In the
-    /// priority list it gets the messages first that came before it, in the order in which they
-    /// came; what is for one message and got it is not linked, and its handle is stale at once.
+    /// Appends an entry to a list of a portal: [`Event::Link`](crate::Event::Link) follows. An
+    /// entry of the priority list first gets the messages that came before it, in the order in
+    /// which they came ([`Event::Overflow`]). If it is used up by that, and unlinks, it is not
+    /// linked, and its handle is stale at once.
+    ///
+    /// [`Event::Overflow`]: crate::Event::Overflow
     ///
     /// # Errors
     /// [`Error::Portal`] if the portal is not open, [`Error::Handle`] for a stale queue or counter,
@@ -248,9 +254,9 @@ impl Interface {
         })
     }
 
-    /// Takes an entry out, and gives back what was appended: its memory belongs to the caller
-    /// alone. Refused while operations or headers need it, also after what has come was looked at.
-    /// Raises no event.
+    /// Unlinks an entry, and gives back what was appended: its memory belongs to the caller alone.
+    /// Takes in what has come first; refused while operations or headers need the entry. Raises no
+    /// event.
     ///
     /// # Errors
     /// [`Error::Handle`] if the entry is gone, [`Error::InUse`] while something needs it: try
@@ -270,13 +276,13 @@ impl Interface {
         })
     }
 
-    /// Looks for messages that came before it and that an entry would take, and leaves them: for
-    /// one with `once`, for so many with `threshold`, else for all. [`Event::Search`] tells of
-    /// each, the oldest first, or that there is none. Of the entry count what it matches, whether
-    /// it truncates, its queue, its counter with [`Counts::OVERFLOW`], and what it does not want to
-    /// be told ([`Quiet::OVERFLOW`], [`Quiet::COMMUNICATION`], [`Quiet::SUCCESS`]). The counter
-    /// counts each message, and one failure if there were not as many as were looked for, as always
-    /// with one for all.
+    /// Searches the unexpected messages for those that an entry would get, and leaves them there:
+    /// one with `once`, so many with `threshold`, else all. [`Event::Search`] comes for each, the
+    /// oldest first, or says that there is none. Of the entry these count: what it matches, whether
+    /// it truncates, its queue, its counter with [`Counts::OVERFLOW`], and the events that it does
+    /// not want ([`Quiet::OVERFLOW`], [`Quiet::COMMUNICATION`], [`Quiet::SUCCESS`]). The counter
+    /// counts each message, and one failure if fewer were found than were searched for; a search
+    /// for all always counts that failure.
     ///
     /// [`Event::Search`]: crate::Event::Search
     /// [`Counts::OVERFLOW`]: crate::Counts::OVERFLOW
@@ -287,9 +293,9 @@ impl Interface {
         self.with_state(|state| state.search(portal, &entry))
     }
 
-    /// Takes the messages that came before it and that an entry would get: each is told as
-    /// [`Event::Overflow`], and that there is none as [`Event::Search`]. Of the entry the same
-    /// counts as for [`Interface::search`], what it does not want to be told included.
+    /// Takes the unexpected messages that an entry would get: [`Event::Overflow`] comes for each,
+    /// or [`Event::Search`] if there is none. Of the entry the same counts as for
+    /// [`Interface::search`].
     ///
     /// [`Event::Overflow`]: crate::Event::Overflow
     /// [`Event::Search`]: crate::Event::Search
@@ -300,7 +306,7 @@ impl Interface {
         self.with_state(|state| state.search_and_delete(portal, entry))
     }
 
-    /// Binds memory for operations of one's own.
+    /// Binds memory for operations of this process.
     ///
     /// # Errors
     /// [`Error::Handle`] for a stale queue or counter, [`Error::NoSpace`] beyond
@@ -312,8 +318,8 @@ impl Interface {
         state.descriptors.bind(Bound::new(Descriptor { quiet, ..descriptor }))
     }
 
-    /// Releases a descriptor, and gives it back. Refused while operations need it, also after what
-    /// has come was looked at.
+    /// Releases a descriptor, and gives it back. Takes in what has come first; refused while
+    /// operations need the descriptor.
     ///
     /// # Errors
     /// [`Error::Handle`] if the handle is stale, [`Error::InUse`] while operations need it: try
@@ -332,7 +338,7 @@ impl Interface {
         })
     }
 
-    /// Makes a queue of so many events.
+    /// Makes an event queue for so many events.
     ///
     /// # Errors
     /// [`Error::Argument`] for a capacity of 0, [`Error::NoSpace`] beyond `limits.queues`.
@@ -343,7 +349,8 @@ impl Interface {
         self.lock().events.add_queue(capacity)
     }
 
-    /// Frees a queue. Events for it are dropped from then on; threads that wait for one are told.
+    /// Frees an event queue. Events for it are dropped from then on; threads that wait for one get
+    /// [`Error::Handle`].
     ///
     /// # Errors
     /// [`Error::Handle`] if the handle is stale.
@@ -377,7 +384,7 @@ impl Interface {
     }
 
     /// Waits for an event of any of several queues: the position of the queue, and the event. If
-    /// several have one it is that from which, by such calls, none was taken for longest.
+    /// several have one, it is taken from the queue that was polled so least recently.
     ///
     /// # Errors
     /// As [`Interface::wait_event`], for any of the queues.
@@ -401,7 +408,7 @@ impl Interface {
         self.lock().events.add_counter()
     }
 
-    /// Frees a counter; what waits for it is forgotten.
+    /// Frees a counter; the actions that wait for it are dropped.
     ///
     /// # Errors
     /// [`Error::Handle`] if the handle is stale.
@@ -409,7 +416,7 @@ impl Interface {
         self.with_state(|state| state.events.free_counter(counter))
     }
 
-    /// What a counter says; does not drive the interface.
+    /// The value of a counter; does not drive the interface.
     ///
     /// # Errors
     /// [`Error::Handle`] if the handle is stale.
@@ -432,7 +439,7 @@ impl Interface {
         Ok(count)
     }
 
-    /// The same for any of several counters: the position of the counter, and what it says.
+    /// The same for any of several counters: the position of the counter, and its value.
     ///
     /// # Errors
     /// As [`Interface::wait_count`], for any of the counters.
@@ -447,7 +454,7 @@ impl Interface {
         found
     }
 
-    /// Moves a counter on.
+    /// Adds to a counter.
     ///
     /// # Errors
     /// [`Error::Handle`] if the handle is stale.
@@ -455,7 +462,7 @@ impl Interface {
         self.act(counter, Action::Add(counter, count))
     }
 
-    /// Sets a counter, also backwards: what waits for a number that is not reached then goes on
+    /// Sets a counter, also to a lower value: actions whose threshold is not reached then go on
     /// waiting.
     ///
     /// # Errors
@@ -468,8 +475,9 @@ impl Interface {
         self.with_state(|state| state.events.act(counter, action))
     }
 
-    /// Has something done as soon as a counter's successes and failures are `threshold` together:
-    /// now, if they are. What is started so is checked when it is.
+    /// Lets an action wait until a counter's successes and failures are `threshold` together; it
+    /// runs at once if they are. An operation is checked again when it is started: what is refused
+    /// then is counted ([`Status::misfired`]).
     ///
     /// # Errors
     /// [`Error::Handle`] for a stale counter, [`Error::NoSpace`] beyond `limits.triggered`, and
@@ -486,7 +494,7 @@ impl Interface {
         })
     }
 
-    /// Forgets all that waits for a counter.
+    /// Drops all actions that wait for a counter.
     ///
     /// # Errors
     /// [`Error::Handle`] if the handle is stale.
@@ -494,7 +502,7 @@ impl Interface {
         self.act(counter, Action::Cancel(counter))
     }
 
-    /// Starts an operation. Its events say how it went.
+    /// Starts an operation. Its events say how it ended.
     ///
     /// # Errors
     /// [`Error::Handle`] for a stale descriptor, [`Error::OutOfBounds`] beyond its end,
@@ -505,8 +513,8 @@ impl Interface {
         self.with_state(|state| state.start(&operation))
     }
 
-    /// Starts operations one after the other, with less effort than one by one; the first that is
-    /// refused ends it: which, and why. All before it were started.
+    /// Starts operations one after the other, under one lock, up to the first that is refused. All
+    /// before that were started.
     ///
     /// # Errors
     /// The number of the operation that was refused, from 0, and why, as [`Interface::start`].
@@ -522,13 +530,13 @@ impl Interface {
         })
     }
 
-    /// One pass: everything moves on by a bounded amount, without blocking. False if there was
-    /// nothing to do.
+    /// One pass: everything makes progress by a bounded amount, without blocking. False if there
+    /// was nothing to do.
     pub fn progress(&self) -> bool {
         self.with_state(State::pass)
     }
 
-    /// The same, and it is this time now: for interfaces with a given time.
+    /// The same at a given time, for an interface of [`Interface::with_given_time`].
     pub fn progress_at(&self, now: Time) -> bool {
         self.with_state(|state| {
             state.network.advance_to(now);
@@ -547,8 +555,8 @@ impl Interface {
 }
 
 impl State {
-    /// Checks what can be checked of an action before it is due. What its handles name may be gone
-    /// by then; that they are of this interface can be seen now.
+    /// Checks what can be checked of an action before it is due. Its handles may be stale by then;
+    /// that they are of this interface can be checked now.
     fn check_action(&self, action: &Action) -> Result<(), Error> {
         match action {
             Action::Start(operation) => {

@@ -1,9 +1,7 @@
-//! Searches among the messages that came before an entry for them: what they tell, and what they
-//! count.
+//! Searches among unexpected messages: their events, and what they count.
 //!
-//! A search is for one message (`once`), for so many (`threshold`), or for all. It has failed to
-//! find as many as it is for when it comes to the end: that is a failure for its counter. With none
-//! at all an event says so.
+//! A search is for one message (`once`), for so many (`threshold`), or for all. If it finds fewer,
+//! its counter counts one failure. If it finds none, an event says so.
 
 use crate::{
     Count, Counts, Error, Event, Failure, List, MatchEntry, Quiet, Served,
@@ -12,7 +10,7 @@ use crate::{
     state::{State, tally},
 };
 
-/// What leaves it untold what a search finds, and that it finds nothing.
+/// The events that are not wanted if a search is to raise none.
 const SEARCH: Quiet = Quiet::COMMUNICATION.with(Quiet::OVERFLOW);
 
 /// How many messages an entry is for.
@@ -21,7 +19,7 @@ fn most(entry: &MatchEntry) -> u64 {
 }
 
 impl State {
-    /// Tells of the messages that an entry would get, and leaves them.
+    /// Raises the events of the messages that an entry would get, and leaves them.
     pub(crate) fn search(&mut self, portal: u16, entry: &MatchEntry) -> Result<(), Error> {
         self.events.check(entry.queue, entry.counter)?;
         let MatchEntry { quiet, counts, counter, user_data, .. } = *entry;
@@ -48,14 +46,14 @@ impl State {
         Ok(())
     }
 
-    /// Takes the messages that an entry would get, and tells of them.
+    /// Takes the messages that an entry would get, and raises their events.
     pub(crate) fn search_and_delete(
         &mut self,
         portal: u16,
         mut entry: MatchEntry,
     ) -> Result<(), Error> {
         self.events.check(entry.queue, entry.counter)?;
-        // What silences a search silences this one, whatever its events are called.
+        // What suppresses the events of a search suppresses these, which are of another kind.
         if entry.quiet.any(SEARCH) {
             entry.quiet = entry.quiet.with(Quiet::OVERFLOW);
         }
@@ -66,7 +64,7 @@ impl State {
         Ok(())
     }
 
-    /// A search has found so many.
+    /// Ends a search that has found so many.
     fn end_search(&mut self, portal: u16, entry: &MatchEntry, found: u64, silent: bool) {
         if entry.counts.has(Counts::OVERFLOW) && found < most(entry) {
             self.events.count(entry.counter, Count { success: 0, failure: 1 });
