@@ -1,5 +1,5 @@
-//! The path whose instructions are counted: a put of 8 bytes over shared memory, matched and acknowledged,
-//! both sides on one thread, so that nobody waits.
+//! The path whose instructions are counted: a put of 8 bytes over shared memory, matched and
+//! acknowledged, both sides on one thread, so that neither waits.
 //!
 //! ```text
 //! cargo run --profile dist -p petasos-portals --example hot_put [put] [COUNT]

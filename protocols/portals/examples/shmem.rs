@@ -1,5 +1,5 @@
-//! A small SHMEM: a symmetric heap, put, get, atomics, and a barrier and a reduction that run by triggered
-//! operations, along a tree, without the programs on the way.
+//! A small SHMEM: a symmetric heap, put, get, atomics, and a barrier and a reduction that run by
+//! triggered operations, along a tree, without the programs on the way.
 //!
 //! `petasos run -n 4 shmem` runs it.
 
@@ -135,8 +135,8 @@ impl Shmem {
         [2 * self.rank + 1, 2 * self.rank + 2].into_iter().filter(move |child| *child < size)
     }
 
-    /// Sums words over all processes. Each one's sum goes up the tree when those of its children and its
-    /// own are in it, and the result comes down: counters set that off, not programs.
+    /// Sums words over all processes. Each one's sum goes up the tree when those of its children
+    /// and its own are in it, and the result comes down: counters set that off, not programs.
     fn sum(&mut self, words: [u64; WIDTH]) -> Result<[u64; WIDTH]> {
         self.turn += 1;
         let offset = self.turn % TURNS * BYTES;
@@ -179,7 +179,7 @@ impl Shmem {
         }
         let mut there = vec![0; BYTES as usize];
         self.results.0.read(offset as usize, &mut there);
-        // Nobody adds to this before all have come to the next but one.
+        // No process adds to this before all have come to the next reduction but one.
         self.sums.0.write(offset as usize, &vec![0; BYTES as usize]);
         let mut sum = [0; WIDTH];
         for (word, bytes) in sum.iter_mut().zip(there.chunks_exact(8)) {

@@ -1,9 +1,9 @@
-//! A tagged message layer with the semantics of MPI's two-sided messages: any source, any tag, messages
-//! of a pair in order, and messages that come before their receive.
+//! A tagged message layer with the semantics of MPI's two-sided messages: any source, any tag,
+//! messages of a pair in order, and messages that come before their receive.
 //!
-//! A receive is an entry for one message. What nobody waits for yet goes to blocks of an overflow list:
-//! short messages whole; of long ones only the header, their data stays with the sender, who lets it be
-//! fetched under a number that the header carries. `petasos run -n 4 two_sided` runs it.
+//! A receive is an entry for one message. Unexpected messages go to blocks of an overflow list:
+//! short messages whole; of long ones only the header. Their data stays with the sender, which lets
+//! it be fetched under a number that the header carries. `petasos run -n 4 two_sided` runs it.
 
 mod job;
 
@@ -17,7 +17,7 @@ use std::collections::HashMap;
 
 /// Longer messages do not wait at the receiver.
 const SHORT: usize = 8 << 10;
-/// Where messages wait: so many blocks of so many bytes.
+/// The overflow list: so many blocks of so many bytes.
 const BLOCKS: (usize, usize) = (4, 256 << 10);
 /// Set in the match bits of long messages.
 const LONG: u64 = 1 << 63;
@@ -38,7 +38,8 @@ type Id = u64;
 enum Request {
     /// A receive into memory.
     Receive { memory: Region, len: usize, done: Option<Received> },
-    /// A send: acknowledged, and of long ones, whether all of it was taken at once; else it is fetched.
+    /// A send: acknowledged, and of long ones, whether all of it was taken at once; else it is
+    /// fetched.
     Send { descriptor: Handle<Descriptor>, lent: Option<Handle<MatchEntry>>, left: u8 },
     /// The rest of a receive that is being fetched.
     Fetch { descriptor: Handle<Descriptor>, receive: Id, received: Received },
@@ -185,7 +186,8 @@ impl Comm {
                     return Err("an acknowledgement of nothing".into());
                 };
                 self.interface.release(*descriptor)?;
-                // A long message that was expected is there, or a byte of it; nobody will fetch it.
+                // A long message that was expected is there, or a byte of it: it will not be
+                // fetched.
                 let taken = lent.is_none() || ack.len > 0;
                 if taken && let Some(lent) = lent {
                     let _ = self.interface.unlink(*lent);
@@ -238,7 +240,7 @@ impl Comm {
     fn came_before(&mut self, served: &Served) -> Result<()> {
         served.result?;
         let Some(Request::Receive { memory, .. }) = self.requests.get(&served.user_data) else {
-            return Err("a message for nobody".into());
+            return Err("a message without a receive".into());
         };
         let memory = memory.clone();
         let len = served.arrival.len.min(memory.len() as u64);
@@ -315,7 +317,7 @@ fn main() -> Result<()> {
     for id in sends {
         comm.wait_sent(id)?;
     }
-    // Nobody leaves before the others have fetched what is his.
+    // No rank leaves before the others have fetched its messages.
     for to in 0..size {
         comm.send(to, 200, Vec::new())?;
     }

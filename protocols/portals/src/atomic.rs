@@ -8,7 +8,7 @@
 use petasos_fabric::{AtomicOp, AtomicType, Region, Slice};
 use smallvec::SmallVec;
 
-/// What an atomic operation, or a swap, does with the target's element and the initiator's.
+/// What the target's element becomes in an atomic operation or a swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Operator {
@@ -50,7 +50,7 @@ pub enum Operator {
     MaskedSwap = 17,
 }
 
-/// The type of elements. Long double, of which machines have different ideas, is refused:
+/// The type of elements. Long double differs between machines, and is refused:
 /// [`Datatype::from_u8`] does not know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -156,8 +156,8 @@ impl Datatype {
     }
 }
 
-/// An operation that makes no sense: elements cut short, or an operator that its type does not
-/// have.
+/// The operation makes no sense: elements are cut short, or the operator is not defined for the
+/// type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AtomicFailure;
 
@@ -185,7 +185,8 @@ pub(crate) fn apply(
             .atomic(0, native, kind.real(), data, &operand[..compared(native, size)])
             .map_err(|_| AtomicFailure);
     }
-    // What the fabric has not: computed here, and swapped in if nothing came between.
+    // The fabric does not have this operation: it is computed here, and swapped in if the element
+    // has not changed meanwhile.
     let word = match size {
         1 => AtomicType::U8,
         2 => AtomicType::U16,
@@ -266,7 +267,8 @@ fn by_copy(
     Ok(old)
 }
 
-/// The new value of an element; `None` if the old one stays. For what the fabric has not.
+/// The new value of an element; `None` if the old one stays. For operations that the fabric does
+/// not have.
 fn combine(
     operator: Operator,
     kind: Datatype,
@@ -293,7 +295,7 @@ fn combine(
     swaps.then(|| with.into())
 }
 
-/// How the operand stands to the target's element.
+/// Compares the operand with the target's element.
 fn compare(kind: Datatype, operand: &[u8], old: &[u8]) -> Option<std::cmp::Ordering> {
     macro_rules! numbers {
         ($t:ty) => {{

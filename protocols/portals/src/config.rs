@@ -1,38 +1,47 @@
-//! What can be set for an interface.
+//! Settings of an interface, its limits, and what it has counted.
 
 use std::time::Duration;
 
 /// Settings of an interface; the defaults suit most.
+///
+/// ```
+/// use petasos_portals::{Config, Idle, Limits};
+///
+/// // A process with a core of its own for communication, and few entries.
+/// let limits = Limits { entries: 1000, ..Limits::default() };
+/// let config = Config { idle: Idle::Spin, limits, ..Config::default() };
+/// assert_eq!(config.eager, 16 << 10);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The user whose name operations carry, which counts where the transport does not know better.
-    /// Default: the user of this process.
+    /// The user that requests name. It counts where the transport does not vouch for one. Default:
+    /// the user of this process.
     pub user: u32,
-    /// The job whose name operations carry (Portals 3). Default: 0.
+    /// The job that requests name (Portals 3). Default: 0.
     pub job: u32,
-    /// How many there can be of everything.
+    /// How many there can be of everything: see there.
     pub limits: Limits,
-    /// Data up to so many bytes travels with its header; longer data is moved when the target knows
-    /// where it goes, with no copy in between. At most what the transport takes. Default: 16 KiB.
+    /// Data up to so many bytes travels with its header; longer data is moved once it was matched,
+    /// without a copy in between. At most what the transport can inject. Default: 16 KiB.
     pub eager: usize,
-    /// Data longer than this is moved by the transport's own remote access, where it has that: by
-    /// one copy, from memory that is lent for the time of the operation. Default: 16 KiB.
+    /// Data of more bytes than this is moved by the transport's own remote access, if it has that:
+    /// by one copy, from memory that is lent for the time of the operation. Default: 16 KiB.
     pub lend_above: usize,
-    /// Whether a user that only the other process names is believed: one that the transport does
-    /// not know of. If not, such requests are of no user, and served only where entries, and access
-    /// control, are for all. Default: yes.
+    /// Whether the user that a request names is believed, where the transport vouches for none. If
+    /// not, such requests are of no user, and are served only where entries and access control are
+    /// for all. Default: yes.
     pub believe: bool,
-    /// Whether the directory may get to know this process after the interface was opened: then
-    /// nothing that others send is taken in before [`Interface::directory_changed`] has found it,
-    /// and nothing of that is lost. Default: no.
+    /// Whether the directory may learn of this process after the interface was opened: then no
+    /// message is taken in before [`Interface::directory_changed`] has found it, and none is lost.
+    /// Default: no.
     ///
     /// [`Interface::directory_changed`]: crate::Interface::directory_changed
     pub named_later: bool,
     /// How long a process that has not started yet is waited for. Default: 10 s.
     pub patience: Duration,
-    /// What to do while there is nothing to do.
+    /// How a thread waits. Default: polls for 50 µs, then sleeps.
     pub idle: Idle,
-    /// Messages taken in one pass. Default: 64.
+    /// Messages and events that one pass takes in at most. Default: 64.
     pub budget: usize,
 }
 
@@ -70,14 +79,14 @@ pub struct Limits {
     pub queues: usize,
     /// Counters. Default: 65,536.
     pub counters: usize,
-    /// Operations under way that were started here. Default: 65,536.
+    /// Operations of this process that have not ended. Default: 65,536.
     pub operations: usize,
-    /// Operations that wait for counters. Default: 65,536.
+    /// Actions that wait for counters. Default: 65,536.
     pub triggered: usize,
-    /// Bytes of an atomic operation. Default: 4096, or what the transport takes.
+    /// Bytes of an atomic operation or a get-put. Default: 4096, or what the transport can inject.
     pub atomic: usize,
-    /// Bytes that wait because a peer does not read: one's own operations are refused beyond, and a
-    /// peer that does not take its answers is cut off. Default: 64 MiB.
+    /// Bytes that wait for a peer that does not take them: beyond, operations to it are refused,
+    /// and at one and a half times this it is cut off. Default: 64 MiB.
     pub waiting: usize,
 }
 
@@ -99,14 +108,14 @@ impl Default for Limits {
     }
 }
 
-/// What an interface promises of its operations beyond what all do.
+/// What an interface promises of its operations beyond the specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Promises {
     /// Long double, real and complex, are types of elements.
     pub long_double: bool,
-    /// Atomics of elements of up to eight bytes that are aligned are coherent with the processor's,
-    /// as far as those of the transport are.
+    /// Atomics of aligned elements of up to eight bytes are coherent with the processor's, as far
+    /// as those of the transport are.
     pub coherent_atomics: bool,
     /// Operations of up to so many bytes between two processes change and read memory in the order
     /// in which they were started.
@@ -121,15 +130,15 @@ impl Default for Promises {
     }
 }
 
-/// What a waiting thread, or the engine's, does when there is nothing to do.
+/// What a waiting thread, or the engine's, does while there is nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Idle {
-    /// Look again at once: the lowest latency, a whole core.
+    /// Polls: the lowest latency, and a whole core.
     Spin,
-    /// Look again for so long, then sleep until something comes.
+    /// Polls for so long, then sleeps until something comes.
     Adaptive(Duration),
-    /// Sleep at once.
+    /// Sleeps at once.
     Sleep,
 }
 
@@ -139,33 +148,33 @@ impl Default for Idle {
     }
 }
 
-/// What an interface has counted: its status registers.
+/// What an interface has counted since it was opened, and what there is now: its status registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
-    /// Requests that nothing matched, or for a portal that there is not. In Portals 3 all requests
-    /// that were refused, whyever, and answers to nothing.
+    /// Requests that no entry matched, or for a portal that is not open. In Portals 3 all requests
+    /// that were refused, for whatever reason, and answers to nothing.
     pub dropped: u64,
-    /// Requests that came to a disabled portal, or disabled it.
+    /// Requests that came to a disabled portal, or that disabled it.
     pub disabled: u64,
-    /// Requests that the user was not permitted.
+    /// Requests that matched an entry for another user.
     pub permission_violations: u64,
-    /// Requests that the matching entry does not let be done.
+    /// Requests that matched an entry which does not allow the operation.
     pub operation_violations: u64,
-    /// Frames that were not understood, and answers to nothing (of the latter see `dropped`, too).
+    /// Frames without a meaning, and, but for Portals 3, answers to nothing.
     pub garbage: u64,
-    /// Frames of processes that are not in the directory.
+    /// Frames of endpoints that the directory does not know.
     pub strangers: u64,
     /// Peers that were cut off because they took no answers.
     pub cut_off: u64,
     /// Triggered operations that could not be started.
     pub misfired: u64,
-    /// Operations of this process under way now.
+    /// Operations of this process that have not ended now.
     pub operations: u64,
     /// Entries now.
     pub entries: u64,
     /// Unexpected headers now.
     pub headers: u64,
-    /// Peers about which something is kept now: those with a connection.
+    /// Peers of which something is kept now: those with a connection.
     pub peers: u64,
 }

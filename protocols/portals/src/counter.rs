@@ -1,4 +1,4 @@
-//! Counting events, and what waits for them.
+//! Counting events, and the actions that wait for them.
 
 use crate::operation::Action;
 use std::{collections::BTreeMap, ops::AddAssign};
@@ -6,14 +6,14 @@ use std::{collections::BTreeMap, ops::AddAssign};
 /// What a counter has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Operations, or bytes, that went well.
+    /// Operations that succeeded, or their bytes.
     pub success: u64,
     /// Operations that failed.
     pub failure: u64,
 }
 
 impl Count {
-    /// So many successes.
+    /// So many successes, and no failure.
     #[must_use]
     pub const fn of(success: u64) -> Count {
         Count { success, failure: 0 }
@@ -31,7 +31,8 @@ impl AddAssign for Count {
     }
 }
 
-/// A counter of events, and actions that wait until it reaches a number.
+/// A counter of events (a counting event), and actions that wait until it reaches a number. Both
+/// counts wrap.
 ///
 /// ```
 /// # use petasos_portals::{ProcessMap, Config};
@@ -44,7 +45,7 @@ impl AddAssign for Count {
 /// # let map = Arc::new(ProcessMap::ranks([endpoint.address().clone()]));
 /// # let interface = Interface::open(Box::new(endpoint), map, Config::default())?;
 /// let (arrivals, next) = (interface.counter()?, interface.counter()?);
-/// // As soon as three have come, the other counter moves on, without the program's part.
+/// // As soon as three have come, the other counter is increased, without the program's part.
 /// interface.trigger(arrivals, 3, Action::Add(next, Count::of(1)))?;
 /// for _ in 0..3 {
 ///     interface.add(arrivals, Count::of(1))?;
@@ -56,25 +57,26 @@ impl AddAssign for Count {
 #[derive(Debug, Default)]
 pub struct Counter {
     pub(crate) value: Count,
-    /// By threshold, and then in the order of coming.
+    /// By threshold, and then in the order in which they were given.
     waiting: BTreeMap<(u64, u64), Action>,
     serial: u64,
 }
 
 impl Counter {
-    /// Lets an action wait for the sum of both counts to reach `threshold`. If it has, it is due.
+    /// Lets an action wait for the sum of both counts to reach `threshold`. If it has, the action
+    /// is due.
     pub(crate) fn wait(&mut self, threshold: u64, action: Action) {
         self.serial += 1;
         self.waiting.insert((threshold, self.serial), action);
     }
 
-    /// The next action whose number is reached.
+    /// The next action whose threshold is reached.
     pub(crate) fn due(&mut self) -> Option<Action> {
         let first = self.waiting.first_entry()?;
         (first.key().0 <= self.value.total()).then(|| first.remove())
     }
 
-    /// Forgets what waits, and says how much that was.
+    /// Drops the actions that wait, and says how many there were.
     pub(crate) fn cancel(&mut self) -> usize {
         std::mem::take(&mut self.waiting).len()
     }

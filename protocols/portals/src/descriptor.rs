@@ -1,11 +1,11 @@
 //! Memory descriptors: memory from which, and into which, a process starts operations.
 
 use crate::{
-    Ack, Counts, Error, Handle, MatchEntry, Memory, Quiet, counter::Counter, event::EventQueue,
-    matching::Matching,
+    Ack, Counts, Error, Handle, InterfaceId, MatchEntry, Memory, Operation, Quiet,
+    counter::Counter, event::EventQueue, handle::Table, matching::Matching,
 };
 
-/// Memory for operations of one's own, and where they tell about themselves.
+/// Memory for operations of this process, and where their events go.
 ///
 /// ```
 /// # use petasos_portals::{ProcessMap, Config, Interface};
@@ -17,7 +17,7 @@ use crate::{
 /// # let map = Arc::new(ProcessMap::ranks([endpoint.address().clone()]));
 /// # let interface = Interface::open(Box::new(endpoint), map, Config::default())?;
 /// let bound = interface.bind(Descriptor::new(vec![0; 4096]))?;
-/// // What operations work on: 16 bytes of it.
+/// // An operation uses a part of it: 16 bytes from byte 64 on.
 /// let part = Part { offset: 64, ..Part::of(bound, 16) };
 /// assert_eq!((part.offset, part.len), (64, 16));
 /// // Nothing is under way: the memory comes back.
@@ -29,13 +29,13 @@ use crate::{
 pub struct Descriptor {
     /// Where data comes from, or goes.
     pub memory: Memory,
-    /// Where events go.
+    /// The event queue. Default: none.
     pub queue: Option<Handle<EventQueue>>,
-    /// Counts what happens.
+    /// The counter. Default: none.
     pub counter: Option<Handle<Counter>>,
-    /// What it counts.
+    /// What the counter counts. Default: nothing.
     pub counts: Counts,
-    /// Events that are not wanted.
+    /// Events that are not wanted. Default: none.
     pub quiet: Quiet,
 }
 
@@ -52,7 +52,7 @@ impl Descriptor {
         }
     }
 
-    /// Whether an acknowledgement of this kind would be told to the program, or counted.
+    /// Whether an acknowledgement of this kind would raise an event, or be counted.
     #[inline]
     pub(crate) fn hears(&self, ack: Ack) -> bool {
         (ack == Ack::Full && self.queue.is_some())
@@ -84,12 +84,12 @@ impl Part {
 pub(crate) struct Bound {
     pub(crate) spec: Descriptor,
     /// Operations under way.
-    pub(crate) pending: u32,
+    pending: u32,
     /// What it still may do (Portals 3).
-    pub(crate) threshold: Option<Threshold>,
-    /// It is for one operation with memory that is attached to an entry, number so and so, which
-    /// says what may still be done (Portals 3).
-    pub(crate) attached: Option<(Handle<MatchEntry>, u32)>,
+    threshold: Option<Threshold>,
+    /// The entry, and the number of its memory, if it was bound for one operation from memory that
+    /// is attached to an entry. That says what may still be done (Portals 3).
+    attached: Option<(Handle<MatchEntry>, u32)>,
 }
 
 /// What a descriptor of Portals 3 still may do.
@@ -99,16 +99,16 @@ pub(crate) struct Threshold {
     /// once; `None`: any number.
     pub(crate) left: Option<u64>,
     /// What was taken off that for answers that have not come yet.
-    pub(crate) kept: u64,
+    pub(crate) reserved: u64,
     /// Whether the descriptor goes when nothing is left.
     pub(crate) unlink: bool,
-    /// What it was given.
+    /// The user data that it was given.
     pub(crate) user_data: u64,
-    /// What it was given that means nothing where it is not attached to an entry.
+    /// Settings that mean nothing where it is not attached to an entry.
     pub(crate) given: Given,
 }
 
-/// What a descriptor lets others do: of one that is bound no more than what it was given.
+/// What a descriptor lets other processes do: of one that is bound, only kept to be given back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Given {
     pub(crate) max_size: Option<u64>,
@@ -124,11 +124,54 @@ impl Bound {
         Bound { spec, pending: 0, threshold: None, attached: None }
     }
 
+    /// A descriptor of Portals 3.
+    pub(crate) fn with_threshold(spec: Descriptor, threshold: Threshold) -> Bound {
+        Bound { threshold: Some(threshold), ..Bound::new(spec) }
+    }
+
+    /// A descriptor for one operation from the memory of an entry: the memory number `serial`
+    /// (Portals 3).
+    pub(crate) fn of_attached(
+        spec: Descriptor,
+        user_data: u64,
+        entry: Handle<MatchEntry>,
+        serial: u32,
+    ) -> Bound {
+        let (left, unlink, given) = (None, false, Given::default());
+        let threshold = Threshold { left, reserved: 0, unlink, user_data, given };
+        Bound { attached: Some((entry, serial)), ..Bound::with_threshold(spec, threshold) }
+    }
+
+    #[inline]
+    pub(crate) fn has_threshold(&self) -> bool {
+        self.threshold.is_some()
+    }
+
+    pub(crate) fn threshold(&self) -> Option<&Threshold> {
+        self.threshold.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn attached(&self) -> Option<(Handle<MatchEntry>, u32)> {
+        self.attached
+    }
+
+    /// Whether operations need it.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.pending > 0
+    }
+
+    /// An operation that needed it has ended.
+    #[inline]
+    pub(crate) fn end_one(&mut self) {
+        self.pending -= 1;
+    }
+
     /// Takes one off what may be started, for something that is to come; false if nothing is left.
-    /// It is spent when that comes ([`Bound::redeem`]), and else given back.
-    pub(crate) fn keep(&mut self, matching: &mut Matching) -> bool {
+    /// It is spent when that comes ([`Bound::spend`]), and else restored.
+    fn reserve(&mut self, matching: &mut Matching) -> bool {
         if let Some((entry, serial)) = self.attached {
-            return matching.keep(entry, serial);
+            return matching.reserve(entry, serial);
         }
         let Some(threshold) = &mut self.threshold else { return true };
         match &mut threshold.left {
@@ -136,55 +179,54 @@ impl Bound {
             Some(left) => *left -= 1,
             None => {}
         }
-        threshold.kept += 1;
+        threshold.reserved += 1;
         true
     }
 
-    /// What was kept is spent.
-    pub(crate) fn redeem(&mut self, matching: &mut Matching) {
+    /// What was reserved is spent.
+    pub(crate) fn spend(&mut self, matching: &mut Matching) {
         match (self.attached, &mut self.threshold) {
-            (Some((entry, _)), _) => matching.redeem(entry),
-            (None, Some(threshold)) => threshold.kept -= 1,
+            (Some((entry, _)), _) => matching.spend(entry),
+            (None, Some(threshold)) => threshold.reserved -= 1,
             (None, None) => {}
         }
     }
 
-    /// What was kept is not needed.
-    pub(crate) fn give_back(&mut self, matching: &mut Matching) {
+    /// What was reserved is not needed, and may be used for something else.
+    fn unreserve(&mut self, matching: &mut Matching) {
         match (self.attached, &mut self.threshold) {
-            (Some((entry, _)), _) => matching.give_back(entry),
+            (Some((entry, _)), _) => matching.unreserve(entry),
             (None, Some(threshold)) => {
-                threshold.kept -= 1;
+                threshold.reserved -= 1;
                 threshold.left = threshold.left.map(|left| left + 1);
             }
             (None, None) => {}
         }
     }
 
-    /// What its events say it was given: of a descriptor of Portals 3 that, else what the operation
-    /// was.
+    /// The user data in its events: of a descriptor of Portals 3 its own, else the operation's.
     #[inline]
     pub(crate) fn user_data(&self, of_operation: u64) -> u64 {
         self.threshold.as_ref().map_or(of_operation, |threshold| threshold.user_data)
     }
 
-    /// What it may still do, with what is kept for answers; `None`: any number of operations.
+    /// What it may still do, with what is reserved for answers; `None`: any number of operations.
     #[inline]
     pub(crate) fn left(&self, matching: &Matching) -> Option<u64> {
         match self.attached {
             None => {
                 let threshold = self.threshold.as_ref()?;
-                Some(threshold.left? + threshold.kept)
+                Some(threshold.left? + threshold.reserved)
             }
             // Memory that was used up meanwhile may do nothing.
             Some((entry, serial)) => {
-                matching.look(entry, serial).map_or(Some(0), |(_, left, _)| left)
+                matching.inspect(entry, serial).map_or(Some(0), |(_, left, _)| left)
             }
         }
     }
 
     /// Whether it goes now: used up, and nothing under way.
-    pub(crate) fn is_over(&self) -> bool {
+    pub(crate) fn is_used_up(&self) -> bool {
         let used_up =
             self.threshold.is_some_and(|threshold| threshold.unlink && threshold.left == Some(0));
         used_up && self.pending == 0
@@ -196,6 +238,112 @@ impl Bound {
         match offset.checked_add(len) {
             Some(end) if end <= bound => Ok(()),
             _ => Err(Error::OutOfBounds { offset, len, bound }),
+        }
+    }
+}
+
+/// The descriptors of an interface.
+#[derive(Debug)]
+pub(crate) struct Descriptors {
+    table: Table<Bound>,
+}
+
+const USED_UP: Error = Error::Argument("the descriptor's threshold is used up");
+
+impl Descriptors {
+    pub(crate) fn new(id: InterfaceId, limit: usize) -> Descriptors {
+        Descriptors { table: Table::of(id, limit) }
+    }
+
+    pub(crate) fn bind(&mut self, bound: Bound) -> Result<Handle<Descriptor>, Error> {
+        let limit = self.table.limit();
+        self.table.insert(bound).ok_or(Error::NoSpace { what: "descriptors", limit })
+    }
+
+    /// The descriptor with a handle that the program gave.
+    #[inline]
+    pub(crate) fn bound(&self, descriptor: Handle<Descriptor>) -> Result<&Bound, Error> {
+        self.table.get(descriptor).ok_or(Error::Handle("a descriptor"))
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, descriptor: Handle<Descriptor>) -> Option<&Bound> {
+        self.table.get(descriptor)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, descriptor: Handle<Descriptor>) -> Option<&mut Bound> {
+        self.table.get_mut(descriptor)
+    }
+
+    #[inline]
+    pub(crate) fn memory(&self, descriptor: Handle<Descriptor>) -> Option<&Memory> {
+        Some(&self.table.get(descriptor)?.spec.memory)
+    }
+
+    pub(crate) fn remove(&mut self, descriptor: Handle<Descriptor>) -> Option<Bound> {
+        self.table.remove(descriptor)
+    }
+
+    /// A descriptor is needed until an operation ends. Gives the events that are not wanted, and
+    /// what is counted.
+    #[inline(always)]
+    pub(crate) fn hold(
+        &mut self,
+        descriptor: Handle<Descriptor>,
+        matching: &mut Matching,
+    ) -> (Quiet, Counts) {
+        let Some(bound) = self.table.get_mut(descriptor) else {
+            return (Quiet::START, Counts::NONE);
+        };
+        bound.pending += 1;
+        if let Some((entry, _)) = bound.attached {
+            matching.hold(entry);
+        }
+        (bound.spec.quiet, bound.spec.counts)
+    }
+
+    /// Takes off the thresholds of an operation's descriptors what will come of it: one for its
+    /// data, one for the reply, and one for the acknowledgement. Without room for that the
+    /// acknowledgement is not asked for. So what has begun can end (Portals 3).
+    #[inline(never)]
+    pub(crate) fn reserve_all(
+        &mut self,
+        operation: &Operation,
+        ack: Ack,
+        matching: &mut Matching,
+    ) -> Result<Ack, Error> {
+        let Operation { data, result, .. } = operation;
+        if let Some(result) = result
+            && !self.reserve(result.descriptor, matching)
+        {
+            return Err(USED_UP);
+        }
+        let Some(data) = data else { return Ok(ack) };
+        if !self.reserve(data.descriptor, matching) {
+            if let Some(result) = result {
+                self.unreserve(result.descriptor, matching);
+            }
+            return Err(USED_UP);
+        }
+        let wanted = result.is_none() && ack != Ack::None;
+        let ack = if wanted && self.reserve(data.descriptor, matching) { ack } else { Ack::None };
+        // The data is as good as sent.
+        if let Some(bound) = self.table.get_mut(data.descriptor) {
+            bound.spend(matching);
+        }
+        Ok(ack)
+    }
+
+    fn reserve(&mut self, descriptor: Handle<Descriptor>, matching: &mut Matching) -> bool {
+        let bound = self.table.get_mut(descriptor);
+        bound.is_none_or(|bound| bound.reserve(matching))
+    }
+
+    /// What was reserved for an answer is not needed.
+    pub(crate) fn unreserve(&mut self, descriptor: Handle<Descriptor>, matching: &mut Matching) {
+        if let Some(bound) = self.table.get_mut(descriptor) {
+            bound.unreserve(matching);
         }
     }
 }

@@ -1,144 +1,226 @@
-//! One pass over an interface: the endpoint moves on, and what came is taken in.
+//! One pass over an interface: the endpoint makes progress, what came is taken in, and what was
+//! waiting is sent.
 
-use crate::{Failure, handle::Handle, state::State};
-use petasos_fabric::{Body, Done, Event, Lease, OpError, OpErrorKind, Peer, Sleep, Time};
+use crate::{
+    Failure,
+    network::{Enqueued, Queued, Transfer},
+    state::State,
+    target::copy,
+};
+use petasos_fabric::{
+    Body, Event, Lease, OpError, OpErrorKind, Operation as FabricOperation, Peer, Time, Token,
+};
 
-/// Passes between two looks at the clock while there is work.
+/// Passes between two reads of the clock while there is work.
 const CLOCK: u32 = 64;
-/// Of so many passes, one moves the endpoint on even if there were messages.
+/// One in so many passes lets the endpoint make progress even if there were messages.
 const FULL: u32 = 16;
 
+/// Passes.
 impl State {
     /// One pass. False if there was nothing to do.
     pub(crate) fn pass(&mut self) -> bool {
         if self.process.is_none() {
             return self.pass_unnamed();
         }
-        self.passes = self.passes.wrapping_add(1);
-        self.touched = true;
-        if self.passes.is_multiple_of(CLOCK) {
-            self.read_clock();
+        let pass = self.drivers.count_pass();
+        if pass.is_multiple_of(CLOCK) {
+            self.network.read_clock();
         }
         let mut busy = self.take_messages(false);
-        if !busy || self.submitted || self.passes.is_multiple_of(FULL) {
+        if !busy || self.network.has_submitted() || pass.is_multiple_of(FULL) {
             busy |= self.progress();
         }
-        busy |= !self.ready.is_empty();
-        self.run_ready();
+        busy |= self.events.has_due();
+        self.run_due();
         busy
     }
 
-    /// While the directory does not know this process nothing is taken in: it would be of
-    /// strangers.
+    /// While the directory does not know this process nothing is taken in: its senders would not be
+    /// known, either.
     #[cold]
     fn pass_unnamed(&mut self) -> bool {
-        let busy = !self.ready.is_empty();
-        self.run_ready();
+        let busy = self.events.has_due();
+        self.run_due();
         busy
     }
 
-    pub(crate) fn read_clock(&mut self) {
-        if let Some(clock) = &self.clock {
-            self.now = clock.now();
-        }
-    }
-
-    /// The short way in: messages that need no event, and nothing else, unless messages never end
-    /// or the endpoint was given something to do. False if there are none.
+    /// A short pass: takes messages that need no event, and does nothing else, unless messages
+    /// never end or the endpoint was given something to do. False if there are none.
     #[inline]
-    pub(crate) fn peek(&mut self) -> bool {
-        if self.submitted || self.process.is_none() {
+    pub(crate) fn take_waiting_messages(&mut self) -> bool {
+        if self.network.has_submitted() || self.process.is_none() {
             return self.pass();
         }
-        self.touched = true;
         let busy = self.take_messages(true);
         if busy {
-            self.passes = self.passes.wrapping_add(1);
-            if self.passes.is_multiple_of(FULL) {
+            if self.drivers.count_pass().is_multiple_of(FULL) {
                 return self.pass();
             }
-        }
-        if busy {
-            self.run_ready();
+            self.run_due();
         }
         busy
     }
 
-    /// Takes the messages that need no event; `one`: no more, once there is something for a waiter.
+    /// Takes messages that need no event; `one`: only until there is something for which a thread
+    /// waits.
     #[inline(never)]
     fn take_messages(&mut self, one: bool) -> bool {
         let mut message = Lease::default();
         let mut taken = 0;
-        while taken < self.config.budget && !(one && taken > 0 && self.news) {
-            let Some(peer) = self.endpoint.poll_message(&mut message) else { break };
+        while taken < self.config.budget && !(one && taken > 0 && self.events.has_news()) {
+            let Some(peer) = self.network.poll_message(&mut message) else { break };
             self.take_frame(peer, &message, None);
             taken += 1;
         }
-        // Mostly there is nothing to give back, which this finds by one look.
+        // Mostly there is no buffer to give back, and this finds that by one comparison.
         message.release();
         std::mem::forget(message);
         taken > 0
     }
 
     fn progress(&mut self) -> bool {
-        self.submitted = false;
-        self.flush_submits();
-        let mut events = std::mem::take(&mut self.events);
-        let busy = self.endpoint.progress(self.now, self.config.budget, &mut events);
+        for peer in self.network.resubmit() {
+            self.flush(peer);
+        }
+        let (busy, mut events) = self.network.progress(self.config.budget);
         for event in events.drain(..) {
             self.handle(event);
         }
-        self.events = events;
+        self.network.reuse(events);
         busy
     }
 
+    /// Runs what counters have triggered.
+    #[inline(always)]
+    pub(crate) fn run_due(&mut self) {
+        if self.events.has_due() {
+            self.run_all_due();
+        }
+    }
+
+    #[inline(never)]
+    fn run_all_due(&mut self) {
+        while let Some(operation) = self.events.next_to_start() {
+            if let Err(error) = self.start(&operation) {
+                self.status.misfired += 1;
+                tracing::warn!(%error, "a triggered operation was not started");
+            }
+        }
+    }
+
+    /// Prepares to sleep: until when, or `None` if there is something to do.
+    pub(crate) fn arm(&mut self) -> Option<Time> {
+        if self.events.has_due() { None } else { self.network.arm() }
+    }
+}
+
+/// What the endpoint says.
+impl State {
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Message { peer, message } => self.take_told(peer, &message, None),
+            Event::Message { peer, message } => self.take_event_frame(peer, &message, None),
             Event::LongMessage { peer, header, body, len } => {
-                self.take_told(peer, &header, Some((body, len)));
+                self.take_event_frame(peer, &header, Some((body, len)));
             }
             Event::Done { token, result: Err(error) }
                 if error.kind == OpErrorKind::StillReached =>
             {
-                self.close_again(Handle::internal(token.0));
+                self.recall_again(token);
             }
             Event::Done { token, result } => {
-                let result = match result {
-                    // The sender's word for the length was the transport's.
-                    Ok(Done::Received { .. } | Done::Sent | Done::Discarded) | Ok(_) => Ok(()),
-                    Err(error) => Err(failure(&error)),
-                };
-                self.transferred(Handle::internal(token.0), result);
+                // The length of what was received is the one that the transport announced.
+                self.transferred(token, result.map(drop).map_err(|error| failure(&error)));
             }
             Event::Writable { peer } => self.flush(peer),
             Event::PeerLost { peer, reason } => {
                 tracing::debug!(?peer, %reason, "a peer is lost");
                 self.lose(peer);
             }
-            // Peers are met when they are heard of; nothing here uses puts with event.
+            // A new peer is identified by its first message; puts with events are not used here.
             _ => {}
         }
     }
 
     /// Takes in a frame that came by an event.
     #[inline(never)]
-    fn take_told(&mut self, peer: Peer, frame: &[u8], body: Option<(Body, u64)>) {
+    fn take_event_frame(&mut self, peer: Peer, frame: &[u8], body: Option<(Body, u64)>) {
         self.take_frame(peer, frame, body);
     }
 
-    /// Prepares to sleep: until when, or `None` if there is something to do.
-    pub(crate) fn arm(&mut self) -> Option<Time> {
-        if !self.ready.is_empty() {
-            return None;
-        }
-        self.read_clock();
-        match self.endpoint.arm(self.now) {
-            Sleep::Busy => None,
-            Sleep::Until(until) => {
-                self.touched = false;
-                Some(until)
+    /// The endpoint has done what it was asked for, or will not.
+    fn transferred(&mut self, token: Token, result: Result<(), Failure>) {
+        match self.network.end_transfer(token) {
+            None => tracing::error!(?token, "the transport completed an operation twice"),
+            Some(Transfer::Discard | Transfer::Unlent(_)) => {}
+            Some(Transfer::Put(operation)) => self.sent(operation, result),
+            Some(Transfer::Reply(serving)) => self.replied(&serving, result),
+            Some(Transfer::Lent { serving, remote, scratch }) => {
+                self.moved_lent(&serving, remote, scratch, result);
             }
+            Some(Transfer::Recalled { operation, outcome, .. }) => {
+                self.recalled(operation, outcome);
+            }
+            Some(Transfer::Incoming { serving, scratch }) => {
+                self.fetched_data(&serving, scratch, result);
+            }
+            Some(Transfer::Result { operation, memory, scratch, len }) => {
+                if let (Ok(()), Some(scratch)) = (result, scratch) {
+                    copy(&scratch, &memory, 0);
+                }
+                self.reply_received(operation, result.map(|()| len));
+            }
+        }
+    }
+}
+
+/// Messages that wait.
+impl State {
+    /// Sends a long message behind those that wait already.
+    pub(crate) fn send_long(&mut self, peer: Peer, operation: FabricOperation) {
+        if self.network.waits(peer) {
+            self.enqueue(peer, Queued::Long(operation));
+        } else {
+            self.network.submit(operation);
+        }
+    }
+
+    /// Lets a message wait for its peer.
+    pub(crate) fn enqueue(&mut self, peer: Peer, queued: Queued) {
+        match self.network.enqueue(peer, queued) {
+            Enqueued::Waits => {}
+            Enqueued::NoPeer(queued) => self.drop_queued(queued),
+            Enqueued::Stuck => {
+                self.status.cut_off += 1;
+                tracing::warn!(?peer, "a peer that takes no answers is cut off");
+                self.lose(peer);
+            }
+        }
+    }
+
+    /// Sends what waits for a peer, as far as there is room.
+    fn flush(&mut self, peer: Peer) {
+        while let Some((operation, result)) = self.network.send_next(peer) {
+            self.sent(operation, result);
+        }
+    }
+
+    /// A peer is lost: what was under way with it ends, and nothing is kept of it.
+    fn lose(&mut self, peer: Peer) {
+        for queued in self.network.remove(peer) {
+            self.drop_queued(queued);
+        }
+        self.end_all_with(peer);
+        self.network.forget(peer);
+    }
+
+    /// A message will never be sent.
+    fn drop_queued(&mut self, queued: Queued) {
+        let unreachable = Err(Failure::Unreachable);
+        match queued {
+            Queued::Frame(_, Some(operation)) => self.sent(operation, unreachable),
+            Queued::Frame(_, None) => {}
+            Queued::Long(operation) => self.transferred(operation.token(), unreachable),
         }
     }
 }

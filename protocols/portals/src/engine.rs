@@ -46,8 +46,8 @@ impl Engine {
     /// [`Error::InUse`] if the interface has an engine, [`Error::System`] if the system gives no
     /// thread.
     pub fn start(interface: &Interface) -> Result<Engine, Error> {
-        if std::mem::replace(&mut interface.shared.lock().engine, true) {
-            return Err(Error::InUse("the place of the engine"));
+        if !interface.shared.lock().drivers.add_engine() {
+            return Err(Error::InUse("the engine"));
         }
         let stop = Arc::new(AtomicBool::new(false));
         let (shared, ends) = (Arc::clone(&interface.shared), Arc::clone(&stop));
@@ -55,7 +55,7 @@ impl Engine {
             .name("petasos-portals".to_owned())
             .spawn(move || drive(&shared, &ends))
             .map_err(|error| {
-                interface.shared.lock().engine = false;
+                interface.shared.lock().drivers.remove_engine();
                 Error::System(error.to_string())
             })?;
         Ok(Engine { interface: interface.clone(), stop, thread: Some(thread) })
@@ -76,33 +76,32 @@ impl Drop for Engine {
 fn drive(shared: &Shared, stop: &AtomicBool) {
     let mut idle = Spinning::new(shared.idle);
     let mut state = shared.lock();
-    let mut passes = state.passes;
-    // That waiting was ended does not end it: others are served as long as there is an engine.
+    let mut passes = state.drivers.passes();
+    // After an abort it goes on: other processes are served as long as there is an engine.
     while !stop.load(Ordering::SeqCst) {
         // A thread that waits drives, too, and is nearer to the one that wants the result.
-        let others = state.drivers > 0 || state.passes != passes;
-        if std::mem::take(&mut state.take_over) || !others {
-            if !idle.turn(&mut state) {
-                let _ = idle.look();
+        if state.drivers.engine_is_to_drive(passes) {
+            if !idle.pass(&mut state) {
+                let _ = idle.count_idle();
             }
-            passes = state.passes;
+            passes = state.drivers.passes();
             if idle.is_over() {
                 state = shared.sleep_armed(state, None);
-                idle.begin();
+                idle.restart();
             } else if idle.is_full() {
                 shared.leave(state);
                 std::hint::spin_loop();
                 state = shared.lock();
             } else {
-                state.endpoint.relax();
+                state.network.relax();
             }
         } else {
-            passes = state.passes;
+            passes = state.drivers.passes();
             state = shared.watch(state);
-            idle.begin();
+            idle.restart();
         }
     }
-    state.engine = false;
-    // Threads that wait drive by themselves from now on.
+    state.drivers.remove_engine();
+    // From now on, threads that wait drive by themselves.
     shared.leave(state);
 }

@@ -1,4 +1,4 @@
-//! Return codes: which argument was at fault, or what has run out.
+//! Return codes: the argument that was at fault, or the limit that was reached.
 
 use crate::{Limits, matching::EntryError};
 use petasos_fabric::ResolveError;
@@ -10,16 +10,16 @@ pub enum Error {
     /// The directory does not know this endpoint's address.
     #[error("the directory does not know {0}, the address of this endpoint")]
     NotInDirectory(String),
-    /// A handle that is stale, or of another interface: of what.
+    /// A handle is stale, or of another interface: a handle of what.
     #[error("the handle of {0} is stale, or of another interface")]
     Handle(&'static str),
     /// No such portal: it is not open, or beyond the limit.
     #[error("portal {0} is not open, or beyond the limit")]
     Portal(u16),
-    /// A portal that is to be opened, and is open.
+    /// The portal is open already.
     #[error("portal {0} is taken")]
     PortalTaken(u16),
-    /// A list has as many entries as it may have: how many.
+    /// A list has as many entries as it may have ([`Limits::list`]).
     #[error("the list has {limit} entries, the most that it may have")]
     ListTooLong {
         /// How many there can be.
@@ -41,7 +41,7 @@ pub enum Error {
     /// Something has operations under way, headers, or entries.
     #[error("{0} is in use")]
     InUse(&'static str),
-    /// A limit of the interface: which.
+    /// A limit of the interface is reached ([`Limits`]).
     #[error("no room for more {what}: {limit} are the most")]
     NoSpace {
         /// Of what.
@@ -49,7 +49,7 @@ pub enum Error {
         /// How many there can be.
         limit: u64,
     },
-    /// A part that is beyond the end of its descriptor's memory.
+    /// A part reaches beyond the end of its descriptor's memory.
     #[error("{offset}+{len} is beyond the {bound} bytes of the descriptor")]
     OutOfBounds {
         /// Where it starts.
@@ -59,10 +59,10 @@ pub enum Error {
         /// The length of the memory.
         bound: u64,
     },
-    /// An argument that makes no sense: which.
+    /// An argument that makes no sense, and why.
     #[error("{0}")]
     Argument(&'static str),
-    /// The length of an atomic operation is beyond the limit.
+    /// The length of an atomic operation is beyond [`Limits::atomic`].
     #[error("an atomic operation of {len} bytes: at most {limit}")]
     AtomicTooLong {
         /// Its length.
@@ -70,10 +70,10 @@ pub enum Error {
         /// The limit.
         limit: u64,
     },
-    /// Memory that is read-only stands where others, or replies, would write.
+    /// Memory that other processes, or replies, would write is read-only.
     #[error("the memory is read-only")]
     ReadOnly,
-    /// Nothing came in time.
+    /// What was waited for did not come in time.
     #[error("nothing came in time")]
     Timeout,
     /// The queue has no event.
@@ -82,10 +82,10 @@ pub enum Error {
     /// The interface was ended while this waited.
     #[error("the interface has ended")]
     Aborted,
-    /// The system refused something.
+    /// A call of the operating system failed.
     #[error("the system said: {0}")]
     System(String),
-    /// An update that asked for an empty queue did not find it so (Portals 3).
+    /// Nothing was updated, as the queue has events, or an operation is under way (Portals 3).
     #[error("the event queue is not empty: nothing was updated")]
     NoUpdate,
 }

@@ -1,4 +1,4 @@
-//! What an interface tells its program: events, and the queues they lie in.
+//! Events, and the queues that they lie in.
 
 use crate::{
     Handle, List, MatchEntry, Memory, Target, descriptor::Descriptor, matching::Refusal,
@@ -6,7 +6,8 @@ use crate::{
 };
 use std::collections::VecDeque;
 
-/// Something that happened.
+/// Something that happened, named as in Portals 4 (section *Events and event queues*): at the
+/// target down to [`Event::Disabled`], the rest at the initiator.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -17,41 +18,39 @@ pub enum Event {
     /// A message that came before its entry was appended: PUT_OVERFLOW and the like. The data is in
     /// [`Served::memory`].
     Overflow(Served),
-    /// The answer to a search for headers: SEARCH. With [`Failure::NoMatch`] there was none.
+    /// The result of a search for headers: SEARCH. [`Failure::NoMatch`] if there was none.
     Search {
-        /// What the search was given.
+        /// The user data of the search.
         user_data: u64,
         /// What was found.
         found: Result<Box<Served>, Failure>,
     },
     /// An entry is in its list: LINK.
     Link(Listed),
-    /// An entry was used up, and has gone: AUTO_UNLINK. With [`Failure::Dropped`] it could not be
-    /// put in at all.
+    /// An entry was used up, and is unlinked: AUTO_UNLINK.
     AutoUnlink(Listed),
-    /// No header refers to the memory of an entry of an overflow list any more, which has gone:
-    /// AUTO_FREE.
+    /// No header refers any more to the memory of an overflow entry that was unlinked: AUTO_FREE.
     AutoFree(Listed),
-    /// A portal takes no messages any more, for want of room: PT_DISABLED.
+    /// A portal was disabled, as there was no room: PT_DISABLED.
     Disabled {
-        /// Which.
+        /// The portal.
         portal: u16,
     },
-    /// Of an operation of one's own: the request is about to leave (Portals 3).
+    /// The request of an operation is about to leave (Portals 3).
     SendStart(Completed),
     /// The memory of a put may be used again: SEND.
     Send(Completed),
-    /// The target has done what it was asked for: ACK.
+    /// The target has done the operation: ACK.
     Ack(Completed),
-    /// The reply of the target begins to come (Portals 3).
+    /// The reply begins to arrive (Portals 3).
     ReplyStart(Completed),
-    /// What the target sent is there: REPLY.
+    /// The data that the target sent is there: REPLY.
     Reply(Completed),
-    /// A descriptor for operations of one's own was used up, and has gone (Portals 3).
+    /// A bound descriptor was used up, and is unlinked (Portals 3).
     Released {
-        /// Which. Stale by now.
+        /// The descriptor. Stale by now.
         descriptor: Handle<Descriptor>,
-        /// What it was given.
+        /// Its user data.
         user_data: u64,
         /// The operation that used it up.
         link: u64,
@@ -62,55 +61,57 @@ pub enum Event {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Served {
-    /// Which process asked for what.
+    /// The header of the request.
     pub arrival: Arrival,
     /// The entry that took it.
     pub entry: Handle<MatchEntry>,
-    /// What that was given.
+    /// The user data of the entry.
     pub user_data: u64,
     /// Bytes moved.
     pub len: u64,
-    /// Where in the memory.
+    /// The offset in the memory, in bytes.
     pub offset: u64,
-    /// The memory, where it is not that of the entry: of messages that came before it.
+    /// The memory, where it is not that of the entry: that of an overflow entry, for a message that
+    /// came before.
     pub memory: Option<Box<Memory>>,
-    /// The list in which it was taken: of messages that came before their entry the overflow list.
+    /// The list in which it was matched: for a message that came before its entry the overflow
+    /// list.
     pub list: List,
-    /// The same in the start, the end and the unlinking of one operation.
+    /// A number that is the same in the start, the end and the unlinking of one operation.
     pub link: u64,
-    /// What the entry still takes.
+    /// How much the entry still takes.
     pub left: Left,
-    /// How it went. What failed may have changed the memory.
+    /// The result. An operation that failed may have changed the memory.
     pub result: Result<(), Failure>,
     /// Which memory of the entry (Portals 3).
     pub(crate) serial: u32,
 }
 
-/// Something about an entry.
+/// An entry was linked, was unlinked, or its memory is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Listed {
-    /// Which. Stale by now, if it has gone.
+    /// The entry. Stale by now, if it was unlinked.
     pub entry: Handle<MatchEntry>,
     /// Its portal.
     pub portal: u16,
-    /// What it was given.
+    /// Its user data.
     pub user_data: u64,
-    /// The operation that brought it about (Portals 3), or 0.
+    /// The number of the operation that caused it (Portals 3), or 0.
     pub link: u64,
-    /// What it still takes.
+    /// How much it still takes.
     pub left: Left,
     /// Which memory of the entry (Portals 3).
     pub(crate) serial: u32,
 }
 
-/// How an entry stood when an event was raised: with the memory, what Portals 3 tells of a
+/// How much an entry still took when an event was raised: with the memory, what Portals 3 says of a
 /// descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
     /// How many operations it still takes; `None` for any number.
     pub operations: Option<u64>,
-    /// Its own offset in bytes: where the next message goes, if it says that.
+    /// Its own offset in bytes, where the next message goes with `local_offset`.
     pub offset: u64,
 }
 
@@ -118,49 +119,49 @@ pub struct Left {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Completed {
-    /// Its descriptor. Stale, if it was released.
+    /// Its descriptor. Stale, if that was released.
     pub descriptor: Handle<Descriptor>,
-    /// What the operation was given.
+    /// The user data of the operation.
     pub user_data: u64,
-    /// Where it went: what the operation was given.
+    /// Where it went.
     pub target: Target,
-    /// What the operation gave the target along.
+    /// Its header data.
     pub header_data: u64,
-    /// Bytes that were asked for.
+    /// Bytes that the operation was for.
     pub requested: u64,
-    /// Bytes that the target took or gave.
+    /// Bytes that were moved.
     pub len: u64,
-    /// Where at the target.
+    /// The offset at the target, in bytes.
     pub offset: u64,
-    /// The list of the target's in which it was taken; of answers that tell of a success.
+    /// The target's list in which it was matched, if this is a successful answer.
     pub list: Option<List>,
-    /// The same in all events of one operation.
+    /// A number that is the same in all events of one operation.
     pub link: u64,
     /// How much its descriptor may still do (Portals 3); `None` for any number of operations.
     pub left: Option<u64>,
-    /// How it went.
+    /// The result.
     pub result: Result<(), Failure>,
     /// The memory of an entry that it was started from (Portals 3).
     pub(crate) attached: Option<(Handle<MatchEntry>, u32)>,
 }
 
-/// Why an operation failed, as its initiator and its target learn it.
+/// Why an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// No entry took it there, or there is no such portal.
+    /// No entry of the target matched, or there is no such portal.
     #[error("nothing matched at the target")]
     Dropped,
-    /// The portal is disabled: quiesce, and try again.
+    /// The portal is disabled: let it be drained and enabled, and try again.
     #[error("the portal is disabled")]
     PortalDisabled,
-    /// The entry that it matched, or the access control, is for others.
+    /// The entry that it matched, or the access control, is for other users.
     #[error("the target does not permit it to this user")]
     Permission,
-    /// The entry that it matched does not let that be done, or its memory cannot do it.
+    /// The entry that it matched does not allow the operation, or its memory cannot do it.
     #[error("the entry does not let that be done")]
     Operation,
-    /// The other process is gone, or was never there.
+    /// The other process is lost, or was never there.
     #[error("the other process is gone")]
     Unreachable,
     /// The interface ended before it did.
@@ -169,7 +170,7 @@ pub enum Failure {
     /// No header matched a search.
     #[error("no header matches")]
     NoMatch,
-    /// The data could not be brought to the memory.
+    /// The data could not be moved to the memory.
     #[error("the data did not arrive whole")]
     Undelivered,
 }
@@ -190,77 +191,112 @@ impl From<Refusal> for Failure {
 pub struct Taken {
     /// The event.
     pub event: Event,
-    /// Events that were overwritten before it, since the last one was taken.
+    /// How many events were overwritten before it, since the last one was taken.
     pub lost: u64,
     /// Its number among all events of the queue, from 1 on.
     pub sequence: u64,
 }
 
-/// A queue of events: of a bounded length. When it is full, the oldest events are overwritten.
+/// An event queue of a bounded length. When it is full, the oldest events are overwritten, and the
+/// next event that is taken says how many were lost ([`Taken::lost`]).
 ///
-/// Slots are set aside for what must be told later: the end of what began, and that a portal was
-/// disabled.
+/// With flow control, slots are set aside for events that must not be lost: the end of an operation
+/// whose data is being moved, and that a portal was disabled.
+///
+/// ```
+/// # use petasos_portals::{ProcessMap, Config, Interface};
+/// # use petasos_fabric::Endpoint;
+/// # use std::sync::Arc;
+/// use petasos_portals::{Event, List, MatchEntry, Error, PortalOptions};
+///
+/// # let endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
+/// # let map = Arc::new(ProcessMap::ranks([endpoint.address().clone()]));
+/// # let interface = Interface::open(Box::new(endpoint), map, Config::default())?;
+/// let queue = interface.queue(2)?;
+/// let portal = interface.portal(PortalOptions { queue: Some(queue), ..Default::default() })?;
+/// for user_data in 1..=3 {
+///     let entry = MatchEntry { user_data, ..MatchEntry::new(vec![0; 8]) };
+///     interface.append(portal, List::Priority, entry)?;
+/// }
+/// // The event of the first entry was overwritten.
+/// let taken = interface.take_event(queue)?;
+/// let Event::Link(linked) = taken.event else { panic!() };
+/// assert_eq!((linked.user_data, taken.lost, taken.sequence), (2, 1, 2));
+/// interface.take_event(queue)?;
+/// assert_eq!(interface.take_event(queue).unwrap_err(), Error::Empty);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct EventQueue {
     events: VecDeque<Event>,
     capacity: usize,
     /// Slots for events that are sure to come.
-    promised: usize,
-    /// Slots for portals that may be disabled.
-    kept: usize,
+    reserved: usize,
+    /// Slots for the event that a portal with flow control was disabled: one for each of those.
+    flow_control: usize,
     lost: u64,
-    /// Events that there were.
+    /// How many events there were.
     sequence: u64,
-    /// When an event was last taken by a poll of several queues.
+    /// The number of the poll of several queues that last took an event.
     pub(crate) polled: u64,
 }
 
 impl EventQueue {
     pub(crate) fn new(capacity: usize) -> EventQueue {
         let events = VecDeque::with_capacity(capacity.min(1024));
-        EventQueue { events, capacity, promised: 0, kept: 0, lost: 0, sequence: 0, polled: 0 }
+        EventQueue {
+            events,
+            capacity,
+            reserved: 0,
+            flow_control: 0,
+            lost: 0,
+            sequence: 0,
+            polled: 0,
+        }
     }
 
-    /// Sets a slot aside for good; false if then none would be left for anything else.
-    pub(crate) fn keep_slot(&mut self) -> bool {
-        let possible = self.kept + 1 < self.capacity;
-        self.kept += usize::from(possible);
+    /// Sets a slot aside for a portal with flow control; false if then none would be left for other
+    /// events.
+    pub(crate) fn add_flow_control(&mut self) -> bool {
+        let possible = self.flow_control + 1 < self.capacity;
+        self.flow_control += usize::from(possible);
         possible
     }
 
-    pub(crate) fn free_slot(&mut self) {
-        self.kept = self.kept.saturating_sub(1);
+    pub(crate) fn remove_flow_control(&mut self) {
+        self.flow_control = self.flow_control.saturating_sub(1);
     }
 
-    /// Whether all that one message may have to say has room: three events, or what there can be.
+    /// Whether there is room for all events of one message: three, or as many as there can be.
     pub(crate) fn has_room(&self) -> bool {
-        let all = self.capacity - self.kept;
-        self.events.len() + self.promised + all.min(3) <= all
+        let all = self.capacity - self.flow_control;
+        self.events.len() + self.reserved + all.min(3) <= all
     }
 
-    pub(crate) fn promise(&mut self, events: usize) {
-        self.promised += events;
+    /// Sets a slot aside for an event that is sure to come.
+    pub(crate) fn reserve(&mut self) {
+        self.reserved += 1;
     }
 
-    /// An event that was promised comes, or never will.
-    pub(crate) fn redeem(&mut self) {
-        self.promised = self.promised.saturating_sub(1);
+    /// The event for which a slot was set aside comes now, or never will.
+    pub(crate) fn unreserve(&mut self) {
+        self.reserved = self.reserved.saturating_sub(1);
     }
 
     #[inline(always)]
     pub(crate) fn push(&mut self, event: Event) {
-        let kept = if matches!(event, Event::Disabled { .. }) { 0 } else { self.kept };
-        if self.events.len() >= self.capacity - kept {
-            self.make_room(kept);
+        let set_aside = if matches!(event, Event::Disabled { .. }) { 0 } else { self.flow_control };
+        if self.events.len() >= self.capacity - set_aside {
+            self.make_room(set_aside);
         }
         self.sequence += 1;
         self.events.push_back(event);
     }
 
-    /// Lets the oldest events go.
+    /// Drops the oldest events.
     #[cold]
-    fn make_room(&mut self, kept: usize) {
-        while self.events.len() >= self.capacity - kept {
+    fn make_room(&mut self, set_aside: usize) {
+        while self.events.len() >= self.capacity - set_aside {
             self.events.pop_front();
             self.lost += 1;
         }

@@ -1,6 +1,6 @@
-//! Small sets of choices.
+//! Sets of flags.
 
-/// Declares a set of flags: constants, and how to put them together and ask for them.
+/// Declares a set of flags: constants, their union, and a test.
 macro_rules! flags {
     ($(#[$meta:meta])* $name:ident: $repr:ty { $($(#[$flag_meta:meta])* $flag:ident = $bit:expr;)* }) => {
         $(#[$meta])*
@@ -29,9 +29,17 @@ macro_rules! flags {
 }
 
 flags! {
-    /// What an entry lets others do.
+    /// What an entry lets other processes do.
+    ///
+    /// ```
+    /// use petasos_portals::Accepts;
+    ///
+    /// let both = Accepts::PUT.with(Accepts::GET);
+    /// assert!(both.has(Accepts::GET) && !Accepts::PUT.has(both));
+    /// ```
     Accepts: u8 {
-        /// Put, and with both the rest: atomics that fetch, and swaps.
+        /// Put, and atomics without a reply. With [`Accepts::GET`] also atomics that fetch, swaps
+        /// and get-put.
         PUT = 0;
         /// Get.
         GET = 1;
@@ -39,21 +47,21 @@ flags! {
 }
 
 flags! {
-    /// Which events are not wanted: of a target's entry, or of an initiator's descriptor.
+    /// The events of an entry, or of an initiator's descriptor, that are not wanted.
     Quiet: u8 {
-        /// Those of operations, at the target. At the initiator `Send` and `Reply`, and not `Ack`.
+        /// Of operations, at the target. At the initiator `Send` and `Reply`, and not `Ack`.
         COMMUNICATION = 0;
-        /// Those of success; failures are told.
+        /// Of operations that succeed; failures raise events.
         SUCCESS = 1;
         /// The entry is linked.
         LINK = 2;
-        /// It was unlinked, or its memory is free, without being asked for.
+        /// The entry was used up and unlinked, or its memory is free.
         UNLINK = 3;
-        /// A message that came before the entry did.
+        /// A message that came before the entry was appended.
         OVERFLOW = 4;
         /// The portal was disabled for want of room for a message that the entry would have taken.
         FLOW_CONTROL = 5;
-        /// The memory of a put may be used again, at the initiator; failures are told.
+        /// The memory of a put may be used again, at the initiator; failures raise events.
         SEND = 6;
         /// An operation begins (Portals 3).
         START = 7;
@@ -61,7 +69,7 @@ flags! {
 }
 
 impl Quiet {
-    /// What Portals 4 knows nothing of.
+    /// The events that Portals 4 does not have.
     pub(crate) const PORTALS_4: Quiet = Quiet::START;
 
     /// Whether any of `other` is in this set.
@@ -76,7 +84,7 @@ flags! {
     Counts: u8 {
         /// Operations at an entry.
         COMMUNICATION = 0;
-        /// Messages that came before the entry did.
+        /// Messages that came before the entry was appended.
         OVERFLOW = 1;
         /// Puts whose memory may be used again.
         SEND = 2;
@@ -84,7 +92,7 @@ flags! {
         REPLY = 3;
         /// Acknowledgements.
         ACK = 4;
-        /// Bytes instead of operations, where they succeed.
+        /// Bytes instead of operations, of those that succeed.
         BYTES = 5;
     }
 }

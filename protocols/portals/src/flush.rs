@@ -1,15 +1,11 @@
-//! Whether all has left: before an interface is closed, and for programs that ask.
+//! Flushing: waiting until all that was sent has come in at the other side.
 //!
-//! That its data has left says of an operation that the memory may be used again, and no more: the
-//! data may lie in a buffer of the transport's, which ends with the endpoint. What is sent to a
-//! peer comes in in order, so a *fence* behind it that is answered says that all of it has come in,
-//! also answers to what others had asked for.
+//! When its data has left, the memory of an operation may be used again, and no more is known: the
+//! data may lie in a buffer of the transport, which ends with the endpoint. Messages to a peer come
+//! in in order. So when a *fence* behind them is answered, all of them have come in, also the
+//! answers to operations of that peer.
 
-use crate::{
-    Error, Interface,
-    initiator::Underway,
-    state::{State, Transfer},
-};
+use crate::{Error, Handle, Interface, initiator::Outstanding, state::State};
 use petasos_fabric::Peer;
 use petasos_wire::portals as wire;
 use std::time::Duration;
@@ -17,53 +13,53 @@ use std::time::Duration;
 /// Fences: at most one for each peer at a time, in rounds.
 #[derive(Debug, Default)]
 pub(crate) struct Fences {
-    /// What had been started and served when the last round began (see [`State::link`]), and when
-    /// the last began that is over.
+    /// What had been started and served when the last round began (see [`State::latest_link`]), and
+    /// when the last began that is over.
     upto: u64,
     done: u64,
     /// Peers that are still to be asked.
     ahead: Vec<Peer>,
     /// Those that have not been answered.
-    open: Vec<crate::Handle<Underway>>,
+    open: Vec<Handle<Outstanding>>,
 }
 
 impl Interface {
-    /// Waits until all that was started here, and all answers to others, have come in where they
-    /// belong, and drives the interface meanwhile. To be called before the last clone is dropped,
-    /// as what is still on its way is lost then; [`Interface::close`] does both.
+    /// Waits until all operations that were started here, and all answers to other processes, have
+    /// come in at the other side; drives the interface meanwhile. Call it before the last clone is
+    /// dropped, as what is still on its way is lost then; [`Interface::close`] does both.
     ///
-    /// The other side takes things in when it is driven. What is for a process that is lost is not
-    /// waited for. Actions that wait for counters are not waited for, either.
+    /// The other side takes messages in when it is driven. What is for a process that is lost is
+    /// not waited for, and actions that wait for counters are not, either.
     ///
     /// # Errors
     /// [`Error::Timeout`]; [`Error::Aborted`] after [`Interface::abort`].
     pub fn flush(&self, timeout: Duration) -> Result<(), Error> {
-        // What is started meanwhile, here and by others, is not waited for.
+        // What is started meanwhile, here and by other processes, is not waited for.
         let mut upto = None;
         let (state, result) = self.shared.wait(timeout, |state| {
-            let upto = *upto.get_or_insert(state.link);
+            let upto = *upto.get_or_insert(state.latest_link());
             Ok(state.has_left(upto).then_some(()))
         });
         self.shared.leave(state);
         result
     }
 
-    /// Whether all has left, as [`Interface::flush`] has it. Does one pass, and asks the peers that
-    /// are to say so: the answer is mostly no at first, and yes after some passes.
+    /// Whether all has come in, as [`Interface::flush`] would wait for. Does one pass, and sends
+    /// fences: the answer is mostly no at first, and yes after some passes.
     #[must_use]
     pub fn has_left(&self) -> bool {
         self.with_state(|state| {
             state.pass();
-            state.has_left(state.link) && !state.is_sending()
+            state.has_left(state.latest_link()) && !state.is_sending()
         })
     }
 
-    /// Ends the interface in order: what is on its way gets so much time to come in, then all
-    /// waiting ends as by [`Interface::abort`]. The endpoint ends with the last clone, so other
-    /// clones, and the engine, are to be dropped as well.
+    /// Closes the interface in order: flushes for at most `timeout`, then ends all waiting as
+    /// [`Interface::abort`] does. The endpoint is closed with the last clone, so drop other clones,
+    /// and the engine, as well.
     ///
     /// # Errors
-    /// As of [`Interface::flush`]: something may be lost. The interface has ended nevertheless.
+    /// As [`Interface::flush`]: something may be lost. The interface is closed nevertheless.
     pub fn close(self, timeout: Duration) -> Result<(), Error> {
         let result = self.flush(timeout);
         self.abort();
@@ -74,55 +70,56 @@ impl Interface {
 impl State {
     /// Whether something has not been handed to the transport, or is lent.
     fn is_sending(&self) -> bool {
-        let moving = |transfer: &Transfer| !matches!(transfer, Transfer::Discard);
-        !self.submits.is_empty()
-            || self.peers.are_waiting()
-            || !self.ready.is_empty()
-            || self.transfers.iter::<Transfer>().any(|(_, transfer)| moving(transfer))
-            || self.operations.iter::<Underway>().any(|(_, operation)| operation.is_here())
+        self.network.is_sending() || self.events.has_due() || self.operations.are_moving()
     }
 
-    /// Whether all has left that was started and served up to then; asks the peers that are to say
-    /// so.
+    /// Whether all has left that was started and served up to then; sends the fences that are to
+    /// find out.
     fn has_left(&mut self, upto: u64) -> bool {
-        self.go_round();
+        self.advance_round();
         if self.fences.done < upto && self.fences.is_over() && !self.is_sending() {
-            self.fences.upto = self.link;
-            self.fences.ahead = self.peers.known();
-            self.go_round();
+            self.fences.begin_round(self.latest_link(), self.network.peers_of_the_job());
+            self.advance_round();
         }
         self.fences.done >= upto
     }
 
-    /// Goes on with a round: it is over when all were asked and have answered.
-    fn go_round(&mut self) {
-        self.ask_ahead();
-        let operations = &self.operations;
-        self.fences.open.retain(|fence| operations.get(*fence).is_some());
-        if self.fences.is_over() {
-            self.fences.done = self.fences.upto;
-        }
+    /// Goes on with a round: it is over when all peers were asked and have answered.
+    fn advance_round(&mut self) {
+        self.send_fences();
+        self.fences.end_answered(|fence| self.operations.contains(fence));
     }
 
     /// Sends fences to peers that were not asked yet, as many as there is room for.
-    fn ask_ahead(&mut self) {
+    fn send_fences(&mut self) {
         while let Some(peer) = self.fences.ahead.pop() {
-            if !self.peers.is_known(peer) {
+            if !self.network.is_known(peer) {
                 continue;
             }
-            let Some(fence) = self.operations.insert(Underway::fence(peer)) else {
+            let Some(fence) = self.operations.insert(Outstanding::fence(peer)) else {
                 self.fences.ahead.push(peer);
                 return;
             };
             self.fences.open.push(fence);
-            self.frame.begin(|room| wire::Request::fence(fence.to_bits()).write(room));
-            self.touched = true;
+            self.network.frame.begin(|room| wire::Request::fence(fence.to_bits()).write(room));
             self.send_frame(peer, Some(fence));
         }
     }
 }
 
 impl Fences {
+    fn begin_round(&mut self, latest: u64, peers: Vec<Peer>) {
+        (self.upto, self.ahead) = (latest, peers);
+    }
+
+    /// Removes the fences that were answered. With the last one the round is over.
+    fn end_answered(&mut self, is_open: impl Fn(Handle<Outstanding>) -> bool) {
+        self.open.retain(|fence| is_open(*fence));
+        if self.is_over() {
+            self.done = self.upto;
+        }
+    }
+
     fn is_over(&self) -> bool {
         self.ahead.is_empty() && self.open.is_empty()
     }

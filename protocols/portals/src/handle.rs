@@ -1,4 +1,4 @@
-//! Handles: small values that name something of an interface, and are recognised when it is gone.
+//! Handles: small values that name something of an interface. A stale one is recognised.
 
 use std::{
     fmt, hash,
@@ -7,15 +7,15 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// Which interface of this process. No two have the same, also not one after the other.
+/// Names an interface of this process. No two have the same, also not one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InterfaceId(NonZeroU32);
 
 impl InterfaceId {
-    /// Of tables whose handles no program sees.
+    /// The owner of tables whose handles no program sees.
     const INTERNAL: InterfaceId = InterfaceId(NonZeroU32::MAX);
 
-    /// One that there was not yet; `None` after four thousand million.
+    /// A new one; `None` after four thousand million.
     pub(crate) fn new() -> Option<InterfaceId> {
         static LAST: AtomicU32 = AtomicU32::new(0);
         let next = |last: u32| last.checked_add(1).filter(|next| *next < u32::MAX);
@@ -23,7 +23,7 @@ impl InterfaceId {
         NonZeroU32::new(last + 1).map(InterfaceId)
     }
 
-    /// What is in a slot of its tables, used so often.
+    /// The stamp of a slot of its tables that was used so often.
     #[inline]
     fn stamp(self, generation: u32) -> NonZeroU64 {
         let stamp = u64::from(self.0.get()) << 32 | u64::from(generation);
@@ -33,8 +33,8 @@ impl InterfaceId {
 
 /// Names a `K` of one interface: a slot, and how often that slot was used before.
 ///
-/// A handle that outlived what it names gives [`Error::Handle`](crate::Error::Handle), and so does
-/// one of another interface.
+/// Using a handle that outlived what it names gives [`Error::Handle`](crate::Error::Handle), and so
+/// does one of another interface.
 pub struct Handle<K> {
     index: u32,
     /// The interface, and the generation: one word, so that one comparison is for both.
@@ -47,7 +47,7 @@ impl<K> Handle<K> {
         Handle { index, stamp, kind: PhantomData }
     }
 
-    /// A handle that never was one.
+    /// A handle that names nothing.
     pub(crate) fn none() -> Handle<K> {
         Handle::internal(0)
     }
@@ -58,7 +58,7 @@ impl<K> Handle<K> {
         Handle::from_bits(InterfaceId::INTERNAL, bits)
     }
 
-    /// Whose it is.
+    /// The interface that it belongs to.
     #[must_use]
     pub fn interface(self) -> InterfaceId {
         let owner = NonZeroU32::new((self.stamp.get() >> 32) as u32);
@@ -73,15 +73,15 @@ impl<K> Handle<K> {
         self.index
     }
 
-    /// Slot and generation in one number, for logs, and for languages without such types. Whose it
-    /// is is not in it.
+    /// Slot and generation in one number, for logs, and for languages without such types. The
+    /// interface is not in it.
     #[must_use]
     #[inline]
     pub fn to_bits(self) -> u64 {
         u64::from(self.generation()) << 32 | u64::from(self.index)
     }
 
-    /// The handle of an interface with these bits. If it never was one it is stale.
+    /// The handle of an interface with these bits. Bits that never were a handle give a stale one.
     #[must_use]
     #[inline]
     pub fn from_bits(interface: InterfaceId, bits: u64) -> Handle<K> {
@@ -117,7 +117,7 @@ impl<K> fmt::Debug for Handle<K> {
     }
 }
 
-/// What handles name, by slot. Slots are used again, with another generation.
+/// The values that handles name, by slot. Slots are used again, with another generation.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     slots: Vec<Slot<T>>,
@@ -133,12 +133,12 @@ struct Slot<T> {
 }
 
 impl<T> Table<T> {
-    /// At most so many at a time, whose handles no program sees.
+    /// A table for so many values, whose handles no program sees.
     pub(crate) fn new(limit: usize) -> Table<T> {
         Table::of(InterfaceId::INTERNAL, limit)
     }
 
-    /// The same of an interface.
+    /// A table of an interface.
     pub(crate) fn of(owner: InterfaceId, limit: usize) -> Table<T> {
         let limit = limit.min(u32::MAX as usize - 1);
         Table { slots: Vec::new(), free: Vec::new(), limit, owner }
@@ -146,6 +146,11 @@ impl<T> Table<T> {
 
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+
+    /// How many values there can be.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit as u64
     }
 
     /// The handle that the next value gets; `None` if the table is full.
@@ -158,7 +163,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// Puts a value in; `None` if the table is full.
+    /// Inserts a value; `None` if the table is full.
     #[inline]
     pub(crate) fn insert<K>(&mut self, value: T) -> Option<Handle<K>> {
         let index = match self.free.pop() {
@@ -176,7 +181,7 @@ impl<T> Table<T> {
         if self.slots.len() >= self.limit {
             return None;
         }
-        // Zero is the generation of handles that never were.
+        // Zero is the generation of handles that name nothing.
         self.slots.push(Slot { stamp: self.owner.stamp(1), value: None });
         Some(self.slots.len() as u32 - 1)
     }
@@ -193,7 +198,7 @@ impl<T> Table<T> {
         slot.value.as_mut().filter(|_| slot.stamp == handle.stamp)
     }
 
-    /// What is in a slot.
+    /// The value of a slot.
     pub(crate) fn at(&self, index: u32) -> Option<&T> {
         self.slots.get(index as usize)?.value.as_ref()
     }
@@ -207,7 +212,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// The same where what it named is not needed any more.
+    /// Removes a value that is not needed any more.
     #[inline]
     pub(crate) fn discard<K>(&mut self, handle: Handle<K>) {
         let slot = self.slots.get_mut(handle.index as usize);
@@ -219,7 +224,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// Takes out what is in a slot.
+    /// Removes the value of a slot.
     #[inline]
     pub(crate) fn take(&mut self, index: u32) -> Option<T> {
         let slot = self.slots.get_mut(index as usize)?;
@@ -229,7 +234,7 @@ impl<T> Table<T> {
         Some(value)
     }
 
-    /// The handle of what is in a slot.
+    /// The handle of a slot's value.
     pub(crate) fn handle<K>(&self, index: u32) -> Handle<K> {
         Handle::new(index, self.slots[index as usize].stamp)
     }

@@ -1,4 +1,4 @@
-//! Processes that take part, and where they are reached.
+//! Processes of a job, and their addresses.
 
 use petasos_fabric::Address;
 use std::{collections::HashMap, fmt};
@@ -33,7 +33,7 @@ impl ProcessId {
         ProcessId { node, process }
     }
 
-    /// Whether it names one process rather than some.
+    /// Whether it names one process, without a wildcard.
     #[must_use]
     pub fn is_exact(self) -> bool {
         self.node != ANY_PART && self.process != ANY_PART
@@ -63,20 +63,42 @@ impl fmt::Debug for ProcessId {
     }
 }
 
-/// Says which process is reached where, and which is at an address. A process that is not in it is
-/// a stranger: its messages are dropped and counted.
+/// Says at which address a process is, and which process is at an address. Messages of an endpoint
+/// that it does not know are dropped and counted ([`Status::strangers`](crate::Status)).
 ///
-/// Shared by all interfaces of a process. Implement it to compute addresses rather than to keep
-/// them: then nothing at all grows with the job.
+/// Shared by all interfaces of a process. [`ProcessMap`] is one that keeps a list. Implement it to
+/// compute addresses instead, so that nothing grows with the job:
+///
+/// ```
+/// use petasos_fabric::Address;
+/// use petasos_portals::{Directory, ProcessId};
+///
+/// /// Rank `i` is at `tcp://10.0.0.1`, port 9000 + `i`.
+/// struct Ports;
+///
+/// impl Directory for Ports {
+///     fn address(&self, process: ProcessId) -> Option<Address> {
+///         format!("tcp://10.0.0.1:{}", 9000 + process.process).parse().ok()
+///     }
+///
+///     fn process(&self, address: &Address) -> Option<ProcessId> {
+///         let port: u32 = address.rest().rsplit_once(':')?.1.parse().ok()?;
+///         Some(ProcessId::rank(port.checked_sub(9000)?))
+///     }
+/// }
+///
+/// let address = Ports.address(ProcessId::rank(3)).expect("a rank");
+/// assert_eq!(Ports.process(&address), Some(ProcessId::rank(3)));
+/// ```
 pub trait Directory: Send + Sync {
-    /// Where a process is reached; `None` if there is no such process.
+    /// The address of a process; `None` if there is no such process.
     fn address(&self, process: ProcessId) -> Option<Address>;
 
-    /// The process that is reached there; `None` if that is none of the job.
+    /// The process at an address; `None` if that is none of the job.
     fn process(&self, address: &Address) -> Option<ProcessId>;
 
-    /// How far it is from one process to another: less is nearer, and 0 is the process itself. If
-    /// not told otherwise, 1 on the same node, 2 elsewhere, and ranks are all on one node.
+    /// The distance between two processes: less is nearer, and 0 is the process itself. By default
+    /// 1 on the same node, and 2 elsewhere; processes named by rank count as on one node.
     fn distance(&self, from: ProcessId, to: ProcessId) -> u32 {
         match (from == to, from.node == to.node) {
             (true, _) => 0,

@@ -1,14 +1,9 @@
-//! The interface as a program holds it.
+//! The network interface as a program uses it.
 
 use crate::{
     Accepts, Action, Config, Count, Descriptor, Directory, Error, EventQueue, Handle, InterfaceId,
-    Limits, List, MatchEntry, Operation, ProcessId, Promises, Status, Taken,
-    counter::Counter,
-    descriptor::Bound,
-    flags::Quiet,
-    matching::EntryError,
-    state::{PortalState, State},
-    wait::Shared,
+    Limits, List, MatchEntry, Operation, ProcessId, Promises, Status, Taken, counter::Counter,
+    descriptor::Bound, flags::Quiet, matching::EntryError, state::State, wait::Shared,
 };
 use petasos_fabric::{Clock, Endpoint, Time};
 use std::{
@@ -17,14 +12,15 @@ use std::{
     time::Duration,
 };
 
-/// A network interface: portals that others reach, and operations to theirs, over one endpoint.
+/// A network interface over one endpoint: portals for other processes, and operations at theirs.
 ///
 /// Cheap to clone, and usable from any thread: all of it lies behind one lock, which is not held
-/// while a thread waits. It is driven by threads that wait on it, by [`Interface::progress`], and
+/// while a thread sleeps. It is driven by threads that wait on it, by [`Interface::progress`], and
 /// by the thread of an [`Engine`](crate::Engine) if there is one; then a process that computes
 /// still answers.
 ///
-/// The endpoint ends with the last clone.
+/// The endpoint is closed with the last clone: [`Interface::close`] waits before that for what is
+/// on its way.
 ///
 /// ```
 /// use petasos_fabric::Endpoint;
@@ -46,30 +42,32 @@ pub struct Interface {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What a portal is given when it is opened.
+/// Options of a portal that is opened ([`Interface::portal`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PortalOptions {
-    /// Which index is wanted; any, if none.
+    /// The index, below [`Limits::portals`]; `None` for any.
     pub index: Option<u16>,
-    /// Where its events go.
+    /// The event queue. Default: none.
     pub queue: Option<Handle<EventQueue>>,
-    /// Without room for what comes, it is disabled, and senders learn it; else messages are
-    /// dropped, and the oldest events overwritten. Sets aside a slot of the queue.
+    /// When there is no room for a message (no entry, no header, or no three slots in the queue),
+    /// the portal is disabled, and senders get [`Failure::PortalDisabled`](crate::Failure). Without
+    /// flow control messages are dropped, and the oldest events overwritten. Sets aside a slot of
+    /// the queue. Default: no.
     pub flow_control: bool,
-    /// It is opened as if by [`Interface::disable`]: it takes nothing in before it is enabled.
+    /// It refuses messages until it is enabled ([`Interface::enable`]). Default: no.
     pub disabled: bool,
 }
 
-/// Passes before something is said to be in use: what has come by then is looked at.
-const LOOKS: u32 = 100;
+/// Passes before something is said to be in use, which take in what has come.
+const PASSES: u32 = 100;
 
 impl Interface {
-    /// An interface over an endpoint whose address the directory knows.
+    /// Opens an interface over an endpoint whose address the directory knows.
     ///
     /// # Errors
     /// [`Error::NotInDirectory`] if the directory does not know the endpoint's address (but see
-    /// [`Config::named_later`]), [`Error::System`] if the system has no room for what threads sleep
-    /// on.
+    /// [`Config::named_later`]), [`Error::System`] if the system gives no descriptor for the
+    /// wake-up of threads, [`Error::Argument`] if messages of the transport are too short.
     pub fn open(
         endpoint: Box<dyn Endpoint>,
         directory: Arc<dyn Directory>,
@@ -78,7 +76,7 @@ impl Interface {
         Interface::with(endpoint, directory, config, Ok(Clock::start()))
     }
 
-    /// An interface whose time is told with [`Interface::progress_at`], as on the simulated
+    /// Opens an interface whose time is given with [`Interface::progress_at`], as on the simulated
     /// network.
     ///
     /// # Errors
@@ -102,7 +100,7 @@ impl Interface {
         Ok(Interface { shared: Arc::new(Shared::new(state)?) })
     }
 
-    /// Does something with the state, and what follows from it.
+    /// Does something with the state, and runs what that triggers.
     #[inline]
     pub(crate) fn with_state<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
@@ -115,82 +113,77 @@ impl Interface {
         self.shared.lock()
     }
 
-    /// Which interface of this process it is: the one that its handles are of.
+    /// Which interface of this process it is: the one that its handles belong to.
     #[must_use]
     pub fn id(&self) -> InterfaceId {
         self.lock().id
     }
 
-    /// The user and the job in whose names operations go out.
+    /// The user and the job that requests of this interface name.
     #[must_use]
     pub fn user_and_job(&self) -> (u32, u32) {
         let state = self.lock();
         (state.config.user, state.config.job)
     }
 
-    /// This process, as the directory names it: [`ProcessId::ANY`] while it does not know it
-    /// ([`Config::named_later`]).
+    /// This process, as the directory names it; [`ProcessId::ANY`] while the directory does not
+    /// know it ([`Config::named_later`]).
     #[must_use]
     pub fn process(&self) -> ProcessId {
         self.lock().process.unwrap_or(ProcessId::ANY)
     }
 
-    /// Says that the directory knows other processes than before: this one, or those whose messages
-    /// were dropped because it did not know them. Gives this process.
+    /// Says that the directory has changed: it knows this process, or others whose messages were
+    /// dropped before. Gives this process.
     ///
     /// # Errors
-    /// [`Error::NotInDirectory`] if it does not know this process, and nothing has changed.
+    /// [`Error::NotInDirectory`] if it does not know this process. Nothing has changed then.
     pub fn directory_changed(&self) -> Result<ProcessId, Error> {
         let changed = self.with_state(|state| {
-            let address = state.endpoint.address();
-            let unknown = || Error::NotInDirectory(address.as_str().to_owned());
-            let process = state.directory.process(address).ok_or_else(unknown)?;
+            let process = state.network.own_process()?;
             state.process = Some(process);
-            state.meet_again();
-            state.news = true;
+            state.network.identify_all();
+            state.events.announce();
             Ok(process)
         });
         self.shared.wake();
         changed
     }
 
-    /// How far away a process is, as the directory says.
+    /// The distance of a process, as the directory says: less is nearer, 0 is this process.
     ///
     /// # Errors
     /// [`Error::Process`] if the directory does not know the process, [`Error::NotInDirectory`] if
     /// it does not know this one.
     pub fn distance(&self, process: ProcessId) -> Result<u32, Error> {
         let state = self.lock();
-        let unknown = || Error::process(process, "it is not in the directory");
-        state.directory.address(process).ok_or_else(unknown)?;
-        let own = state
-            .process
-            .ok_or_else(|| Error::NotInDirectory(state.endpoint.address().as_str().to_owned()))?;
-        Ok(state.directory.distance(own, process))
+        state.network.check_process(process)?;
+        let own = state.process.map_or_else(|| state.network.own_process(), Ok)?;
+        Ok(state.network.distance(own, process))
     }
 
-    /// What this interface has room for, and what it promises of operations: the settings that it
-    /// was opened with, as far as the transport allows.
+    /// The limits of this interface, and what it promises of operations: its settings, as far as
+    /// the transport allows them.
     #[must_use]
     pub fn limits(&self) -> (Limits, Promises) {
         let state = self.lock();
         let short = state.config.eager as u64;
-        let coherent_atomics = state.endpoint.capabilities().processor_atomics;
+        let coherent_atomics = state.network.has_processor_atomics();
         let promises =
             Promises { coherent_atomics, ordered: short, volatile: short, ..Promises::default() };
         (state.config.limits, promises)
     }
 
-    /// What was counted, and what there is now.
+    /// The status registers: what was counted, and what there is now.
     #[must_use]
     pub fn status(&self) -> Status {
         let state = self.lock();
-        let (entries, headers) = state.matching.len();
+        let (entries, headers) = state.portals.matching.len();
         Status {
             operations: state.operations.len() as u64,
             entries: entries as u64,
             headers: headers as u64,
-            peers: state.peers.len() as u64,
+            peers: state.network.peers() as u64,
             ..state.status
         }
     }
@@ -202,28 +195,8 @@ impl Interface {
     /// [`Error::NoPortal`] if none is free, [`Error::Handle`] for a stale queue,
     /// [`Error::Argument`] for a queue of one event with flow control.
     pub fn portal(&self, options: PortalOptions) -> Result<u16, Error> {
-        let mut state = self.lock();
-        let PortalOptions { index, queue, flow_control, disabled } = options;
-        if let Some(queue) = queue {
-            state.queues.get(queue).ok_or(Error::Handle("an event queue"))?;
-        }
-        let opened = state.matching.open(index);
-        let portal = opened.ok_or(match index {
-            None => Error::NoPortal,
-            Some(index) if state.matching.has_index(index) => Error::PortalTaken(index),
-            Some(index) => Error::Portal(index),
-        })?;
-        if let Some(queue) = queue.filter(|_| flow_control)
-            && let Some(queue) = state.queues.get_mut(queue)
-            && !queue.keep_slot()
-        {
-            // Nothing is in it yet.
-            let _ = state.matching.close(portal);
-            return Err(Error::Argument("a queue for flow control holds two events at least"));
-        }
-        state.portals[usize::from(portal)] = PortalState { queue, flow_control };
-        state.matching.enable(portal, !disabled);
-        Ok(portal)
+        let state = &mut *self.lock();
+        state.portals.open(options, &mut state.events)
     }
 
     /// Closes a portal without entries and headers.
@@ -231,42 +204,37 @@ impl Interface {
     /// # Errors
     /// [`Error::Portal`] if it is not open, [`Error::InUse`] if it has entries or headers.
     pub fn close_portal(&self, portal: u16) -> Result<(), Error> {
-        let mut state = self.lock();
-        let closed = state.matching.close(portal);
-        closed.map_err(|error| match error {
+        let state = &mut *self.lock();
+        state.portals.close(portal, &mut state.events).map_err(|error| match error {
             EntryError::InUse => Error::InUse("the portal"),
             error => Error::of_entry(error, portal, &state.config.limits),
-        })?;
-        let closed = std::mem::take(&mut state.portals[usize::from(portal)]);
-        if closed.flow_control
-            && let Some(queue) = closed.queue.and_then(|queue| state.queues.get_mut(queue))
-        {
-            queue.free_slot();
-        }
-        Ok(())
+        })
     }
 
-    /// Lets messages into a portal that was disabled.
+    /// Enables a portal that was disabled.
     ///
     /// # Errors
     /// [`Error::Portal`] if it is not open.
     pub fn enable(&self, portal: u16) -> Result<(), Error> {
-        let known = self.lock().matching.enable(portal, true);
+        let known = self.lock().portals.matching.enable(portal, true);
         if known { Ok(()) } else { Err(Error::Portal(portal)) }
     }
 
-    /// Lets no more messages into a portal: they are refused, and their senders learn it.
+    /// Disables a portal: messages are refused with [`Failure::PortalDisabled`](crate::Failure).
     ///
     /// # Errors
     /// [`Error::Portal`] if it is not open.
     pub fn disable(&self, portal: u16) -> Result<(), Error> {
-        let known = self.lock().matching.enable(portal, false);
+        let known = self.lock().portals.matching.enable(portal, false);
         if known { Ok(()) } else { Err(Error::Portal(portal)) }
     }
 
-    /// Appends an entry to a list of a portal: [`Event::Link`](crate::Event::Link) follows. In the
-    /// priority list it gets the messages first that came before it, in the order in which they
-    /// came; what is for one message and got it is not linked, and its handle is stale at once.
+    /// Appends an entry to a list of a portal: [`Event::Link`](crate::Event::Link) follows. An
+    /// entry of the priority list first gets the messages that came before it, in the order in
+    /// which they came ([`Event::Overflow`]). If it is used up by that, and unlinks, it is not
+    /// linked, and its handle is stale at once.
+    ///
+    /// [`Event::Overflow`]: crate::Event::Overflow
     ///
     /// # Errors
     /// [`Error::Portal`] if the portal is not open, [`Error::Handle`] for a stale queue or counter,
@@ -280,27 +248,25 @@ impl Interface {
     ) -> Result<Handle<MatchEntry>, Error> {
         self.with_state(|state| {
             state.check_entry(&entry)?;
-            let mut entry = entry;
-            entry.quiet = entry.quiet.with(Quiet::PORTALS_4);
-            let appended = state.matching.append(portal, list, entry, &mut state.notices);
-            state.tell_notices(0);
+            let entry = MatchEntry { quiet: entry.quiet.with(Quiet::PORTALS_4), ..entry };
+            let appended = state.portals.append(portal, list, entry, &mut state.events);
             appended.map_err(|error| Error::of_entry(error, portal, &state.config.limits))
         })
     }
 
-    /// Takes an entry out, and gives back what was appended: its memory belongs to the caller
-    /// alone. Refused while operations or headers need it, also after what has come was looked at.
-    /// Raises no event.
+    /// Unlinks an entry, and gives back what was appended: its memory belongs to the caller alone.
+    /// Takes in what has come first; refused while operations or headers need the entry. Raises no
+    /// event.
     ///
     /// # Errors
     /// [`Error::Handle`] if the entry is gone, [`Error::InUse`] while something needs it: try
     /// again.
     pub fn unlink(&self, entry: Handle<MatchEntry>) -> Result<MatchEntry, Error> {
         self.with_state(|state| {
-            let mut looks = 0;
+            let mut passes = 0;
             loop {
-                match state.matching.unlink(entry) {
-                    Err(EntryError::InUse) if looks < LOOKS && state.pass() => looks += 1,
+                match state.portals.matching.unlink(entry) {
+                    Err(EntryError::InUse) if passes < PASSES && state.pass() => passes += 1,
                     result => {
                         let limits = &state.config.limits;
                         return result.map_err(|error| Error::of_entry(error, 0, limits));
@@ -310,13 +276,13 @@ impl Interface {
         })
     }
 
-    /// Looks for messages that came before it and that an entry would take, and leaves them: for
-    /// one with `once`, for so many with `threshold`, else for all. [`Event::Search`] tells of
-    /// each, the oldest first, or that there is none. Of the entry count what it matches, whether
-    /// it truncates, its queue, its counter with [`Counts::OVERFLOW`], and what it does not want to
-    /// be told ([`Quiet::OVERFLOW`], [`Quiet::COMMUNICATION`], [`Quiet::SUCCESS`]). The counter
-    /// counts each message, and one failure if there were not as many as were looked for, as always
-    /// with one for all.
+    /// Searches the unexpected messages for those that an entry would get, and leaves them there:
+    /// one with `once`, so many with `threshold`, else all. [`Event::Search`] comes for each, the
+    /// oldest first, or says that there is none. Of the entry these count: what it matches, whether
+    /// it truncates, its queue, its counter with [`Counts::OVERFLOW`], and the events that it does
+    /// not want ([`Quiet::OVERFLOW`], [`Quiet::COMMUNICATION`], [`Quiet::SUCCESS`]). The counter
+    /// counts each message, and one failure if fewer were found than were searched for; a search
+    /// for all always counts that failure.
     ///
     /// [`Event::Search`]: crate::Event::Search
     /// [`Counts::OVERFLOW`]: crate::Counts::OVERFLOW
@@ -327,9 +293,9 @@ impl Interface {
         self.with_state(|state| state.search(portal, &entry))
     }
 
-    /// Takes the messages that came before it and that an entry would get: each is told as
-    /// [`Event::Overflow`], and that there is none as [`Event::Search`]. Of the entry the same
-    /// counts as for [`Interface::search`], what it does not want to be told included.
+    /// Takes the unexpected messages that an entry would get: [`Event::Overflow`] comes for each,
+    /// or [`Event::Search`] if there is none. Of the entry the same counts as for
+    /// [`Interface::search`].
     ///
     /// [`Event::Overflow`]: crate::Event::Overflow
     /// [`Event::Search`]: crate::Event::Search
@@ -340,47 +306,39 @@ impl Interface {
         self.with_state(|state| state.search_and_delete(portal, entry))
     }
 
-    /// Binds memory for operations of one's own.
+    /// Binds memory for operations of this process.
     ///
     /// # Errors
     /// [`Error::Handle`] for a stale queue or counter, [`Error::NoSpace`] beyond
     /// `limits.descriptors`.
     pub fn bind(&self, descriptor: Descriptor) -> Result<Handle<Descriptor>, Error> {
         let mut state = self.lock();
-        state.check_tables(descriptor.queue, descriptor.counter)?;
-        let limit = state.config.limits.descriptors as u64;
-        let mut bound = Bound::new(descriptor);
-        bound.spec.quiet = bound.spec.quiet.with(Quiet::PORTALS_4);
-        let handle = state.descriptors.insert(bound);
-        handle.ok_or(Error::NoSpace { what: "descriptors", limit })
+        state.events.check(descriptor.queue, descriptor.counter)?;
+        let quiet = descriptor.quiet.with(Quiet::PORTALS_4);
+        state.descriptors.bind(Bound::new(Descriptor { quiet, ..descriptor }))
     }
 
-    /// Releases a descriptor, and gives it back. Refused while operations need it, also after what
-    /// has come was looked at.
+    /// Releases a descriptor, and gives it back. Takes in what has come first; refused while
+    /// operations need the descriptor.
     ///
     /// # Errors
     /// [`Error::Handle`] if the handle is stale, [`Error::InUse`] while operations need it: try
     /// again.
     pub fn release(&self, descriptor: Handle<Descriptor>) -> Result<Descriptor, Error> {
         self.with_state(|state| {
-            let mut looks = 0;
-            loop {
-                let bound = state.descriptors.get(descriptor);
-                let pending = bound.ok_or(Error::Handle("a descriptor"))?.pending > 0;
-                if !pending {
-                    break;
-                }
-                if looks >= LOOKS || !state.pass() {
+            let mut passes = 0;
+            while state.descriptors.bound(descriptor)?.is_in_use() {
+                if passes >= PASSES || !state.pass() {
                     return Err(Error::InUse("the descriptor"));
                 }
-                looks += 1;
+                passes += 1;
             }
             let bound = state.descriptors.remove(descriptor);
             Ok(bound.ok_or(Error::Handle("a descriptor"))?.spec)
         })
     }
 
-    /// Makes a queue of so many events.
+    /// Makes an event queue for so many events.
     ///
     /// # Errors
     /// [`Error::Argument`] for a capacity of 0, [`Error::NoSpace`] beyond `limits.queues`.
@@ -388,21 +346,16 @@ impl Interface {
         if capacity == 0 {
             return Err(Error::Argument("a queue holds an event at least"));
         }
-        let mut state = self.lock();
-        let limit = state.config.limits.queues as u64;
-        let handle = state.queues.insert(EventQueue::new(capacity));
-        handle.ok_or(Error::NoSpace { what: "event queues", limit })
+        self.lock().events.add_queue(capacity)
     }
 
-    /// Frees a queue. Events for it are dropped from then on; threads that wait for one are told.
+    /// Frees an event queue. Events for it are dropped from then on; threads that wait for one get
+    /// [`Error::Handle`].
     ///
     /// # Errors
     /// [`Error::Handle`] if the handle is stale.
     pub fn free_queue(&self, queue: Handle<EventQueue>) -> Result<(), Error> {
-        self.with_state(|state| {
-            state.news = true;
-            state.queues.remove(queue).map(drop).ok_or(Error::Handle("an event queue"))
-        })
+        self.with_state(|state| state.events.free_queue(queue))
     }
 
     /// The next event of a queue; does not drive the interface.
@@ -410,9 +363,7 @@ impl Interface {
     /// # Errors
     /// [`Error::Empty`] if there is none, [`Error::Handle`] if the handle is stale.
     pub fn take_event(&self, queue: Handle<EventQueue>) -> Result<Taken, Error> {
-        let mut state = self.lock();
-        let queue = state.queues.get_mut(queue).ok_or(Error::Handle("an event queue"))?;
-        queue.pop().ok_or(Error::Empty)
+        self.lock().events.take(queue)
     }
 
     /// Waits for the next event of a queue, and drives the interface meanwhile.
@@ -421,20 +372,19 @@ impl Interface {
     /// [`Error::Timeout`] if none came in time, [`Error::Aborted`] if the interface was ended,
     /// [`Error::Handle`] if the queue is gone, or was freed meanwhile.
     pub fn wait_event(&self, queue: Handle<EventQueue>, timeout: Duration) -> Result<Taken, Error> {
-        let (mut state, found) = self.shared.wait(timeout, |state| {
-            let queue = state.queues.get(queue).ok_or(Error::Handle("an event queue"))?;
-            Ok((!queue.is_empty()).then_some(()))
-        });
-        let taken = match (found, state.queues.get_mut(queue)) {
-            (Ok(()), Some(queue)) => queue.pop().ok_or(Error::Empty),
-            (found, _) => Err(found.err().unwrap_or(Error::Empty)),
+        let (mut state, found) = self
+            .shared
+            .wait(timeout, |state| Ok((!state.events.queue(queue)?.is_empty()).then_some(())));
+        let taken = match found {
+            Ok(()) => state.events.take(queue),
+            Err(error) => Err(error),
         };
         self.shared.leave(state);
         taken
     }
 
     /// Waits for an event of any of several queues: the position of the queue, and the event. If
-    /// several have one it is that from which, by such calls, none was taken for longest.
+    /// several have one, it is taken from the queue that was polled so least recently.
     ///
     /// # Errors
     /// As [`Interface::wait_event`], for any of the queues.
@@ -443,24 +393,9 @@ impl Interface {
         queues: &[Handle<EventQueue>],
         timeout: Duration,
     ) -> Result<(usize, Taken), Error> {
-        let filled = |state: &mut State| {
-            let mut longest: Option<(u64, usize)> = None;
-            for (at, queue) in queues.iter().enumerate() {
-                let queue = state.queues.get(*queue).ok_or(Error::Handle("an event queue"))?;
-                if !queue.is_empty() && longest.is_none_or(|(since, _)| queue.polled < since) {
-                    longest = Some((queue.polled, at));
-                }
-            }
-            Ok(longest.map(|(_, at)| at))
-        };
-        let (mut state, found) = self.shared.wait(timeout, filled);
-        let taken = found.and_then(|at| {
-            state.polls += 1;
-            let polls = state.polls;
-            let queue = state.queues.get_mut(queues[at]).ok_or(Error::Empty)?;
-            queue.polled = polls;
-            Ok((at, queue.pop().ok_or(Error::Empty)?))
-        });
+        let (mut state, found) =
+            self.shared.wait(timeout, |state| state.events.least_recently_polled(queues));
+        let taken = found.and_then(|at| Ok((at, state.events.take_polled(queues[at])?)));
         self.shared.leave(state);
         taken
     }
@@ -470,31 +405,23 @@ impl Interface {
     /// # Errors
     /// [`Error::NoSpace`] beyond `limits.counters`.
     pub fn counter(&self) -> Result<Handle<Counter>, Error> {
-        let mut state = self.lock();
-        let limit = state.config.limits.counters as u64;
-        let handle = state.counters.insert(Counter::default());
-        handle.ok_or(Error::NoSpace { what: "counters", limit })
+        self.lock().events.add_counter()
     }
 
-    /// Frees a counter; what waits for it is forgotten.
+    /// Frees a counter; the actions that wait for it are dropped.
     ///
     /// # Errors
     /// [`Error::Handle`] if the handle is stale.
     pub fn free_counter(&self, counter: Handle<Counter>) -> Result<(), Error> {
-        self.with_state(|state| {
-            state.cancel_triggered(counter);
-            state.news = true;
-            state.counters.remove(counter).map(drop).ok_or(Error::Handle("a counter"))
-        })
+        self.with_state(|state| state.events.free_counter(counter))
     }
 
-    /// What a counter says; does not drive the interface.
+    /// The value of a counter; does not drive the interface.
     ///
     /// # Errors
     /// [`Error::Handle`] if the handle is stale.
     pub fn count(&self, counter: Handle<Counter>) -> Result<Count, Error> {
-        let state = self.lock();
-        state.counters.get(counter).map(|c| c.value).ok_or(Error::Handle("a counter"))
+        self.lock().events.value(counter)
     }
 
     /// Waits until a counter has so many successes, or a failure; drives the interface meanwhile.
@@ -512,7 +439,7 @@ impl Interface {
         Ok(count)
     }
 
-    /// The same for any of several counters: the position of the counter, and what it says.
+    /// The same for any of several counters: the position of the counter, and its value.
     ///
     /// # Errors
     /// As [`Interface::wait_count`], for any of the counters.
@@ -521,21 +448,13 @@ impl Interface {
         counters: &[(Handle<Counter>, u64)],
         timeout: Duration,
     ) -> Result<(usize, Count), Error> {
-        let reached = |state: &mut State| {
-            for (at, (counter, success)) in counters.iter().enumerate() {
-                let counter = state.counters.get(*counter).ok_or(Error::Handle("a counter"))?;
-                if counter.value.success >= *success || counter.value.failure > 0 {
-                    return Ok(Some((at, counter.value)));
-                }
-            }
-            Ok(None)
-        };
-        let (state, found) = self.shared.wait(timeout, reached);
+        let (state, found) =
+            self.shared.wait(timeout, |state| state.events.first_reached(counters));
         self.shared.leave(state);
         found
     }
 
-    /// Moves a counter on.
+    /// Adds to a counter.
     ///
     /// # Errors
     /// [`Error::Handle`] if the handle is stale.
@@ -543,7 +462,7 @@ impl Interface {
         self.act(counter, Action::Add(counter, count))
     }
 
-    /// Sets a counter, also backwards: what waits for a number that is not reached then goes on
+    /// Sets a counter, also to a lower value: actions whose threshold is not reached then go on
     /// waiting.
     ///
     /// # Errors
@@ -553,15 +472,12 @@ impl Interface {
     }
 
     fn act(&self, counter: Handle<Counter>, action: Action) -> Result<(), Error> {
-        self.with_state(|state| {
-            state.counters.get(counter).ok_or(Error::Handle("a counter"))?;
-            state.ready.push_back(action);
-            Ok(())
-        })
+        self.with_state(|state| state.events.act(counter, action))
     }
 
-    /// Has something done as soon as a counter's successes and failures are `threshold` together:
-    /// now, if they are. What is started so is checked when it is.
+    /// Lets an action wait until a counter's successes and failures are `threshold` together; it
+    /// runs at once if they are. An operation is checked again when it is started: what is refused
+    /// then is counted ([`Status::misfired`]).
     ///
     /// # Errors
     /// [`Error::Handle`] for a stale counter, [`Error::NoSpace`] beyond `limits.triggered`, and
@@ -574,19 +490,11 @@ impl Interface {
     ) -> Result<(), Error> {
         self.with_state(|state| {
             state.check_action(&action)?;
-            if state.triggered >= state.config.limits.triggered {
-                let limit = state.triggered as u64;
-                return Err(Error::NoSpace { what: "triggered operations", limit });
-            }
-            let waits = state.counters.get_mut(counter).ok_or(Error::Handle("a counter"))?;
-            waits.wait(threshold, action);
-            state.triggered += 1;
-            state.fire(counter);
-            Ok(())
+            state.events.trigger(counter, threshold, action)
         })
     }
 
-    /// Forgets all that waits for a counter.
+    /// Drops all actions that wait for a counter.
     ///
     /// # Errors
     /// [`Error::Handle`] if the handle is stale.
@@ -594,7 +502,7 @@ impl Interface {
         self.act(counter, Action::Cancel(counter))
     }
 
-    /// Starts an operation. Its events say how it went.
+    /// Starts an operation. Its events say how it ended.
     ///
     /// # Errors
     /// [`Error::Handle`] for a stale descriptor, [`Error::OutOfBounds`] beyond its end,
@@ -605,8 +513,8 @@ impl Interface {
         self.with_state(|state| state.start(&operation))
     }
 
-    /// Starts operations one after the other, with less effort than one by one; the first that is
-    /// refused ends it: which, and why. All before it were started.
+    /// Starts operations one after the other, under one lock, up to the first that is refused. All
+    /// before that were started.
     ///
     /// # Errors
     /// The number of the operation that was refused, from 0, and why, as [`Interface::start`].
@@ -622,16 +530,16 @@ impl Interface {
         })
     }
 
-    /// One pass: everything moves on by a bounded amount, without blocking. False if there was
-    /// nothing to do.
+    /// One pass: everything makes progress by a bounded amount, without blocking. False if there
+    /// was nothing to do.
     pub fn progress(&self) -> bool {
         self.with_state(State::pass)
     }
 
-    /// The same, and it is this time now: for interfaces with a given time.
+    /// The same at a given time, for an interface of [`Interface::with_given_time`].
     pub fn progress_at(&self, now: Time) -> bool {
         self.with_state(|state| {
-            state.now = state.now.max(now);
+            state.network.advance_to(now);
             state.pass()
         })
     }
@@ -639,16 +547,16 @@ impl Interface {
     /// Ends all waiting on this interface, now and later, with [`Error::Aborted`].
     pub fn abort(&self) {
         self.with_state(|state| {
-            state.ended = true;
-            state.news = true;
+            state.drivers.end();
+            state.events.announce();
         });
         self.shared.wake();
     }
 }
 
 impl State {
-    /// Checks what can be checked of an action before it is due. What its handles name may be gone
-    /// by then; that they are of this interface can be seen now.
+    /// Checks what can be checked of an action before it is due. Its handles may be stale by then;
+    /// that they are of this interface can be checked now.
     fn check_action(&self, action: &Action) -> Result<(), Error> {
         match action {
             Action::Start(operation) => {
@@ -669,22 +577,8 @@ impl State {
         if handle.interface() == self.id { Ok(()) } else { Err(Error::Handle(of)) }
     }
 
-    pub(crate) fn check_tables(
-        &self,
-        queue: Option<Handle<EventQueue>>,
-        counter: Option<Handle<Counter>>,
-    ) -> Result<(), Error> {
-        if queue.is_some_and(|queue| self.queues.get(queue).is_none()) {
-            return Err(Error::Handle("an event queue"));
-        }
-        if counter.is_some_and(|counter| self.counters.get(counter).is_none()) {
-            return Err(Error::Handle("a counter"));
-        }
-        Ok(())
-    }
-
     pub(crate) fn check_entry(&self, entry: &MatchEntry) -> Result<(), Error> {
-        self.check_tables(entry.queue, entry.counter)?;
+        self.events.check(entry.queue, entry.counter)?;
         if entry.accepts.has(Accepts::PUT) && !entry.memory.is_writable() {
             return Err(Error::ReadOnly);
         }

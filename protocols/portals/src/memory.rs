@@ -1,13 +1,24 @@
-//! Memory that is lent to an interface: one piece, or several that count as one.
+//! Memory of entries and descriptors: one piece, or several that count as one.
 
 use crate::atomic::{self, AtomicFailure, Datatype, Operator};
 use petasos_fabric::{Region, Slice};
 use smallvec::{SmallVec, smallvec};
 
-/// Memory that others write and read, or that is sent from: owned and counted.
+/// Memory that other processes write and read, or that is sent from: owned and counted.
 ///
-/// While anything of an interface holds it, its bytes are reached only by copies; they belong to
-/// the program alone again when it is the last holder ([`Region::into_exclusive`]).
+/// While an interface holds it, its bytes are accessed only by copies; they belong to the program
+/// alone again when it is the last holder ([`Region::into_exclusive`]).
+///
+/// ```
+/// use petasos_fabric::Region;
+/// use petasos_portals::Memory;
+///
+/// let (header, body) = (Region::zeroed(8), Region::zeroed(4096));
+/// let memory = Memory::pieces([header.whole(), body.whole()]);
+/// assert_eq!(memory.len(), 4104);
+/// memory.write(4, &[1; 8]);
+/// assert_eq!(header.to_vec(), [0, 0, 0, 0, 1, 1, 1, 1]);
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     pieces: SmallVec<[Slice; 1]>,
@@ -15,7 +26,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// None: for entries that only let messages be counted, or refused.
+    /// No bytes: for entries that only count messages, or refuse them.
     #[must_use]
     pub fn empty() -> Memory {
         Memory::default()
@@ -47,7 +58,7 @@ impl Memory {
         self.pieces.iter().all(|piece| piece.region().is_writable())
     }
 
-    /// A part that lies in one piece; `None` if it is not one, or not within.
+    /// A part, if it lies in one piece; `None` if not, or if it is not within.
     #[must_use]
     pub fn slice(&self, offset: u64, len: u64) -> Option<Slice> {
         if let [only] = &self.pieces[..] {

@@ -1,19 +1,19 @@
-//! What an operation tells its target: which process asks for what.
+//! What the header of a request says to its target.
 
-use crate::{Datatype, Operator, ProcessId, matching::Shown};
+use crate::{Datatype, Operator, ProcessId, matching::Envelope};
 
-/// What is asked for.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Data for the target.
     Put,
     /// Data from the target.
     Get,
-    /// Data for the target, which gives what was there before (Portals 3).
+    /// Data for the target, which sends back what was there before (Portals 3).
     GetPut,
-    /// Elements are changed.
+    /// Elements at the target are changed.
     Atomic(Operator, Datatype),
-    /// Elements are changed, and those of before are given.
+    /// Elements at the target are changed, and the old ones are sent back.
     FetchAtomic(Operator, Datatype),
 }
 
@@ -35,31 +35,33 @@ impl Request {
     }
 }
 
-/// The head of a request, as the target sees it.
+/// The header of a request, as the target sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// What is asked for.
+    /// The kind of the operation.
     pub request: Request,
-    /// By which process: as the directory says, not as the message does.
+    /// The process that started it: as the directory says, not as the message does.
     pub initiator: ProcessId,
-    /// The user that asks.
+    /// The user of that process: the one that the transport vouches for, or else the one that the
+    /// message names ([`Config::believe`](crate::Config::believe)); `u32::MAX` if that is not
+    /// believed.
     pub user: u32,
-    /// The job that asks (Portals 3).
+    /// The job of that process, as the message says (Portals 3).
     pub job: u32,
-    /// At which portal.
+    /// The portal.
     pub portal: u16,
-    /// For what.
+    /// The match bits.
     pub bits: u64,
     /// The length that was asked for, in bytes.
     pub len: u64,
     /// The offset that was asked for, in bytes.
     pub offset: u64,
-    /// What the initiator sent along.
+    /// The header data that the initiator gave ([`Operation::header_data`](crate::Operation)).
     pub header_data: u64,
 }
 
 impl Arrival {
-    pub(crate) fn shown(&self) -> Shown {
-        Shown { bits: self.bits, source: self.initiator.to_bits() }
+    pub(crate) fn envelope(&self) -> Envelope {
+        Envelope { bits: self.bits, source: self.initiator.to_bits() }
     }
 }

@@ -1,4 +1,4 @@
-//! Operations as a program starts them, at once or when a counter has reached a number.
+//! Operations as a program starts them, at once or when a counter has reached a threshold.
 
 use crate::{
     Datatype, Error, Operator, Part, ProcessId, Request,
@@ -6,12 +6,12 @@ use crate::{
     handle::Handle,
 };
 
-/// Where an operation goes.
+/// Where an operation goes: a portal of a process, and what matching compares there.
 ///
 /// ```
 /// use petasos_portals::{Target, ProcessId};
 ///
-/// // Eight bytes into what the entry with bits 7 says, at portal 4 of rank 12.
+/// // At portal 4 of rank 12, 8 bytes into the memory of the entry with match bits 7.
 /// let target = Target { bits: 7, offset: 8, ..Target::new(ProcessId::rank(12), 4) };
 /// assert_eq!(target.process.process, 12);
 /// ```
@@ -21,9 +21,10 @@ pub struct Target {
     pub process: ProcessId,
     /// Which of its portals.
     pub portal: u16,
-    /// What the message shows to the match entries.
+    /// The match bits.
     pub bits: u64,
-    /// Where in the memory of the entry that takes it, unless that decides itself, in bytes.
+    /// The offset in the entry's memory in bytes, unless the entry decides
+    /// ([`MatchEntry::local_offset`](crate::MatchEntry)).
     pub offset: u64,
 }
 
@@ -35,21 +36,21 @@ impl Target {
     }
 }
 
-/// Which acknowledgement of a put or an atomic operation is wanted.
+/// The acknowledgement of a put or an atomic operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Ack {
     /// None.
     #[default]
     None,
-    /// An event, and it counts.
+    /// An event, which is also counted.
     Full,
-    /// It counts, without an event.
+    /// It is counted, without an event.
     Counting,
-    /// The same; that the target is done is all that is asked for.
+    /// The same; it says that the target is done, and no more (`PTL_OC_ACK_REQ`).
     Completed,
 }
 
-/// An operation to start.
+/// An operation to start: a put, a get, or an atomic operation.
 ///
 /// ```
 /// use petasos_portals::{Ack, Operation, Part, Target, ProcessId};
@@ -60,19 +61,19 @@ pub enum Ack {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// What is asked for.
+    /// The kind of the operation.
     pub request: Request,
-    /// The data that is sent; of a get: none.
+    /// The data that is sent; `None` for a get.
     pub data: Option<Part>,
-    /// Where the reply goes; of puts and plain atomics: none.
+    /// Where the reply goes; `None` for puts, and atomics that do not fetch.
     pub result: Option<Part>,
-    /// Where to.
+    /// Where it goes.
     pub target: Target,
-    /// Which acknowledgement is wanted, where there is no reply.
+    /// The acknowledgement that is wanted, of operations without a reply.
     pub ack: Ack,
-    /// Comes out of the target's event.
+    /// Header data: 64 bits for the target's event.
     pub header_data: u64,
-    /// Comes out of one's own events.
+    /// Comes back in the initiator's events.
     pub user_data: u64,
     /// The operand of a swap, little-endian.
     pub operand: [u8; 16],
@@ -100,31 +101,32 @@ impl Operation {
         }
     }
 
-    /// Sends data.
+    /// Sends data, any length.
     #[must_use]
     pub fn put(data: Part, target: Target) -> Operation {
         Operation::new(Request::Put, Some(data), None, target)
     }
 
-    /// Fetches data.
+    /// Fetches data, any length.
     #[must_use]
     pub fn get(result: Part, target: Target) -> Operation {
         Operation::new(Request::Get, None, Some(result), target)
     }
 
-    /// Exchanges data (Portals 3).
+    /// Exchanges data (Portals 3), up to [`Limits::atomic`](crate::Limits) bytes.
     #[must_use]
     pub fn get_put(result: Part, data: Part, target: Target) -> Operation {
         Operation::new(Request::GetPut, Some(data), Some(result), target)
     }
 
-    /// Changes elements: `op` is none of the swaps.
+    /// Changes elements, up to [`Limits::atomic`](crate::Limits) bytes. `op` is none of the swaps.
     #[must_use]
     pub fn atomic(op: Operator, kind: Datatype, data: Part, target: Target) -> Operation {
         Operation::new(Request::Atomic(op, kind), Some(data), None, target)
     }
 
-    /// Changes elements, and gives those of before. Of swaps with an operand: one element.
+    /// Changes elements, up to [`Limits::atomic`](crate::Limits) bytes, and fetches the old ones. A
+    /// swap with an operand is for one element.
     #[must_use]
     pub fn fetch_atomic(
         op: Operator,
@@ -184,7 +186,7 @@ pub(crate) fn check_elements(op: Operator, kind: Datatype, len: u64) -> Result<(
     Ok(())
 }
 
-/// What can wait for a counter.
+/// What can wait for a counter: [`Interface::trigger`](crate::Interface::trigger).
 ///
 /// See [`Counter`] for an example.
 #[derive(Clone, Copy, Debug)]
@@ -192,10 +194,10 @@ pub(crate) fn check_elements(op: Operator, kind: Datatype, len: u64) -> Result<(
 pub enum Action {
     /// An operation is started.
     Start(Operation),
-    /// A counter is moved on.
+    /// A counter is increased.
     Add(Handle<Counter>, Count),
     /// A counter is set.
     Set(Handle<Counter>, Count),
-    /// What waits for a counter is forgotten.
+    /// The actions that wait for a counter are dropped.
     Cancel(Handle<Counter>),
 }

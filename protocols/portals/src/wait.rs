@@ -1,14 +1,15 @@
 //! Waiting, and which thread drives meanwhile.
 //!
 //! A thread that waits drives the endpoint, for a while without sleep. Then it sleeps on the
-//! endpoint's descriptor, if no other does yet; threads that come later sleep on a condition, and
-//! are woken when something happened, or when the one that slept on the descriptor is gone and
-//! another one has to.
+//! endpoint's descriptor, unless another thread does already; threads that come later sleep on a
+//! condition variable. They are woken when something happened, and when the thread that slept on
+//! the descriptor has left and another one has to take its place.
 //!
-//! An endpoint rings for a sleeper only if it was armed, and not used since. A thread that uses it
-//! while another sleeps so wakes that one, once; an [`Engine`](crate::Engine) then finds that
-//! others drive, and naps without being rung for, until they do not any more or ask it to take
-//! over. Where there is an engine it alone sleeps on the descriptor.
+//! An endpoint signals its descriptor only if it was armed, and was not used since. A thread that
+//! uses it while another sleeps there therefore wakes that one, once. An
+//! [`Engine`](crate::Engine) then finds that other threads drive, and sleeps for short times
+//! without arming the endpoint, until they stop or ask it to take over. Where there is an engine,
+//! only the engine sleeps on the descriptor.
 
 use crate::{Error, Idle, state::State};
 use petasos_fabric::{EventFd, Time};
@@ -19,14 +20,115 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Idle passes between two looks at the clock.
+/// Idle passes between two reads of the clock.
 const PASSES: u32 = 32;
-/// Of so many idle passes, one moves everything on.
+/// One in so many idle passes moves everything on.
 const FULL: u32 = 4;
-/// The sleep of a thread that has nothing to sleep on.
+/// The sleep of a thread whose endpoint has no descriptor.
 const NAP: Duration = Duration::from_micros(50);
-/// How often an engine looks whether others still drive.
+/// How often an engine checks whether other threads still drive.
 const WATCH: Duration = Duration::from_micros(250);
+
+/// Which threads drive the interface, and which sleep until something happens.
+#[derive(Debug, Default)]
+pub(crate) struct Drivers {
+    /// Passes over the interface so far.
+    passes: u32,
+    /// Threads that drive the endpoint now.
+    driving: u32,
+    /// Threads that sleep on the condition variable.
+    waiting: u32,
+    /// Whether there is an engine.
+    engine: bool,
+    /// Whether the engine is to drive, whichever thread did before.
+    take_over: bool,
+    /// Whether a thread sleeps on the endpoint's descriptor, and whether the endpoint will signal
+    /// that.
+    sleeper: bool,
+    armed: bool,
+    /// Whether the interface was ended.
+    ended: bool,
+}
+
+impl Drivers {
+    /// Counts a pass, and says which one it is.
+    #[inline]
+    pub(crate) fn count_pass(&mut self) -> u32 {
+        self.passes = self.passes.wrapping_add(1);
+        self.passes
+    }
+
+    pub(crate) fn passes(&self) -> u32 {
+        self.passes
+    }
+
+    /// Registers the engine; false if there is one.
+    pub(crate) fn add_engine(&mut self) -> bool {
+        !std::mem::replace(&mut self.engine, true)
+    }
+
+    pub(crate) fn remove_engine(&mut self) {
+        self.engine = false;
+    }
+
+    /// Whether the engine is to drive: it was asked to, or no other thread has driven since a pass.
+    pub(crate) fn engine_is_to_drive(&mut self, since: u32) -> bool {
+        let others = self.driving > 0 || self.passes != since;
+        std::mem::take(&mut self.take_over) || !others
+    }
+
+    /// Ends all waiting.
+    pub(crate) fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// Whether a thread may sleep that this one has to wake.
+    #[inline]
+    fn may_sleep(&self) -> bool {
+        self.armed || self.waiting > 0
+    }
+
+    /// Whether the thread on the descriptor has to be woken, as the endpoint will not do so: it was
+    /// used since it was armed.
+    fn disarm_if(&mut self, used: bool) -> bool {
+        let wake = self.armed && used;
+        self.armed &= !wake;
+        wake
+    }
+
+    /// Whether no thread drives, or sleeps on the descriptor, for those on the condition variable.
+    fn none_is_left(&self) -> bool {
+        !self.sleeper && !self.engine && self.driving == 0
+    }
+
+    /// Where the calling thread is to sleep; `used`: whether the endpoint was used since it was
+    /// armed.
+    fn place_to_sleep(&mut self, used: bool) -> SleepOn {
+        if self.sleeper && (!self.armed || used) {
+            // The endpoint will not wake that thread.
+            self.take_over = true;
+            self.armed = false;
+            return SleepOn::ConditionAfterWake;
+        }
+        if self.engine {
+            self.take_over = true;
+        } else if !self.sleeper && self.driving == 0 {
+            return SleepOn::Descriptor;
+        }
+        SleepOn::Condition
+    }
+}
+
+/// What a thread sleeps on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SleepOn {
+    /// The endpoint's descriptor.
+    Descriptor,
+    /// The condition variable.
+    Condition,
+    /// The same, once the thread on the descriptor was woken.
+    ConditionAfterWake,
+}
 
 /// The state, and what wakes threads that wait for it.
 pub(crate) struct Shared {
@@ -34,18 +136,19 @@ pub(crate) struct Shared {
     changed: Condvar,
     /// The endpoint's descriptor.
     fd: Option<OwnedFd>,
-    /// Ends a sleep on that. The endpoint's own notifier does not, once it was used by another.
-    kick: EventFd,
+    /// Ends a sleep on that descriptor. The endpoint's own notifier does not, once another thread
+    /// has used it.
+    wakeup: EventFd,
     pub(crate) idle: Idle,
 }
 
 impl Shared {
     pub(crate) fn new(state: State) -> Result<Shared, Error> {
         let system = |error: &dyn ToString| Error::System(error.to_string());
-        let fd = state.endpoint.fd().map(|fd| fd.try_clone_to_owned()).transpose();
+        let fd = state.network.descriptor();
         Ok(Shared {
             fd: fd.map_err(|error| system(&error))?,
-            kick: EventFd::new().map_err(|error| system(&error))?,
+            wakeup: EventFd::new().map_err(|error| system(&error))?,
             idle: state.config.idle,
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -57,9 +160,9 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the sleep of the threads that sleep here.
+    /// Ends the sleep of all threads.
     pub(crate) fn wake(&self) {
-        self.kick.signal();
+        self.wakeup.signal();
         self.changed.notify_all();
     }
 
@@ -67,28 +170,27 @@ impl Shared {
     #[inline]
     pub(crate) fn leave(&self, state: MutexGuard<'_, State>) {
         // Mostly nothing follows from it, and no thread sleeps.
-        if !state.ready.is_empty() || state.armed || state.waiters > 0 {
-            self.leave_and_tell(state);
+        if state.events.has_due() || state.drivers.may_sleep() {
+            self.leave_and_wake(state);
         }
     }
 
     #[inline(never)]
-    fn leave_and_tell(&self, mut state: MutexGuard<'_, State>) {
-        state.run_ready();
-        let ring = state.armed && state.touched;
-        if ring {
-            state.armed = false;
-        }
-        // Threads that wait are told of news, and that none drives or sleeps for them any more.
-        let tell = state.waiters > 0 && {
-            let alone = !state.sleeper && !state.engine && state.drivers == 0;
-            std::mem::take(&mut state.news) || alone
+    fn leave_and_wake(&self, mut guard: MutexGuard<'_, State>) {
+        guard.run_due();
+        let state = &mut *guard;
+        let wake_sleeper = state.drivers.disarm_if(state.network.was_used());
+        // Threads on the condition variable are woken by news, and when no thread drives or sleeps
+        // on the descriptor for them any more.
+        let wake_waiting = state.drivers.waiting > 0 && {
+            let alone = state.drivers.none_is_left();
+            state.events.take_news() || alone
         };
-        drop(state);
-        if ring {
-            self.kick.signal();
+        drop(guard);
+        if wake_sleeper {
+            self.wakeup.signal();
         }
-        if tell {
+        if wake_waiting {
             self.changed.notify_all();
         }
     }
@@ -101,12 +203,12 @@ impl Shared {
         mut ready: impl FnMut(&mut State) -> Result<Option<T>, Error>,
     ) -> (MutexGuard<'_, State>, Result<T, Error>) {
         let mut state = self.lock();
-        state.drivers += 1;
+        state.drivers.driving += 1;
         let mut idle = Spinning::new(self.idle);
         // Counted from when nothing was there.
         let mut end = None;
         let result = loop {
-            if state.ended {
+            if state.drivers.ended {
                 break Err(Error::Aborted);
             }
             match ready(&mut state) {
@@ -114,9 +216,9 @@ impl Shared {
                 Err(error) => break Err(error),
                 Ok(None) => {}
             }
-            let busy = if timeout.is_zero() { state.pass() } else { idle.turn(&mut state) };
+            let busy = if timeout.is_zero() { state.pass() } else { idle.pass(&mut state) };
             if busy {
-                if state.waiters > 0 && std::mem::take(&mut state.news) {
+                if state.drivers.waiting > 0 && state.events.take_news() {
                     self.changed.notify_all();
                 }
                 continue;
@@ -124,7 +226,7 @@ impl Shared {
             if timeout.is_zero() {
                 break Err(Error::Timeout);
             }
-            if let Some(now) = idle.look() {
+            if let Some(now) = idle.count_idle() {
                 let end = *end.get_or_insert(now.checked_add(timeout));
                 if end.is_some_and(|end| now >= end) {
                     break Err(Error::Timeout);
@@ -132,64 +234,60 @@ impl Shared {
             }
             if idle.is_over() {
                 let rest = end.flatten().map(|end| end.saturating_duration_since(Instant::now()));
-                state.drivers -= 1;
+                state.drivers.driving -= 1;
                 state = self.sleep(state, rest);
-                state.drivers += 1;
-                idle.begin();
+                state.drivers.driving += 1;
+                idle.restart();
             } else {
-                state.endpoint.relax();
+                state.network.relax();
                 if idle.is_full() {
-                    // Others get their turn.
+                    // Other threads may lock the state.
                     drop(state);
                     state = self.lock();
                 }
             }
         };
-        state.drivers -= 1;
+        state.drivers.driving -= 1;
         (state, result)
     }
 
     /// Sleeps until there may be something, or for so long.
     fn sleep<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut guard: MutexGuard<'a, State>,
         longest: Option<Duration>,
     ) -> MutexGuard<'a, State> {
-        if state.sleeper && (!state.armed || state.touched) {
-            // Nothing rings for this one.
-            state.take_over = true;
-            state.armed = false;
-            self.kick.signal();
-        } else if state.engine {
-            state.take_over = true;
-        } else if !state.sleeper && state.drivers == 0 {
-            return self.sleep_armed(state, longest);
+        let state = &mut *guard;
+        match state.drivers.place_to_sleep(state.network.was_used()) {
+            SleepOn::Descriptor => return self.sleep_armed(guard, longest),
+            SleepOn::ConditionAfterWake => self.wakeup.signal(),
+            SleepOn::Condition => {}
         }
-        state.waiters += 1;
+        state.drivers.waiting += 1;
         let longest = longest.unwrap_or(Duration::from_secs(1));
-        let waited = self.changed.wait_timeout(state, longest);
+        let waited = self.changed.wait_timeout(guard, longest);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        state.waiters -= 1;
+        state.drivers.waiting -= 1;
         state
     }
 
-    /// Sleeps on the endpoint, which will ring; not if there is something to do.
+    /// Sleeps on the endpoint, which will signal its descriptor; not if there is something to do.
     pub(crate) fn sleep_armed<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
         longest: Option<Duration>,
     ) -> MutexGuard<'a, State> {
         if state.process.is_none() {
-            // What comes is left where it is until the directory has changed, which is told.
+            // What comes is left where it is until the directory has changed, which wakes us.
             return self.sleep_on(state, longest);
         }
         let Some(until) = state.arm() else { return state };
-        state.armed = true;
-        let rest = (until != Time::NEVER).then(|| until.since(state.now));
+        state.drivers.armed = true;
+        let rest = (until != Time::NEVER).then(|| until.since(state.network.now()));
         self.sleep_on(state, longest.into_iter().chain(rest).min())
     }
 
-    /// Looks again after a while: others drive.
+    /// Sleeps for a short time, while other threads drive.
     pub(crate) fn watch<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         self.sleep_on(state, Some(WATCH))
     }
@@ -199,25 +297,25 @@ impl Shared {
         mut state: MutexGuard<'a, State>,
         longest: Option<Duration>,
     ) -> MutexGuard<'a, State> {
-        state.sleeper = true;
+        state.drivers.sleeper = true;
         let unnamed = state.process.is_none();
         drop(state);
         match &self.fd {
             Some(fd) => {
                 let timeout = longest.and_then(|longest| Timespec::try_from(longest).ok());
-                // An interrupted or failed wait only means to look again.
-                let mut wait = [self.kick.as_fd(), fd.as_fd()]
+                // After an interrupted or failed wait the caller finds nothing, and waits again.
+                let mut wait = [self.wakeup.as_fd(), fd.as_fd()]
                     .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
                 let watched = if unnamed { &mut wait[..1] } else { &mut wait[..] };
                 if poll(watched, timeout.as_ref()).is_ok() && !wait[0].revents().is_empty() {
-                    self.kick.take();
+                    self.wakeup.take();
                 }
             }
             None => std::thread::sleep(longest.map_or(NAP, |longest| longest.min(NAP))),
         }
         let mut state = self.lock();
-        (state.sleeper, state.armed) = (false, false);
-        state.read_clock();
+        (state.drivers.sleeper, state.drivers.armed) = (false, false);
+        state.network.read_clock();
         state
     }
 }
@@ -235,33 +333,33 @@ impl Spinning {
         Spinning { idle, since: None, passes: 0, over: false }
     }
 
-    /// One pass: false if there was nothing. All else moves on now and then only, as mostly it is a
-    /// message that is waited for.
+    /// One pass: false if there was nothing to do. Most passes only take messages, as mostly a
+    /// message is waited for; one in [`FULL`] moves everything on.
     #[inline]
-    pub(crate) fn turn(&mut self, state: &mut State) -> bool {
-        let busy = if self.is_full() { state.pass() } else { state.peek() };
+    pub(crate) fn pass(&mut self, state: &mut State) -> bool {
+        let busy = if self.is_full() { state.pass() } else { state.take_waiting_messages() };
         if busy {
-            self.begin();
+            self.restart();
         }
         busy
     }
 
-    /// Whether it is time to move everything on, and to let others have their turn. Not at once:
-    /// while messages go to and fro, the next one is there before.
+    /// Whether it is time to move everything on, and to let other threads lock the state. The first
+    /// passes are not full: while messages go to and fro, the next one is there before.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.idle == Idle::Sleep || self.passes % FULL == FULL - 1
     }
 
-    /// There was something.
+    /// There was something to do: counts from the beginning.
     #[inline]
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn restart(&mut self) {
         (self.since, self.passes, self.over) = (None, 0, false);
     }
 
-    /// There was nothing: the time, if it was looked at.
+    /// Counts a pass in which there was nothing to do. Gives the time, if the clock was read.
     #[inline]
-    pub(crate) fn look(&mut self) -> Option<Instant> {
+    pub(crate) fn count_idle(&mut self) -> Option<Instant> {
         self.passes += 1;
         if self.idle != Idle::Sleep && !self.passes.is_multiple_of(PASSES) {
             return None;
@@ -276,6 +374,7 @@ impl Spinning {
         Some(now)
     }
 
+    /// Whether the thread is to sleep now.
     pub(crate) fn is_over(&self) -> bool {
         self.over
     }

@@ -40,14 +40,14 @@ fn engines_sleep() {
             }
         }
         is_quiet("after work");
-        // One who waits for what does not come sleeps, too.
+        // A thread that waits for an event that does not come sleeps, too.
         std::thread::scope(|scope| {
             let empty = a.queue(1).unwrap();
             scope.spawn(move || {
                 let waited = a.wait_event(empty, Duration::from_millis(700));
                 assert_eq!(waited.unwrap_err(), Error::Timeout);
             });
-            is_quiet("while somebody waits");
+            is_quiet("while a thread waits");
         });
         drop(engines);
         std::thread::scope(|scope| {

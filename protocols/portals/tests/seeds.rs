@@ -1,5 +1,5 @@
-//! Random traffic of a few processes with entries that come and go, and a death: every operation of who
-//! lives ends as it should. A seed that fails is a test.
+//! Random traffic of a few processes with entries that come and go, and a death: every operation of
+//! the survivors ends as it should. A seed that fails is a test.
 
 mod common;
 
@@ -189,7 +189,7 @@ fn all() -> MatchEntry {
 
 /// `PETASOS_SEEDS=1000..2000` runs others.
 #[test]
-fn every_operation_of_who_lives_ends() {
+fn every_operation_of_the_survivors_ends() {
     let seeds = std::env::var("PETASOS_SEEDS").ok().and_then(|text| {
         let (from, to) = text.split_once("..")?;
         Some(from.parse().ok()?..to.parse().ok()?)

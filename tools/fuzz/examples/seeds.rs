@@ -289,7 +289,8 @@ fn pairs() -> Vec<Vec<u8>> {
 
 /// Steps of the target: what an honest peer does by each channel, and then one deed that is not.
 fn channels() -> Vec<Vec<u8>> {
-    // A node, then what it does. A record: flags, its number, length, the engine's header, pattern, ack.
+    // A node, then what it does. A record: flags, its number, length, the engine's header, pattern,
+    // ack.
     let record: &[u8] = &[0, 1, 0, 0, 40, 0, 0, 7, 0];
     let lent: &[u8] = &[0, 1, 8, 0, 200, 0, 0, 0, 0];
     let (begin, end): (&[u8], &[u8]) =
@@ -329,9 +330,11 @@ fn channels() -> Vec<Vec<u8>> {
     deeds.into_iter().map(script).collect()
 }
 
-/// Steps of the target: an immediate put to each memory, in bounds and not, with what else there is.
+/// Steps of the target: an immediate put to each memory, in bounds and not, with what else there
+/// is.
 fn overs() -> Vec<Vec<u8>> {
-    // Which memory, its route as it is, where, whether there is an event, what it carries, the bytes.
+    // Which memory, its route as it is, where, whether there is an event, what it carries, the
+    // bytes.
     let put = |at: u8, from: u8| [1, at, 0, 0, from, 1, 1, 5, 4, 1, 2, 3, 4];
     let poll: &[u8] = &[10, 11, 0, 15];
     let mut seeds = Vec::new();
@@ -462,7 +465,7 @@ fn networks() -> Vec<Vec<u8>> {
     all
 }
 
-/// What UCX packs (1.13, 1.22): our own first, and then somebody else's.
+/// What UCX packs (1.13, 1.22): our own first, and then another context's.
 fn forms() -> Vec<Vec<u8>> {
     let bytes = |text: &str| -> Vec<u8> {
         let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("digits");

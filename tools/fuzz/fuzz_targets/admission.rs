@@ -1,4 +1,4 @@
-//! The handshake of a job's daemons, from both sides, by one who may know the secret.
+//! The handshake of a job's daemons, from both sides, with a peer that may know the secret.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -319,7 +319,7 @@ impl<'a> World<'a> {
             if self.calls.is_empty() && self.engine.usage() == Usage::default() {
                 return;
             }
-            // For those who wait for somebody who never comes.
+            // Time passes for what waits for a peer that never comes.
             self.now = self.now.after(Duration::from_secs(1));
             self.engine.set_time(self.now);
         }

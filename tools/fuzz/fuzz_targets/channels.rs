@@ -1,8 +1,8 @@
 //! An endpoint of the channels against two peers that mean harm: packets and records of all kinds,
 //! puts into what was given to them, data that comes when it likes, and ends at any time.
 //!
-//! Whatever they do: nothing panics; memory is bounded; no memory is written but what they have the right
-//! to; every operation completes exactly once; when they are gone, nothing of theirs is held.
+//! Whatever they do: nothing panics; memory is bounded; no memory is written but what they have the
+//! right to; every operation completes exactly once; when they are gone, nothing of theirs is held.
 #![no_main]
 
 use bytes::Bytes;
@@ -66,7 +66,8 @@ struct Hostile {
     /// The number of its next record, and of those of the endpoint's that it saw.
     seq: u32,
     saw: u32,
-    /// The channel that it was given: cells and the device's name of the memory; and where it writes next.
+    /// The channel that it was given: cells and the device's name of the memory; and where it
+    /// writes next.
     fifo: Option<(u32, usize)>,
     tail: u32,
     peer: Option<Peer>,
@@ -479,7 +480,10 @@ impl<'a> World<'a> {
         let (config, state) = (config(), self.wires.state());
         let bounces = 2 * config.bounces * config.bounce;
         assert!(counters.deferred == 0 && counters.memory <= bounces as u64, "{counters:?}");
-        assert!(state.opened() <= self.regions.len() + 2 * config.bounces, "registered for nobody");
+        assert!(
+            state.opened() <= self.regions.len() + 2 * config.bounces,
+            "regions are registered without a use"
+        );
         drop(state);
         drop(self.end);
         self.wires.state().clear();

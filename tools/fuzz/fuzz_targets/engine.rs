@@ -1,5 +1,6 @@
-//! The engine of a daemon: messages of other daemons and requests of clients, in any order, while time
-//! passes and others are lost. Nothing panics, memory is bounded, and a request is answered once.
+//! The engine of a daemon: messages of other daemons and requests of clients, in any order, while
+//! time passes and others are lost. Nothing panics, memory is bounded, and a request is answered
+//! once.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! What peers say in UCX's forms, before UCX reads it: addresses of workers and keys of memory, compared with those of
-//! this endpoint, of whichever version and transports.
+//! What peers say in UCX's forms, before UCX reads it: addresses of workers and keys of memory,
+//! compared with those of this endpoint, of whichever version and transports.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,6 @@
-//! The handshake over TCP, from both sides, by one who may know the secret: then the messages are
-//! right, whatever they say. And the records that follow, by one who does not.
+//! The handshake over TCP, from both sides, with a peer that may know the secret: then its messages
+//! are authentic, whatever they say. And the records that follow, from a peer that does not know
+//! it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -66,7 +67,7 @@ fn hello(secret: Option<&Secret>, known: bool, mut cut: Cut<'_>) {
     }
     match server.hello(secret, &hello) {
         Ok(heard) => {
-            assert!(good, "nobody guesses a secret");
+            assert!(good, "a secret was guessed");
             assert_eq!(heard.identity.address.scheme(), "tcp");
             let verdict = server.verdict(Verdict::Welcome, None, &own());
             assert_eq!(verdict[0], 0);
@@ -96,7 +97,7 @@ fn verdict(secret: Option<&Secret>, known: bool, mut cut: Cut<'_>) {
     if known && secret.is_some() {
         let mut server = Handshake::responder(&psk(), &prologue(&challenge, hello[0]));
         let mut heard = [0; HELLO_LEN - 1 - OVERHEAD];
-        server.read(&hello[1..], &mut heard).expect("of one who knows the secret");
+        server.read(&hello[1..], &mut heard).expect("of a peer that knows the secret");
         let said: [u8; VERDICT_LEN - 1 - OVERHEAD] = std::array::from_fn(|at| verdict[1 + at]);
         server.write(&said, &mut verdict[1..]);
         good = true;
@@ -111,7 +112,8 @@ fn verdict(secret: Option<&Secret>, known: bool, mut cut: Cut<'_>) {
     }
 }
 
-/// What follows a good handshake: records that nobody made, before or behind one that the other side made.
+/// What follows a good handshake: forged records, before or behind one that the other
+/// side made.
 fn records(first: bool, cut: Cut<'_>) {
     let (mut a, mut b) = (Handshake::initiator(&psk(), b""), Handshake::responder(&psk(), b""));
     let mut message = [0; OVERHEAD];
@@ -131,7 +133,7 @@ fn records(first: bool, cut: Cut<'_>) {
         match Channel::whole(&stream[at..]) {
             Ok(None) => return,
             Ok(Some(len)) => match b.open(&stream[at..at + len], &mut text) {
-                Ok(4) => assert!(at + len == good, "nobody guesses a record"),
+                Ok(4) => assert!(at + len == good, "a record was forged"),
                 Ok(len) => panic!("a text of {len} bytes"),
                 Err(Forged) => return assert!(at >= good),
             },

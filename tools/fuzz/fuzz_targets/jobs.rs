@@ -1,5 +1,5 @@
-//! What travels between daemons, and between them and their clients: each value alone, and frames and
-//! lines that come in pieces; and a job's data, as processes map it. The first byte says which.
+//! What travels between daemons, and between them and their clients: each value alone, and frames
+//! and lines that come in pieces; and a job's data, as processes map it. The first byte says which.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

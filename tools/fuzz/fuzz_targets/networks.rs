@@ -1,5 +1,5 @@
-//! What travels between endpoints over libfabric and UCX: heads of packets, and messages where they meet; and the cards of
-//! `auto://`.
+//! What travels between endpoints over libfabric and UCX: headers of packets, and messages where
+//! they meet; and the handshake messages of `auto://`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -14,7 +14,7 @@ fuzz_target!(|data: &[u8]| {
     let rest = cut.0;
     petasos_fuzz::bounded(4096, || match choice {
         0 => {
-            // Any bytes are a head, and mean one thing.
+            // Any bytes are a header, and mean one thing.
             if let Some(bytes) = rest.first_chunk::<HEAD>() {
                 assert_eq!(Header::from_bytes(*bytes).to_bytes(), *bytes);
             }
@@ -35,8 +35,8 @@ fuzz_target!(|data: &[u8]| {
             }
         }
         _ => {
-            if let Ok(card) = Handshake::decode(rest) {
-                assert_eq!(card.encode(), rest);
+            if let Ok(handshake) = Handshake::decode(rest) {
+                assert_eq!(handshake.encode(), rest);
             }
         }
     });

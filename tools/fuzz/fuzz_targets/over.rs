@@ -1,9 +1,9 @@
-//! A device over an endpoint against a peer whose messages are none of a device's: packets of any class,
-//! immediate puts to memory it knows and to memory it does not, answers to nothing.
+//! A device over an endpoint against a peer whose messages are none of a device's: packets of any
+//! class, immediate puts to memory it knows and to memory it does not, answers to nothing.
 //!
-//! Whatever it does: nothing panics; memory is bounded; nothing is written but what it has the right to,
-//! and not after it was closed; every access ends once; nothing of a node comes before it is up or after
-//! it is lost.
+//! Whatever it does: nothing panics; memory is bounded; nothing is written but what it has the
+//! right to, and not after it was closed; every access ends once; nothing of a node comes before it
+//! is up or after it is lost.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Headers of matching one-sided messages: decoding allocates nothing, and what was understood can be
-//! said again, and then means the same.
+//! Headers of matching one-sided messages: decoding allocates nothing, and what was understood can
+//! be said again, and then means the same.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,16 +1,16 @@
-//! Memory that shows whether somebody wrote where he must not.
+//! Memory that shows whether something was written where it must not be.
 
 use petasos_fabric::{Region, Slice};
 
 const MARGIN: usize = 64;
 const CANARY: u8 = 0xC5;
 
-/// A piece of a region, between two margins that nobody may touch.
+/// A piece of a region, between two margins that must not be written.
 #[derive(Debug)]
 pub struct Guarded {
     region: Region,
     len: usize,
-    /// What it must hold from now on, if nobody may write to it any more.
+    /// What it must hold from now on, if it must not be written any more.
     settled: Option<Vec<u8>>,
 }
 
@@ -31,12 +31,12 @@ impl Guarded {
         self.region.slice(MARGIN, self.len).expect("within the margins")
     }
 
-    /// From now on nobody may write to it.
+    /// From now on it must not be written.
     pub fn settle(&mut self) {
         self.settled.get_or_insert_with(|| self.region.to_vec());
     }
 
-    /// Looks at it.
+    /// Checks that nothing was written where it must not be.
     ///
     /// # Panics
     /// If the margins, or memory that was settled, have changed.
@@ -46,14 +46,14 @@ impl Guarded {
         let (_, after) = rest.split_at(self.len);
         assert!(before.iter().chain(after).all(|byte| *byte == CANARY), "beyond the memory");
         if let Some(settled) = &self.settled {
-            assert_eq!(*settled, now, "memory that was nobody else's any more was written");
+            assert_eq!(*settled, now, "memory was written after it was given back");
         }
     }
 
-    /// Looks at it for the last time.
+    /// Checks it for the last time.
     ///
     /// # Panics
-    /// As [`Guarded::check`], or if somebody still holds it.
+    /// As [`Guarded::check`], or if something still holds it.
     pub fn finish(self) {
         self.check();
         assert!(self.region.is_unique(), "memory is held though all is over");

@@ -35,7 +35,7 @@ pub fn bounded_in_all<T>(limit: usize, work: impl FnOnce() -> T) -> T {
 }
 
 fn measured<T>(work: impl FnOnce() -> T) -> (T, allocation_counter::AllocationInfo) {
-    // Once for the process, and no part of the work: nobody touches what is allocated by that.
+    // Once for the process, and no part of the work, which does not use what is allocated by this.
     petasos_fabric::retain_freed_memory();
     let mut result = None;
     let heap = allocation_counter::measure(|| result = Some(work()));

@@ -1,5 +1,5 @@
-//! A device of the channels' with two nodes behind it, which do what a script says. The device itself
-//! keeps its promises: it checks rights, and each access ends once.
+//! A device of the channels' with two nodes behind it, which do what a script says. The device
+//! itself keeps its promises: it checks rights, and each access ends once.
 
 use petasos_channel::{
     Device, DeviceEvent, DeviceLimits,
@@ -49,10 +49,10 @@ pub struct Wires(Arc<Mutex<State>>);
 pub struct State {
     mail: VecDeque<DeviceEvent>,
     data: VecDeque<DeviceEvent>,
-    /// Which life of each node is up, counted from 1.
+    /// The incarnation of each node that is up, counted from 1.
     up: [Option<u64>; NODES],
     lives: u64,
-    /// It takes nothing that goes to nodes, and who was told so.
+    /// Whether it takes nothing that goes to nodes, and for which nodes it has said so.
     full: bool,
     told: [bool; NODES],
     opened: Slab<Opened>,
@@ -267,7 +267,7 @@ impl Device for Nic {
         LIMITS
     }
 
-    /// The script says when they come up, whether somebody reaches for them or not.
+    /// The script says when nodes come up, whether they are resolved or not.
     fn resolve(&mut self, _: &Address, _: Duration) {}
 
     fn close(&mut self, node: Node) {

@@ -85,7 +85,7 @@ pub struct Chain {
     pub next: Option<Box<Chain>>,
 }
 
-/// What a descriptor of bulk memory looks like to those who did not make it.
+/// A descriptor of bulk memory as a process sees it that did not make it.
 #[derive(Wire, Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub struct BulkBytes {

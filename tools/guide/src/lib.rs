@@ -6,7 +6,8 @@
 //! contract asks for beyond that is done by [`two_sided::Engine`].
 //!
 //! A pair of endpoints has two connections, and packets go only from the side that connected to
-//! the side that accepted, so that it does not matter who begins, or that both do at once.
+//! the side that accepted, so that it does not matter which side connects first, or that both do at
+//! once.
 
 #![forbid(unsafe_code)]
 
@@ -28,21 +29,22 @@ use std::{
 
 /// The scheme of the addresses.
 pub const SCHEME: &str = "seq";
-/// The first packet of a connection begins so. Changes with the protocol.
+/// The first bytes of a connection. Changes with the protocol.
 const MAGIC: &[u8; 8] = b"seqpkt-1";
 /// The longest payload of a packet.
 const FRAGMENT: usize = 32 << 10;
-/// How long somebody who came to us may take to be reached in turn.
+/// How long a peer that connected to us may take to accept a connection in turn.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The time between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(2);
-/// Lost peers that nobody asked for and that are still known.
+/// Lost peers that the user did not resolve, and that are still known.
 const KEPT: usize = 1024;
-/// Connections whose greeting has not come yet.
-const STRANGERS: usize = 64;
+/// Accepted connections whose greeting has not come yet.
+const ACCEPTED: usize = 64;
 
 const LISTENER: u64 = u64::MAX;
-const BELL: u64 = u64::MAX - 1;
-const STRANGER: u64 = u64::MAX - 2;
+const DOORBELL: u64 = u64::MAX - 1;
+const NEW: u64 = u64::MAX - 2;
 
 /// An endpoint.
 pub struct SeqEndpoint {
@@ -50,15 +52,15 @@ pub struct SeqEndpoint {
     capabilities: Capabilities,
     poller: Poller,
     listener: OwnedFd,
-    bell: Arc<Doorbell>,
+    doorbell: Arc<Doorbell>,
     /// By the index of the peer.
-    links: Vec<Link>,
-    /// Connections that have not said who they are.
-    strangers: Vec<OwnedFd>,
+    connections: Vec<Connections>,
+    /// Accepted connections whose greeting has not come yet.
+    accepted: Vec<OwnedFd>,
     /// Peers that are not up yet.
     connecting: Vec<Peer>,
-    /// Lost peers that came to us, oldest first.
-    gone: VecDeque<Peer>,
+    /// Lost peers that the user did not resolve, oldest first.
+    lost: VecDeque<Peer>,
     now: Time,
     names: Vec<u64>,
     buffer: Vec<u8>,
@@ -66,13 +68,13 @@ pub struct SeqEndpoint {
 
 /// The two connections with a peer.
 #[derive(Default)]
-struct Link {
-    /// To it, and which life of it answers there.
+struct Connections {
+    /// To it, and the incarnation that answers there.
     out: Option<OwnedFd>,
     answered: Option<Incarnation>,
-    /// From it, and which life of it that is.
+    /// From it, and the incarnation that greeted.
     inward: Option<(OwnedFd, Incarnation)>,
-    /// The user asked for it, and waits as long as this.
+    /// How long the user waits for it, if the user resolved it.
     patience: Option<Duration>,
     deadline: Option<Time>,
     retry: Time,
@@ -88,9 +90,9 @@ impl SeqEndpoint {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
         }
         let (listener, poller) = (socket::listen_at(address.rest())?, Poller::new()?);
-        let bell = Arc::new(Doorbell::new()?);
+        let doorbell = Arc::new(Doorbell::new()?);
         poller.add(&listener, LISTENER)?;
-        poller.add(&*bell, BELL)?;
+        poller.add(&*doorbell, DOORBELL)?;
         let limits = Limits::default();
         let pool = Pool::new(limits.max_leases);
         let config = Config::new(limits, FRAGMENT);
@@ -99,11 +101,11 @@ impl SeqEndpoint {
             capabilities: Capabilities::emulated(SCHEME, limits),
             poller,
             listener,
-            bell,
-            links: Vec::new(),
-            strangers: Vec::new(),
+            doorbell,
+            connections: Vec::new(),
+            accepted: Vec::new(),
             connecting: Vec::new(),
-            gone: VecDeque::new(),
+            lost: VecDeque::new(),
             now: Time::ZERO,
             names: Vec::new(),
             buffer: vec![0; FRAGMENT + 64],
@@ -114,52 +116,52 @@ impl SeqEndpoint {
     fn add(&mut self, address: &Address, patience: Option<Duration>) -> Result<Peer, ResolveError> {
         let peer = self.engine.add_peer(address)?;
         let index = peer.index as usize;
-        if self.links.len() <= index {
-            self.links.resize_with(index + 1, Link::default);
+        if self.connections.len() <= index {
+            self.connections.resize_with(index + 1, Connections::default);
         }
-        self.links[index] = Link { patience, ..Link::default() };
+        self.connections[index] = Connections { patience, ..Connections::default() };
         if !self.engine.is_self(peer) {
             self.connecting.push(peer);
         }
         Ok(peer)
     }
 
-    fn link(&mut self, peer: Peer) -> &mut Link {
-        &mut self.links[peer.index as usize]
+    fn connections(&mut self, peer: Peer) -> &mut Connections {
+        &mut self.connections[peer.index as usize]
     }
 
-    /// Nothing more goes to this peer, or comes of it.
+    /// Nothing more goes to this peer, or comes from it.
     fn lose(&mut self, peer: Peer, reason: LostReason) {
-        let asked_for = self.link(peer).patience.is_some();
+        let asked_for = self.connections(peer).patience.is_some();
         let was_up = self.engine.is_up(peer);
-        *self.link(peer) = Link::default();
+        *self.connections(peer) = Connections::default();
         match was_up || asked_for {
             true => self.engine.peer_lost(peer, reason),
-            // Nobody has heard of it.
+            // The user does not know it.
             false => self.engine.forget(peer),
         }
         if was_up && !asked_for {
-            self.gone.push_back(peer);
-            if self.gone.len() > KEPT {
-                self.gone.pop_front().into_iter().for_each(|peer| self.engine.forget(peer));
+            self.lost.push_back(peer);
+            if self.lost.len() > KEPT {
+                self.lost.pop_front().into_iter().for_each(|peer| self.engine.forget(peer));
             }
         }
     }
 
-    // The way to `Up`: a connection each way, with the same life of the peer at its end.
+    // A peer becomes up with a connection each way, and the same incarnation at both.
 
-    /// Connects to a peer, again and again until its time is over.
-    fn knock(&mut self, peer: Peer) {
+    /// Tries to connect to a peer, until its deadline.
+    fn connect(&mut self, peer: Peer) {
         let info = match self.engine.peer_info(peer) {
             Some(info) if info.state == PeerState::Connecting => info,
             _ => return,
         };
-        let (now, link) = (self.now, &mut self.links[peer.index as usize]);
-        let patience = link.patience.unwrap_or(PATIENCE);
-        let deadline = *link.deadline.get_or_insert(now.after(patience));
+        let (now, connections) = (self.now, &mut self.connections[peer.index as usize]);
+        let patience = connections.patience.unwrap_or(PATIENCE);
+        let deadline = *connections.deadline.get_or_insert(now.after(patience));
         let mut why = String::from("it does not answer");
-        if link.out.is_none() && now >= link.retry {
-            link.retry = now.after(RETRY);
+        if connections.out.is_none() && now >= connections.retry {
+            connections.retry = now.after(RETRY);
             match socket::connect_to(info.address.rest()) {
                 Ok(out) => {
                     let mut hello = MAGIC.to_vec();
@@ -167,7 +169,7 @@ impl SeqEndpoint {
                     hello.extend(self.engine.address().as_str().bytes());
                     let sent = send_packet(&out, &hello) == Io::Moved(hello.len());
                     if sent && self.poller.add(&out, name(peer, OUT)).is_ok() {
-                        link.out = Some(out);
+                        connections.out = Some(out);
                     }
                 }
                 Err(error) => why = error.to_string(),
@@ -179,11 +181,11 @@ impl SeqEndpoint {
         }
     }
 
-    /// Hears who a stranger is. Nothing but a greeting is taken from it before.
-    fn greet(&mut self, stranger: OwnedFd) {
-        let len = match receive(&stranger, &mut self.buffer, false) {
+    /// Takes the greeting of a connection that was accepted. Nothing else is taken from it before.
+    fn take_greeting(&mut self, accepted: OwnedFd) {
+        let len = match receive(&accepted, &mut self.buffer, false) {
             Io::Moved(len) => len,
-            Io::Later if self.strangers.len() < STRANGERS => return self.strangers.push(stranger),
+            Io::Later if self.accepted.len() < ACCEPTED => return self.accepted.push(accepted),
             _ => return,
         };
         let Some((incarnation, address)) = greeting(&self.buffer[..len]) else {
@@ -194,7 +196,7 @@ impl SeqEndpoint {
         }
         let mut known = self.engine.find_peer(&address);
         if let Some(peer) = known.filter(|peer| self.engine.is_up(*peer)) {
-            // It came again, and we have not noticed yet how the earlier connection ended.
+            // It connects again, and the end of the earlier connection was not noticed yet.
             let info = self.engine.peer_info(peer);
             let reason = match info.and_then(|info| info.incarnation) == Some(incarnation) {
                 true => LostReason::Closed,
@@ -207,57 +209,58 @@ impl SeqEndpoint {
             return;
         };
         let own = self.engine.incarnation().get().to_le_bytes();
-        if send_packet(&stranger, &own) == Io::Moved(own.len()) {
-            self.poller.want(&stranger, name(peer, INWARD), true, false);
-            self.link(peer).inward = Some((stranger, incarnation));
-            self.meet(peer);
+        if send_packet(&accepted, &own) == Io::Moved(own.len()) {
+            self.poller.want(&accepted, name(peer, INWARD), true, false);
+            self.connections(peer).inward = Some((accepted, incarnation));
+            self.come_up(peer);
         }
     }
 
     /// The peer is up when both connections are there.
-    fn meet(&mut self, peer: Peer) {
-        let link = self.link(peer);
-        let Some((answered, (_, greeted))) = link.answered.zip(link.inward.as_ref()) else {
+    fn come_up(&mut self, peer: Peer) {
+        let connections = self.connections(peer);
+        let Some((answered, (_, greeted))) = connections.answered.zip(connections.inward.as_ref())
+        else {
             return;
         };
         if answered == *greeted {
             self.engine.peer_up(peer, answered);
             return self.read(peer, 1);
         }
-        // One of them is of an earlier life. Both sides try again.
-        (link.out, link.answered, link.inward) = (None, None, None);
+        // One of them is of an earlier incarnation. Both sides try again.
+        (connections.out, connections.answered, connections.inward) = (None, None, None);
     }
 
     // Packets.
 
-    /// The connection to the peer has something to tell: the answer to our greeting, room, or its
+    /// The connection to the peer is ready: with the answer to our greeting, with room, or at its
     /// end.
-    fn heed(&mut self, peer: Peer) {
-        let Some(out) = &self.links[peer.index as usize].out else {
+    fn outward_ready(&mut self, peer: Peer) {
+        let Some(out) = &self.connections[peer.index as usize].out else {
             return;
         };
         match receive(out, &mut self.buffer, false) {
             Io::Later => return self.write(peer),
             Io::Moved(8) if !self.engine.is_up(peer) => {
                 let number = self.buffer[..8].try_into().map(u64::from_le_bytes);
-                self.link(peer).answered = number.ok().and_then(Incarnation::new);
-                return self.meet(peer);
+                self.connections(peer).answered = number.ok().and_then(Incarnation::new);
+                return self.come_up(peer);
             }
             _ => {}
         }
-        let link = self.link(peer);
-        (link.out, link.answered) = (None, None);
+        let connections = self.connections(peer);
+        (connections.out, connections.answered) = (None, None);
         if self.engine.is_up(peer) {
             self.read(peer, usize::MAX);
         }
     }
 
-    /// Reads up to `budget` packets of a peer. Its last words are heard before it is lost.
+    /// Reads up to `budget` packets of a peer. What it sent last is read before it is lost.
     fn read(&mut self, peer: Peer, budget: usize) {
         let up = self.engine.is_up(peer);
         for _ in 0..budget {
-            let link = &mut self.links[peer.index as usize];
-            let Some((inward, _)) = &link.inward else {
+            let connections = &mut self.connections[peer.index as usize];
+            let Some((inward, _)) = &connections.inward else {
                 return;
             };
             match receive(inward, &mut self.buffer, !up) {
@@ -267,11 +270,11 @@ impl SeqEndpoint {
                         return self.lose(peer, LostReason::Protocol(broken.to_string()));
                     }
                 }
-                Io::Later if link.out.is_some() || !up => return,
+                Io::Later if connections.out.is_some() || !up => return,
                 _ if up => return self.lose(peer, LostReason::Closed),
                 _ => {
-                    link.inward = None;
-                    if link.patience.is_none() {
+                    connections.inward = None;
+                    if connections.patience.is_none() {
                         self.lose(peer, LostReason::Closed);
                     }
                     return;
@@ -280,32 +283,32 @@ impl SeqEndpoint {
         }
     }
 
-    /// Sends what there is for a peer, until there is no more, or no room.
+    /// Sends the packets for a peer, until there are no more, or there is no room.
     fn write(&mut self, peer: Peer) {
         if !self.engine.is_up(peer) {
             return;
         }
-        let link = &mut self.links[peer.index as usize];
-        while let Some(out) = &link.out {
-            let waited = !link.unsent.is_empty();
+        let connections = &mut self.connections[peer.index as usize];
+        while let Some(out) = &connections.out {
+            let waited = !connections.unsent.is_empty();
             if !waited {
                 let Some(packet) = self.engine.poll_transmit(peer) else {
                     return;
                 };
-                packet.copy_to(&mut link.unsent);
-                // The copy is what travels: the memory is free again.
+                packet.copy_to(&mut connections.unsent);
+                // The copy is sent: the memory of the packet is free again.
                 self.engine.sent(peer);
             }
-            match send_packet(out, &link.unsent) {
+            match send_packet(out, &connections.unsent) {
                 Io::Moved(_) => {
-                    link.unsent.clear();
+                    connections.unsent.clear();
                     if waited {
                         self.poller.want(out, name(peer, OUT), true, false);
                     }
                 }
                 Io::Later => return self.poller.want(out, name(peer, OUT), true, true),
                 Io::Closed => {
-                    link.out = None;
+                    connections.out = None;
                     return self.read(peer, usize::MAX);
                 }
             }
@@ -313,7 +316,7 @@ impl SeqEndpoint {
     }
 }
 
-/// Who sends this greeting.
+/// The incarnation and the address that a greeting says.
 fn greeting(packet: &[u8]) -> Option<(Incarnation, Address)> {
     let rest = packet.strip_prefix(MAGIC)?;
     let (number, address) = rest.split_first_chunk()?;
@@ -333,31 +336,31 @@ fn name(peer: Peer, which: u64) -> u64 {
 impl Endpoint for SeqEndpoint {
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
         self.now = now;
-        // What is here comes first: nothing more is read while it fills the budget.
+        // The engine's events come first: nothing more is read while they fill the budget.
         let before = events.len();
         let mut busy = self.engine.take_events(budget, events);
         if events.len() - before >= budget {
             return true;
         }
-        self.bell.awake();
+        self.doorbell.awake();
         let mut names = std::mem::take(&mut self.names);
         self.poller.ready(&mut names);
-        busy |= names.iter().any(|name| *name != BELL);
+        busy |= names.iter().any(|name| *name != DOORBELL);
         for name in &names {
             match *name {
                 LISTENER => {
-                    if let Some(stranger) = socket::stranger(&self.listener)
-                        && self.poller.add(&stranger, STRANGER).is_ok()
+                    if let Some(accepted) = socket::accept(&self.listener)
+                        && self.poller.add(&accepted, NEW).is_ok()
                     {
-                        self.strangers.push(stranger);
+                        self.accepted.push(accepted);
                     }
                 }
-                BELL => _ = self.bell.take(),
-                STRANGER => {}
+                DOORBELL => _ = self.doorbell.take(),
+                NEW => {}
                 name => {
                     if let Some(peer) = self.engine.peer_at((name >> 1) as u32) {
                         match name & 1 {
-                            OUT => self.heed(peer),
+                            OUT => self.outward_ready(peer),
                             _ => self.read(peer, budget.min(16)),
                         }
                     }
@@ -365,11 +368,11 @@ impl Endpoint for SeqEndpoint {
             }
         }
         self.names = names;
-        for stranger in std::mem::take(&mut self.strangers) {
-            self.greet(stranger);
+        for accepted in std::mem::take(&mut self.accepted) {
+            self.take_greeting(accepted);
         }
         for peer in std::mem::take(&mut self.connecting) {
-            self.knock(peer);
+            self.connect(peer);
         }
         while let Some(peer) = self.engine.next_output() {
             self.write(peer);
@@ -380,11 +383,12 @@ impl Endpoint for SeqEndpoint {
     }
 
     fn arm(&mut self, now: Time) -> Sleep {
-        // A notice ends a sleep, also one that came while nobody slept: it is taken here alone.
-        if self.bell.prepare() || self.engine.has_events() || self.engine.has_output() {
+        // A signal of the doorbell ends a sleep, also one that came while no thread slept: only
+        // here is it taken.
+        if self.doorbell.prepare() || self.engine.has_events() || self.engine.has_output() {
             return Sleep::Busy;
         }
-        // A lease that comes back makes no noise, and neither does a peer that starts.
+        // A lease that is given back signals no descriptor, and neither does a peer that starts.
         match self.connecting.is_empty() && !self.engine.has_waiting() {
             true => Sleep::Until(Time::NEVER),
             false => Sleep::Until(now.after(RETRY)),
@@ -396,7 +400,7 @@ impl Endpoint for SeqEndpoint {
     }
 
     fn notifier(&self) -> Notifier {
-        Notifier::new(self.bell.clone())
+        Notifier::new(self.doorbell.clone())
     }
 
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
@@ -406,9 +410,9 @@ impl Endpoint for SeqEndpoint {
         }
         if let Some(peer) = self.engine.find_peer(address) {
             let until = self.now.after(patience);
-            let link = self.link(peer);
-            link.patience = link.patience.max(Some(patience));
-            link.deadline = link.deadline.map(|deadline| deadline.max(until));
+            let connections = self.connections(peer);
+            connections.patience = connections.patience.max(Some(patience));
+            connections.deadline = connections.deadline.map(|deadline| deadline.max(until));
             return Ok(peer);
         }
         self.add(address, Some(patience))
@@ -416,7 +420,7 @@ impl Endpoint for SeqEndpoint {
 
     fn forget(&mut self, peer: Peer) {
         if self.engine.peer_info(peer).is_some() {
-            *self.link(peer) = Link::default();
+            *self.connections(peer) = Connections::default();
             self.engine.forget(peer);
         }
     }

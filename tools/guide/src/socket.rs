@@ -20,7 +20,8 @@ fn socket() -> rustix::io::Result<OwnedFd> {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)
 }
 
-/// Takes the path. A file that nobody answers at is a dead endpoint's, and goes.
+/// Listens at a path. A socket there that refuses connections was left by an endpoint that died,
+/// and is removed.
 pub fn listen_at(path: &str) -> io::Result<OwnedFd> {
     let (listener, address) = (socket()?, SocketAddrUnix::new(path)?);
     if bind(&listener, &address) == Err(Errno::ADDRINUSE) {
@@ -37,18 +38,18 @@ pub fn listen_at(path: &str) -> io::Result<OwnedFd> {
 /// A connection to the endpoint at this path, if there is one.
 pub fn connect_to(path: &str) -> rustix::io::Result<OwnedFd> {
     let connection = socket()?;
-    // As much room as the system gives: fewer turns between the two sides.
+    // As much room as the system gives, so that the two sides need fewer switches between them.
     set_socket_send_buffer_size(&connection, 1 << 20)?;
     connect(&connection, &SocketAddrUnix::new(path)?)?;
     Ok(connection)
 }
 
-/// Somebody who connected.
-pub fn stranger(listener: &OwnedFd) -> Option<OwnedFd> {
+/// A connection that was made to us, if there is one.
+pub fn accept(listener: &OwnedFd) -> Option<OwnedFd> {
     accept_with(listener, FLAGS).ok()
 }
 
-/// What came of an attempt.
+/// The outcome of sending or receiving.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Io {
     /// So many bytes.
@@ -68,15 +69,15 @@ pub fn send_packet(to: &OwnedFd, packet: &[u8]) -> Io {
     }
 }
 
-/// Receives one packet, or only looks whether there is one.
-pub fn receive(from: &OwnedFd, into: &mut [u8], look: bool) -> Io {
-    let flags = if look { RecvFlags::PEEK } else { RecvFlags::empty() };
+/// Receives one packet, or only checks whether there is one.
+pub fn receive(from: &OwnedFd, into: &mut [u8], peek: bool) -> Io {
+    let flags = if peek { RecvFlags::PEEK } else { RecvFlags::empty() };
     loop {
         return match recv(from, &mut *into, flags) {
             Ok((0, _)) => Io::Closed,
             Ok((len, _)) => Io::Moved(len),
             Err(Errno::AGAIN) => Io::Later,
-            // Told once when the other side closed with bytes unread; what it sent still comes.
+            // Reported once when the other side closed with bytes unread; what it sent still comes.
             Err(Errno::CONNRESET | Errno::INTR) => continue,
             Err(_) => Io::Closed,
         };
@@ -94,22 +95,22 @@ impl Poller {
         Ok(Poller { fd })
     }
 
-    /// Names a descriptor, to be told when it is readable. Forgotten when it is closed.
+    /// Watches a descriptor until it is closed: its name is given when it is readable.
     pub fn add(&self, fd: impl AsFd, name: u64) -> io::Result<()> {
         let data = epoll::EventData::new_u64(name);
         Ok(epoll::add(&self.fd, fd, data, epoll::EventFlags::IN)?)
     }
 
-    /// Says what shall be told of it.
+    /// Changes what a descriptor is watched for.
     pub fn want(&self, fd: &OwnedFd, name: u64, readable: bool, writable: bool) {
         let mut flags = epoll::EventFlags::empty();
         flags.set(epoll::EventFlags::IN, readable);
         flags.set(epoll::EventFlags::OUT, writable);
-        // It fails only for a descriptor that is not there, which has nothing to tell.
+        // It fails only for a descriptor that is closed, and so watched no more.
         epoll::modify(&self.fd, fd, epoll::EventData::new_u64(name), flags).ok();
     }
 
-    /// The names of those with something to tell.
+    /// The names of the descriptors that are ready.
     pub fn ready(&self, names: &mut Vec<u64>) {
         let mut events = Vec::with_capacity(64);
         let zero = Duration::ZERO.try_into().expect("zero is a time");

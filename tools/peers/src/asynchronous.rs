@@ -4,9 +4,9 @@
 //! Both sides have tokio's runtime for one thread, pinned as our own two sides are. What was tried,
 //! on a virtual machine with two cores that others used as well:
 //!
-//! - With the runtime for many threads, tarpc's calls of 64 bytes took 1.4 to 2.3 times as long, and
-//!   it made 0.6 to 0.8 times as many a second with 64 in flight; tonic made 0.6 to 1.0 times as
-//!   many. Cap'n Proto RPC is for one thread only.
+//! - With the runtime for many threads, tarpc's calls of 64 bytes took 1.4 to 2.3 times as long,
+//!   and it made 0.6 to 0.8 times as many a second with 64 in flight; tonic made 0.6 to 1.0 times
+//!   as many. Cap'n Proto RPC is for one thread only.
 //! - Without pinning, sides that sleep may come to share a core, which makes single calls faster
 //!   (0.6 to 1.0 times the time over Unix sockets) as no other core has to be woken. They stay
 //!   pinned: so are we, and so is the limit.
@@ -198,8 +198,8 @@ pub(crate) fn serve(
 
 /// Listens for the parent and takes its connection; nothing if it died meanwhile.
 ///
-/// The parent says over the private socket which address it comes from: others who find the port
-/// are sent away.
+/// The parent says over the private socket which address it connects from; other processes that
+/// find the port are turned away.
 fn accept_tcp(parent: &mut Parent) -> io::Result<Option<TcpStream>> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     parent.ready(listener.local_addr()?.to_string())?;
@@ -222,7 +222,7 @@ fn accept_unix(directory: &Path, parent: &mut Parent) -> io::Result<Option<UnixS
     let listener = UnixListener::bind(&path)?;
     parent.ready(text)?;
     let connected = parent.hear();
-    // Nobody else is to find it.
+    // No other process is to find it.
     std::fs::remove_file(&path)?;
     if connected?.is_empty() { Ok(None) } else { Ok(Some(listener.accept()?.0)) }
 }

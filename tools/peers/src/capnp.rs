@@ -1,7 +1,7 @@
 //! Cap'n Proto RPC, as in its own examples: buffered reading and writing, one thread.
 //!
 //! The code of the service in `schema/echo_capnp.rs` is made from `schema/echo.capnp`, and is held
-//! here so that nobody needs the compiler.
+//! here so that the compiler is not needed.
 
 use crate::{
     Error, Place, Session, Transport, Unavailable, Waiting,

@@ -229,7 +229,7 @@ impl Parent {
 pub fn serve() -> io::Result<bool> {
     let input = io::stdin().as_fd().try_clone_to_owned()?;
     let mut parent = Parent(BufReader::new(UnixStream::from(input)));
-    // Fails for what is not a Unix socket: somebody has typed the hidden subcommand.
+    // Fails for what is not a Unix socket: the hidden subcommand was typed by hand.
     parent.0.get_ref().local_addr().map_err(|_| {
         let text = "this subcommand is for petasos itself, which talks to it over a socket";
         io::Error::new(io::ErrorKind::InvalidInput, text)
@@ -245,7 +245,7 @@ pub fn serve() -> io::Result<bool> {
         obey(order.task, parent)
     });
     if let Err(error) = &outcome {
-        // Nobody there to hear it is no further failure.
+        // That the parent has gone is no further failure.
         let _ = words.answer(&Answer::Failed(error.to_string()));
     }
     outcome
@@ -262,7 +262,8 @@ fn obey(task: Task, parent: Parent) -> io::Result<bool> {
         Task::Run { program, arguments, variables } => {
             // Not `KILL`: libfabric removes its shared memory first.
             set_parent_process_death_signal(Some(Signal::TERM))?;
-            // Dead before the line above took effect: whoever adopted us sends no signal.
+            // The parent died before the line above took effect: the process that adopted us sends
+            // no signal.
             if getppid().is_none() {
                 return Ok(false);
             }

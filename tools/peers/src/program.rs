@@ -189,7 +189,8 @@ fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// Whether somebody listens on this port. Not tried out: the first who connects is the client.
+/// Whether a process listens on this port. Not found by connecting: the first connection is taken
+/// for the client's.
 fn is_listening(port: u16) -> bool {
     ["/proc/net/tcp", "/proc/net/tcp6"]
         .into_iter()

@@ -1,7 +1,7 @@
 //! tonic: gRPC over HTTP/2.
 //!
-//! What the protocol compiler would generate is written out here, a few lines, so that nobody needs
-//! it. Payloads are `Bytes`, which saves tonic a copy, and windows are so large that the flow
+//! What the protocol compiler would generate is written out here, a few lines, so that it is not
+//! needed. Payloads are `Bytes`, which saves tonic a copy, and windows are so large that the flow
 //! control never stops a large one. Frames stay at the 16 KiB that HTTP/2 begins with: larger ones
 //! made echoes of 64 KiB faster, but calls with 1 MiB half as fast.
 

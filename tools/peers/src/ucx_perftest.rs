@@ -1,9 +1,9 @@
 //! `ucx_perftest`: tagged messages of UCX to and fro, without calls, spinning or asleep.
 //!
 //! Its rates are of messages that go one way without an answer, which no calls can be compared
-//! with: they are left out. It tells one percentile in a run, so a measurement is two runs. Where it
-//! is to sleep it does so only when nothing has come by then, which between two busy cores may be
-//! seldom: its median may be that of spinning.
+//! with: they are left out. It tells one percentile in a run, so a measurement is two runs. Where
+//! it is to sleep it does so only when nothing has come by then, which between two busy cores may
+//! be seldom: its median may be that of spinning.
 
 use crate::{
     Error, Place, Session, Times, Transport, Unavailable, Waiting,

@@ -1,4 +1,5 @@
-//! The place of an example's process in its job: `petasos run` starts it, and says who is where.
+//! The process of an example in its job: `petasos run` starts it, and says at which address each
+//! rank is.
 
 #![allow(dead_code)]
 
@@ -7,7 +8,7 @@ use std::{error::Error, sync::Arc, time::Duration};
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// How long somebody is waited for.
+/// How long other processes are waited for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One process of a job.
@@ -28,18 +29,18 @@ impl Job {
             (0..size).map(|rank| job.peer(rank)).collect::<std::result::Result<Vec<_>, _>>()?;
         let map = Arc::new(ProcessMap::ranks(map));
         let interface = Interface::open(petasos::open_own(job)?, map, Config::default())?;
-        // The others are answered whatever this process does.
+        // Other processes are answered whatever this one does.
         let engine = Engine::start(&interface)?;
         Ok(Job { interface, rank, size, launched: job, _engine: engine })
     }
 
-    /// Comes back when all have come here. Until a process has its entries, what is sent to it is
-    /// dropped; and nobody leaves while others need his answers.
+    /// Returns when all ranks have called it. Until a process has appended its entries, what is
+    /// sent to it is dropped; and no process may leave while others need its answers.
     pub(crate) fn fence(&self) -> Result<()> {
         Ok(self.launched.fence()?)
     }
 
-    /// The end, for all at a time.
+    /// Ends the job's process, together with all others.
     pub(crate) fn leave(self) -> Result<()> {
         self.fence()?;
         Ok(self.launched.finalize()?)

@@ -1,4 +1,5 @@
-//! Doubly linked lists through the slots of a table: a value can be on two of them.
+//! Doubly linked lists through the slots of a table. A value can be on two of them, one of each
+//! *sort*.
 
 use crate::handle::Table;
 
@@ -18,7 +19,7 @@ impl Default for Links {
     }
 }
 
-/// A value that can be linked in the lists of sort 0 and 1.
+/// A value that can be on a list of sort 0 and on one of sort 1.
 pub(crate) trait Linked {
     fn links(&self, sort: usize) -> &Links;
     fn links_mut(&mut self, sort: usize) -> &mut Links;
@@ -42,7 +43,7 @@ impl<const S: usize> Chain<S> {
         self.head == NIL
     }
 
-    /// Links `index` behind `prev`, or at the front if that is [`NIL`].
+    /// Inserts `index` behind `prev`, or at the front if that is [`NIL`].
     pub(crate) fn insert_after<T: Linked>(&mut self, nodes: &mut Table<T>, prev: u32, index: u32) {
         let next = match prev {
             NIL => std::mem::replace(&mut self.head, index),

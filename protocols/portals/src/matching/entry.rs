@@ -1,4 +1,4 @@
-//! Entries of match lists: what the program gives, and what becomes of it.
+//! Entries of match lists: what the program appends, and how an entry takes messages.
 
 use super::{
     At, List,
@@ -15,60 +15,108 @@ pub(super) const ORDER: usize = 0;
 /// The sort of links of a hash chain.
 pub(super) const CHAIN: usize = 1;
 
-/// What a program appends to a portal: which messages it wants, and where they go.
+/// What a program appends to a list of a portal: which messages it wants, and where they go.
+///
+/// [`MatchEntry::new`] gives an entry for any number of puts with match bits 0, from any process;
+/// set what differs:
 ///
 /// ```
-/// use petasos_portals::{Accepts, MatchEntry};
-/// let entry = MatchEntry { bits: 7, once: true, ..MatchEntry::new(vec![0; 1024]) };
-/// assert!(entry.accepts.has(Accepts::PUT) && entry.truncate);
+/// use petasos_portals::{Accepts, MatchEntry, ProcessId};
+///
+/// // A receive: one message with tag 7 in the upper half of the bits, from rank 3.
+/// let receive = MatchEntry {
+///     bits: 7 << 32,
+///     ignore: u64::from(u32::MAX),
+///     source: ProcessId::rank(3),
+///     once: true,
+///     ..MatchEntry::new(vec![0; 1024])
+/// };
+/// assert!(receive.accepts.has(Accepts::PUT) && receive.truncate && receive.acknowledge);
+///
+/// // A window: any process puts and gets at offsets that it names.
+/// let accepts = Accepts::PUT.with(Accepts::GET);
+/// let window = MatchEntry { bits: 1, accepts, ..MatchEntry::new(vec![0; 1 << 20]) };
+///
+/// // A block of an overflow list: all messages, one behind the other, up to the last 1 KiB.
+/// let block = MatchEntry {
+///     ignore: u64::MAX,
+///     local_offset: true,
+///     min_free: Some(1024),
+///     unlink: true,
+///     ..MatchEntry::new(vec![0; 1 << 20])
+/// };
+/// # let _ = (window, block);
 /// ```
+///
+/// What the options of Portals 4 (`ptl_me_t`, section *Match list entries and matching lists*) are
+/// called here:
+///
+/// | Portals 4 | here |
+/// |---|---|
+/// | `match_bits`, `ignore_bits`, `match_id` | `bits`, `ignore`, `source` |
+/// | `uid` | `user` |
+/// | `PTL_ME_OP_PUT`, `PTL_ME_OP_GET` | `accepts` |
+/// | `PTL_ME_USE_ONCE` | `once` |
+/// | `PTL_ME_MANAGE_LOCAL`, `min_free` | `local_offset`, `min_free` |
+/// | `PTL_ME_LOCAL_INC_UH_RLENGTH` | `offset_counts_headers` |
+/// | `PTL_ME_NO_TRUNCATE` | `truncate: false` |
+/// | `PTL_ME_ACK_DISABLE` | `acknowledge: false` |
+/// | `PTL_ME_UNEXPECTED_HDR_DISABLE` | `header: false` |
+/// | `PTL_ME_EVENT_COMM_DISABLE` and the like | `quiet` |
+/// | `ct_handle`, `PTL_ME_EVENT_CT_COMM` and the like | `counter`, `counts` |
+/// | `user_ptr` | `user_data` |
+///
+/// `threshold`, `unlink` and `queue` are beyond Portals 4: Portals 3 needs them.
 #[derive(Clone, Debug)]
 pub struct MatchEntry {
     /// Where data goes, or comes from.
     pub memory: Memory,
-    /// The bits that a message must show.
+    /// The match bits that a message must have. Default: 0.
     pub bits: u64,
-    /// Bits that do not count.
+    /// Match bits that do not count, as a mask. Default: none.
     pub ignore: u64,
-    /// From which process; parts of it may be any.
+    /// The process that a message must come from; parts of it may be any. Default: any.
     pub source: ProcessId,
-    /// The user that may use it, or all.
+    /// The user that may use it; `None` for all. A message of another user is refused. Default:
+    /// all.
     pub user: Option<u32>,
-    /// What it lets others do. Default: put.
+    /// The operations that it lets other processes do. Default: put.
     pub accepts: Accepts,
-    /// It is for one message, and then unlinked. The same as a threshold of 1.
+    /// It is for one message, and then unlinked. The same as a threshold of 1. Default: no.
     pub once: bool,
-    /// It is for so many messages, and then inactive; `None` for any number.
+    /// It is for so many messages, and then inactive; `None` for any number, which is the default.
     pub threshold: Option<u64>,
-    /// Whether it is unlinked when it has become inactive. `once` implies it.
+    /// Whether it is unlinked when it has become inactive. `once` implies it. Default: no.
     pub unlink: bool,
-    /// The target says where data goes: each message behind the one before.
+    /// The target decides where data goes: each message behind the one before. Default: no, the
+    /// initiator names the offset.
     pub local_offset: bool,
-    /// With `local_offset`: inactive as soon as less than so many bytes are left.
+    /// With `local_offset`: inactive as soon as less than so many bytes are left. Default: none.
     pub min_free: Option<u64>,
     /// With `local_offset`: a message that came before the entry moves the offset on, too, by the
     /// length that was asked for. Its data stays where it is. Default: no.
     pub offset_counts_headers: bool,
-    /// A message that does not fit is cut; else it goes on to the next entry. Default: yes.
+    /// A message that does not fit is truncated; else it goes on to the next entry. Default: yes.
     pub truncate: bool,
     /// Whether acknowledgements are sent to initiators that ask for them. Default: yes.
     pub acknowledge: bool,
-    /// In an overflow list: whether messages leave a header, for later. Default: yes.
+    /// In an overflow list: whether messages leave a header for entries that are appended later.
+    /// Default: yes.
     pub header: bool,
-    /// Comes back in events.
+    /// Comes back in events. Default: 0.
     pub user_data: u64,
-    /// Events that are not wanted.
+    /// Events that are not wanted. Default: none.
     pub quiet: Quiet,
-    /// Where its events go, if not to the queue of its portal.
+    /// The event queue, if not that of the portal, which is the default.
     pub queue: Option<Handle<EventQueue>>,
-    /// Counts what happens.
+    /// The counter. Default: none.
     pub counter: Option<Handle<Counter>>,
-    /// What it counts.
+    /// What the counter counts. Default: nothing.
     pub counts: Counts,
 }
 
 impl MatchEntry {
-    /// An entry that takes puts of any process with bits 0, any number of them.
+    /// An entry for any number of puts with match bits 0, from any process.
     #[must_use]
     pub fn new(memory: impl Into<Memory>) -> MatchEntry {
         MatchEntry {
@@ -96,9 +144,9 @@ impl MatchEntry {
     }
 }
 
-/// Where an entry stands in its list.
+/// The position of an entry in its list.
 #[derive(Debug)]
-pub(crate) struct Spot {
+pub(crate) struct ListPosition {
     pub(super) pattern: Pattern,
     pub(super) label: u64,
     pub(super) class: u32,
@@ -108,29 +156,30 @@ pub(crate) struct Spot {
 /// An entry that was appended.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    pub(super) spot: Spot,
+    pub(super) position: ListPosition,
     pub(super) portal: u16,
     pub(super) list: List,
     /// Whether it is in the list.
     pub(super) listed: bool,
-    /// Whether it is to go when nothing needs it any more.
+    /// Whether it is removed when nothing needs it any more.
     pub(super) leaving: bool,
-    /// Whether it was told that it was unlinked.
-    pub(super) told: bool,
-    /// Operations that match may differ in this from those that the entry allows: they go on to the
-    /// next entry (Portals 3), or are refused.
+    /// Whether the event that it was unlinked has been raised.
+    pub(super) unlink_raised: bool,
+    /// Whether a message that matches, and asks for an operation that the entry does not allow,
+    /// goes on to the next entry (Portals 3). Else it is refused.
     pub(super) skips: bool,
-    /// When it is used up it stays, inactive, and only its memory goes (Portals 3).
+    /// Whether it stays, inactive, when it is used up, and only its memory goes (Portals 3).
     pub(super) stays: bool,
-    /// How often it was given memory; only then does it take anything (Portals 3).
+    /// How often memory was attached to it (Portals 3).
     pub(super) serial: u32,
+    /// Whether it has memory: only then does it take messages.
     pub(super) attached: bool,
     /// Messages that it still takes.
     pub(super) left: Option<u64>,
-    /// What was taken off that for answers to operations that were started from its memory (Portals
-    /// 3).
-    pub(super) kept: u64,
-    /// Where the next message goes, if the target says so.
+    /// What was taken off that for answers to operations that were started from its memory
+    /// (Portals 3).
+    pub(super) reserved: u64,
+    /// The offset of the next message, with `local_offset`.
     pub(crate) offset: u64,
     /// Operations under way.
     pub(crate) pending: u32,
@@ -141,23 +190,23 @@ pub(crate) struct Entry {
 
 impl Linked for Entry {
     fn links(&self, sort: usize) -> &Links {
-        &self.spot.links[sort]
+        &self.position.links[sort]
     }
 
     fn links_mut(&mut self, sort: usize) -> &mut Links {
-        &mut self.spot.links[sort]
+        &mut self.position.links[sort]
     }
 }
 
-/// What an entry says to a message that matches it.
+/// What becomes of a message at an entry that it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
-    /// Not here: look further.
-    Next,
-    /// Not at all.
-    Refused(super::Refusal),
-    /// So many bytes, there.
-    Taken { offset: u64, len: u64 },
+pub(super) enum Verdict {
+    /// The next entry is tried.
+    Skip,
+    /// The message is refused.
+    Refuse(super::Refusal),
+    /// So many bytes are taken, at this offset.
+    Accept { offset: u64, len: u64 },
 }
 
 impl Entry {
@@ -165,18 +214,18 @@ impl Entry {
         let pattern = Pattern::new(spec.bits, spec.ignore, spec.source);
         let left = if spec.once { Some(1) } else { spec.threshold };
         Entry {
-            spot: Spot { pattern, label: 0, class: 0, links: Default::default() },
+            position: ListPosition { pattern, label: 0, class: 0, links: Default::default() },
             portal,
             list,
             listed: false,
             leaving: false,
-            told: false,
+            unlink_raised: false,
             skips: false,
             stays: false,
             serial: 0,
             attached: true,
             left,
-            kept: 0,
+            reserved: 0,
             offset: 0,
             pending: 0,
             headers: 0,
@@ -188,19 +237,19 @@ impl Entry {
         self.attached && self.left != Some(0)
     }
 
-    /// What it may still do, with what is kept for answers; `None`: any number.
+    /// What it may still do, with what is reserved for answers; `None`: any number.
     pub(super) fn remaining(&self) -> Option<u64> {
-        self.left.map(|left| left + self.kept)
+        self.left.map(|left| left + self.reserved)
     }
 
-    /// Whether less is left behind its own offset than there has to be.
+    /// Whether less than `min_free` bytes are left behind its own offset.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         let room = self.spec.memory.len().saturating_sub(self.offset);
         self.spec.local_offset && self.spec.min_free.is_some_and(|least| room < least)
     }
 
-    /// Whether the message has the right to it.
+    /// Checks that the entry is for the message's user and operation.
     #[inline(always)]
     pub(super) fn admits(&self, arrival: &Arrival) -> Result<(), super::Refusal> {
         if self.spec.user.is_some_and(|user| user != arrival.user) {
@@ -214,31 +263,31 @@ impl Entry {
 
     /// What becomes of a message that matches.
     #[inline(always)]
-    pub(super) fn answer(&self, arrival: &Arrival) -> Answer {
+    pub(super) fn judge(&self, arrival: &Arrival) -> Verdict {
         if !self.is_active() {
-            return Answer::Next;
+            return Verdict::Skip;
         }
         if let Err(refusal) = self.admits(arrival) {
-            return if self.skips { Answer::Next } else { Answer::Refused(refusal) };
+            return if self.skips { Verdict::Skip } else { Verdict::Refuse(refusal) };
         }
         let offset = if self.spec.local_offset { self.offset } else { arrival.offset };
         let room = self.spec.memory.len().saturating_sub(offset);
         let mut len = arrival.len;
         if len > room {
             if !self.spec.truncate {
-                return Answer::Next;
+                return Verdict::Skip;
             }
             len = room;
-            // Elements are whole, or not there.
+            // An element is not cut.
             if let Some(kind) = arrival.request.elements() {
                 len -= len % kind.size() as u64;
             }
         }
         let offset = offset.min(self.spec.memory.len());
-        Answer::Taken { offset, len }
+        Verdict::Accept { offset, len }
     }
 
-    /// A message was taken.
+    /// Takes a message.
     #[inline(always)]
     pub(super) fn take(&mut self, len: u64) {
         self.pending += 1;
@@ -250,7 +299,7 @@ impl Entry {
         }
     }
 
-    /// The own offset moves on.
+    /// Moves its own offset on.
     #[inline]
     pub(super) fn advance(&mut self, len: u64) {
         self.offset = self.offset.saturating_add(len).min(self.spec.memory.len());
@@ -259,14 +308,14 @@ impl Entry {
         }
     }
 
-    /// Whether it goes when it is used up.
+    /// Whether it is unlinked when it is used up.
     pub(super) fn unlinks(&self) -> bool {
         self.spec.unlink || self.spec.once
     }
 }
 
-/// Where an entry goes in.
 impl At {
+    /// The entry beside which another one is inserted.
     pub(super) fn base(self) -> Option<u32> {
         match self {
             At::Before(base) | At::After(base) => Some(base),

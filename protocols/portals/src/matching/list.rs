@@ -11,20 +11,20 @@
 use super::{
     chain::{Chain, NIL},
     entry::{CHAIN, Entry, ORDER},
-    pattern::{Fold, Pattern, Shown},
+    pattern::{Envelope, Fold, Pattern},
 };
 use crate::handle::Table;
 use smallvec::SmallVec;
 use std::collections::{HashMap, hash_map};
 
-/// Up to so many entries are scanned.
+/// A list of up to so many entries is scanned.
 const SCAN: usize = 32;
-/// A list that fell to so many is scanned again.
+/// A longer list that shrinks to so many is scanned again.
 const SCAN_AGAIN: usize = 12;
 /// The distance of labels at the ends of the list.
 const STEP: u64 = 1 << 32;
 
-/// Where an entry is put.
+/// Where an entry is inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
     First,
@@ -43,7 +43,7 @@ pub(crate) struct MatchList {
     classes: Option<Classes>,
 }
 
-/// The entries that look at the same bits.
+/// The entries that ignore the same bits, and look at the same parts of the source.
 #[derive(Debug, Default)]
 struct Class {
     ignore: u64,
@@ -76,13 +76,13 @@ impl MatchList {
     pub(crate) fn find<A>(
         &self,
         nodes: &Table<Entry>,
-        shown: Shown,
+        envelope: Envelope,
         accept: impl Fn(&Entry) -> Option<A>,
     ) -> Option<(u32, A)> {
         match &self.classes {
             None => {
                 for (pattern, index) in &self.rows {
-                    if pattern.matches(shown)
+                    if pattern.matches(envelope)
                         && let Some(answer) = accept(&nodes[*index])
                     {
                         return Some((*index, answer));
@@ -90,7 +90,7 @@ impl MatchList {
                 }
                 None
             }
-            Some(classes) => self.find_by_class(classes, nodes, shown, accept),
+            Some(classes) => self.find_by_class(classes, nodes, envelope, accept),
         }
     }
 
@@ -100,26 +100,26 @@ impl MatchList {
         &self,
         classes: &Classes,
         nodes: &Table<Entry>,
-        shown: Shown,
+        envelope: Envelope,
         accept: impl Fn(&Entry) -> Option<A>,
     ) -> Option<(u32, A)> {
         if classes.by_mask.len() * 4 > self.len {
             let mut all = self.order.iter(nodes);
             return all.find_map(|index| {
                 let entry = &nodes[index];
-                let matches = entry.spot.pattern.matches(shown);
+                let matches = entry.position.pattern.matches(envelope);
                 if matches { Some((index, accept(entry)?)) } else { None }
             });
         }
-        classes.find(nodes, shown, accept)
+        classes.find(nodes, envelope, accept)
     }
 
-    /// Puts an entry in, by its pattern.
+    /// Inserts an entry.
     pub(crate) fn insert(&mut self, nodes: &mut Table<Entry>, index: u32, at: At) {
         let prev = match at {
             At::First => NIL,
             At::Last => self.order.tail,
-            At::Before(next) => nodes[next].spot.links[ORDER].prev,
+            At::Before(next) => nodes[next].position.links[ORDER].prev,
             At::After(prev) => prev,
         };
         self.order.insert_after(nodes, prev, index);
@@ -135,7 +135,7 @@ impl MatchList {
             all.into_iter().for_each(|index| classes.insert(nodes, index));
             return;
         }
-        let row = (nodes[index].spot.pattern, index);
+        let row = (nodes[index].position.pattern, index);
         match prev {
             prev if prev == NIL => self.rows.insert(0, row),
             prev => {
@@ -156,15 +156,15 @@ impl MatchList {
         }
         self.order.remove(nodes, index);
         if self.len <= SCAN_AGAIN && self.classes.take().is_some() {
-            self.rows.extend(self.order.iter(nodes).map(|i| (nodes[i].spot.pattern, i)));
+            self.rows.extend(self.order.iter(nodes).map(|i| (nodes[i].position.pattern, i)));
         }
     }
 
     /// Gives an entry that was just linked a label between those of its neighbours.
     fn label(&mut self, nodes: &mut Table<Entry>, index: u32) {
-        let links = nodes[index].spot.links[ORDER];
-        let low = (links.prev != NIL).then(|| nodes[links.prev].spot.label);
-        let high = (links.next != NIL).then(|| nodes[links.next].spot.label);
+        let links = nodes[index].position.links[ORDER];
+        let low = (links.prev != NIL).then(|| nodes[links.prev].position.label);
+        let high = (links.next != NIL).then(|| nodes[links.next].position.label);
         let label = match (low, high) {
             (None, None) => Some(1 << 63),
             (Some(low), None) => low.checked_add(STEP),
@@ -172,16 +172,17 @@ impl MatchList {
             (Some(low), Some(high)) => Some(low + (high - low) / 2).filter(|label| *label != low),
         };
         match label {
-            Some(label) => nodes[index].spot.label = label,
+            Some(label) => nodes[index].position.label = label,
             None => {
-                // No number is left: all get new ones. The order stays, and so do the chains.
+                // No number is left between the neighbours: all entries get new labels. Their order
+                // stays, and so do the chains.
                 let step = u64::MAX / (self.len as u64 + 1);
                 let mut at = self.order.head;
                 let mut label = 0;
                 while at != NIL {
                     label += step;
-                    nodes[at].spot.label = label;
-                    at = nodes[at].spot.links[ORDER].next;
+                    nodes[at].position.label = label;
+                    at = nodes[at].position.links[ORDER].next;
                 }
             }
         }
@@ -190,7 +191,7 @@ impl MatchList {
 
 impl Classes {
     fn insert(&mut self, nodes: &mut Table<Entry>, index: u32) {
-        let pattern = nodes[index].spot.pattern;
+        let pattern = nodes[index].position.pattern;
         let looked_at = (pattern.ignore, pattern.mask);
         let in_use = self.by_mask.len();
         let class = match self.by_mask.entry(looked_at) {
@@ -211,25 +212,25 @@ impl Classes {
                 *entry.insert(at as u32)
             }
         };
-        nodes[index].spot.class = class;
-        let label = nodes[index].spot.label;
+        nodes[index].position.class = class;
+        let label = nodes[index].position.label;
         let class = &mut self.all[class as usize];
         class.len += 1;
         let chain = class.chains.entry((pattern.bits, pattern.source)).or_default();
-        // Mostly it is the last, sometimes the first.
+        // Mostly it is inserted as the last of its chain, sometimes as the first.
         let mut prev = chain.tail;
-        if prev != NIL && nodes[chain.head].spot.label > label {
+        if prev != NIL && nodes[chain.head].position.label > label {
             prev = NIL;
         }
-        while prev != NIL && nodes[prev].spot.label > label {
-            prev = nodes[prev].spot.links[CHAIN].prev;
+        while prev != NIL && nodes[prev].position.label > label {
+            prev = nodes[prev].position.links[CHAIN].prev;
         }
         chain.insert_after(nodes, prev, index);
     }
 
     fn remove(&mut self, nodes: &mut Table<Entry>, index: u32) {
-        let spot = &nodes[index].spot;
-        let (class, pattern) = (spot.class as usize, spot.pattern);
+        let position = &nodes[index].position;
+        let (class, pattern) = (position.class as usize, position.pattern);
         let class = &mut self.all[class];
         class.len -= 1;
         if let hash_map::Entry::Occupied(mut chain) =
@@ -250,21 +251,21 @@ impl Classes {
     fn find<A>(
         &self,
         nodes: &Table<Entry>,
-        shown: Shown,
+        envelope: Envelope,
         accept: impl Fn(&Entry) -> Option<A>,
     ) -> Option<(u32, A)> {
         let full = self.all.iter().filter(|class| class.len > 0);
         let chains = full.filter_map(|class| {
-            class.chains.get(&(shown.bits & !class.ignore, shown.source & class.mask))
+            class.chains.get(&(envelope.bits & !class.ignore, envelope.source & class.mask))
         });
         let mut heads: SmallVec<[u32; 8]> = chains.map(|chain| chain.head).collect();
         loop {
-            let first = heads.iter_mut().min_by_key(|head| nodes[**head].spot.label)?;
+            let first = heads.iter_mut().min_by_key(|head| nodes[**head].position.label)?;
             let entry = &nodes[*first];
             if let Some(answer) = accept(entry) {
                 return Some((*first, answer));
             }
-            match entry.spot.links[CHAIN].next {
+            match entry.position.links[CHAIN].next {
                 NIL => {
                     let gone = *first;
                     heads.retain(|head| *head != gone);

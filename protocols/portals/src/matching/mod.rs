@@ -1,11 +1,12 @@
 //! The matching core: portals, their lists, and what becomes of a message. No I/O, no clock, no
-//! events; what it has to say it says in [`Verdict`]s and [`Notice`]s.
+//! events; what the program has to know of it is given as [`Notice`]s.
 //!
-//! A message walks the priority list of its portal, then the overflow list, in order; what it finds
-//! first, and what has the right, the operation and the room, takes it. What was taken from the
-//! overflow list leaves a header. Appending to the priority list looks through the headers first:
-//! that, and the link, are one step. Both directions cost a few look-ups however long the lists are
-//! ([`list`]), unless an entry with wildcards has to look through headers.
+//! A message goes to the first entry of its portal's priority list that matches it, is active and
+//! has room; without one, to the first such entry of the overflow list. It is refused if that entry
+//! is for another user, or does not allow the operation. A message that an overflow entry took
+//! leaves a header. An entry that is appended to the priority list claims the headers that it
+//! matches before it is linked, in one step. Both directions cost a few look-ups however long the
+//! lists are ([`list`]), unless an entry with wildcards has to search headers.
 
 mod chain;
 mod entry;
@@ -19,13 +20,13 @@ mod unexpected;
 pub(crate) use entry::Entry;
 pub use entry::MatchEntry;
 pub(crate) use list::At;
-pub(crate) use pattern::{Fold, Shown};
+pub(crate) use pattern::{Envelope, Fold};
 
 use crate::{
     Counts, EventQueue, Failure, Handle, InterfaceId, Left, Limits, Memory, Quiet,
     counter::Counter, handle::Table, message::Arrival,
 };
-use entry::Answer;
+use entry::Verdict;
 use list::MatchList;
 use pattern::Pattern;
 use unexpected::{Header, Unexpected};
@@ -33,9 +34,9 @@ use unexpected::{Header, Unexpected};
 /// Which list of a portal an entry is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum List {
-    /// What the program waits for.
+    /// Entries for messages that the program expects. It is searched first.
     Priority,
-    /// Where unexpected messages go.
+    /// Entries for unexpected messages: those that nothing in the priority list matches.
     Overflow,
 }
 
@@ -55,28 +56,29 @@ pub(crate) enum Refusal {
     NoHeader,
 }
 
-/// A message that was taken: say [`Matching::finish`] when its data is there, or has left.
+/// A message that an entry has taken: call [`Matching::finish`] when its data is there, or has
+/// left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Taken {
-    /// By which entry, by slot; it stays until then.
+pub(crate) struct Matched {
+    /// The slot of the entry, which stays until then.
     pub(crate) entry: u32,
     pub(crate) list: List,
     header: Option<u32>,
-    /// Where in the entry's memory, and how much of it.
+    /// The offset in the entry's memory, and how many bytes.
     pub(crate) offset: u64,
     pub(crate) len: u64,
 }
 
-impl Taken {
-    /// Where, and how much.
+impl Matched {
+    /// Offset and length.
     pub(crate) fn place(&self) -> (u64, u64) {
         (self.offset, self.len)
     }
 }
 
-/// The entry that an event is about, also when that is gone already.
+/// What events say of an entry, also when that is gone already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Owner {
+pub(crate) struct EntryInfo {
     pub(crate) entry: Handle<MatchEntry>,
     pub(crate) portal: u16,
     pub(crate) user_data: u64,
@@ -89,12 +91,12 @@ pub(crate) struct Owner {
     pub(crate) serial: u32,
 }
 
-impl Owner {
-    /// A search: an entry that there never is.
-    pub(crate) fn search(portal: u16, user_data: u64) -> Owner {
+impl EntryInfo {
+    /// For a search, which has no entry.
+    pub(crate) fn search(portal: u16, user_data: u64) -> EntryInfo {
         let (entry, quiet, counts) = (Handle::none(), Quiet::NONE, Counts::NONE);
         let (queue, counter, left, serial) = (None, None, Left::default(), 0);
-        Owner { entry, portal, user_data, quiet, queue, counter, counts, left, serial }
+        EntryInfo { entry, portal, user_data, quiet, queue, counter, counts, left, serial }
     }
 }
 
@@ -102,32 +104,32 @@ impl Owner {
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub(crate) arrival: Arrival,
-    /// The memory of the overflow list's entry, where its data lies.
+    /// The memory of the overflow entry, where its data lies.
     pub(crate) memory: Memory,
     pub(crate) offset: u64,
     pub(crate) len: u64,
     pub(crate) result: Result<(), Failure>,
 }
 
-/// What has to be told.
+/// Something that the program has to know.
 #[derive(Clone, Debug)]
 pub(crate) enum Notice {
-    Linked(Owner),
-    /// An entry went by itself.
-    Unlinked(Owner),
-    /// The memory of an entry of an overflow list, which went, is free.
-    Freed(Owner),
-    Claimed(Owner, Claim),
+    Linked(EntryInfo),
+    /// An entry was used up, and is unlinked.
+    Unlinked(EntryInfo),
+    /// No header refers to the memory of an overflow entry that was unlinked.
+    Freed(EntryInfo),
+    Claimed(EntryInfo, Claim),
 }
 
-/// Why something was not done with an entry.
+/// Why a call about an entry did nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryError {
     Stale,
     NoPortal,
     InUse,
     Full,
-    /// The list has as many as it may have.
+    /// The list has as many entries as it may have.
     ListFull,
 }
 
@@ -144,20 +146,20 @@ struct Portal {
 pub(crate) struct Matching {
     entries: Table<Entry>,
     headers: Table<Header>,
-    waiting: Vec<Waiting>,
+    pending: Vec<PendingClaim>,
     portals: Vec<Option<Portal>>,
     /// Entries that a list may have.
     longest: usize,
 }
 
-/// Who has claimed a header whose data is not there yet.
+/// A header that was claimed before its data was there.
 #[derive(Debug)]
-struct Waiting {
+struct PendingClaim {
     header: u32,
-    owner: Owner,
-    /// Whether the claimant has the right to it.
+    claimant: EntryInfo,
+    /// Whether the header's user and operation are those that the claimant is for.
     result: Result<(), Failure>,
-    /// Whether the claimant's entry went with it.
+    /// Whether the claimant was used up by it.
     unlinks: bool,
 }
 
@@ -176,7 +178,7 @@ impl Matching {
         Matching {
             entries: Table::new(entries),
             headers: Table::new(headers),
-            waiting: Vec::new(),
+            pending: Vec::new(),
             portals: (0..portals).map(|_| None).collect(),
             longest: usize::MAX,
         }
@@ -196,7 +198,7 @@ impl Matching {
         usize::from(portal) < self.portals.len()
     }
 
-    /// Opens a portal, one that is wanted, or any; `None` if there is none.
+    /// Opens the portal that is wanted, or any; `None` if that is open, or none is free.
     pub(crate) fn open(&mut self, wanted: Option<u16>) -> Option<u16> {
         let portal = match wanted {
             Some(portal) => usize::from(portal),
@@ -218,13 +220,13 @@ impl Matching {
         Ok(())
     }
 
-    /// Lets messages in, or not; false if there is no such portal.
+    /// Enables or disables a portal; false if it is not open.
     pub(crate) fn enable(&mut self, portal: u16, enabled: bool) -> bool {
         let portal = self.portals.get_mut(usize::from(portal)).and_then(Option::as_mut);
         portal.map(|portal| portal.enabled = enabled).is_some()
     }
 
-    /// Lets no more messages in; false if that was so already.
+    /// Disables a portal; false if it was disabled, or is not open.
     pub(crate) fn disable(&mut self, portal: u16) -> bool {
         let portal = self.portals.get_mut(usize::from(portal)).and_then(Option::as_mut);
         portal.is_some_and(|portal| std::mem::replace(&mut portal.enabled, false))
@@ -236,9 +238,9 @@ impl Matching {
         &self.entries[slot]
     }
 
-    pub(crate) fn owner(&self, slot: u32) -> Owner {
+    pub(crate) fn info(&self, slot: u32) -> EntryInfo {
         let entry = &self.entries[slot];
-        Owner {
+        EntryInfo {
             entry: self.entries.handle(slot),
             portal: entry.portal,
             user_data: entry.spec.user_data,
@@ -251,8 +253,8 @@ impl Matching {
         }
     }
 
-    /// Appends an entry. In the priority list it claims the headers that it matches first, the
-    /// oldest first; what is for one message and got it is not linked at all.
+    /// Appends an entry. To the priority list: it first claims the headers that it matches, the
+    /// oldest first. If it is used up by that, and unlinks, it is not linked at all.
     pub(crate) fn append(
         &mut self,
         portal: u16,
@@ -291,12 +293,12 @@ impl Matching {
         if waiting && list == List::Priority {
             self.claim(slot, notices);
             if !self.entries[slot].is_active() && self.entries[slot].unlinks() {
-                let owner = self.owner(slot);
+                let info = self.info(slot);
                 self.entries.take(slot);
-                // When a header's data is still on its way, its end is told after it.
-                match self.waiting.iter_mut().rfind(|waiting| waiting.owner.entry == handle) {
-                    Some(waiting) => waiting.unlinks = true,
-                    None => notices.push(Notice::Unlinked(owner)),
+                // If a header's data is still on its way, the claim comes before the unlinking.
+                match self.pending.iter_mut().rfind(|claim| claim.claimant.entry == handle) {
+                    Some(claim) => claim.unlinks = true,
+                    None => notices.push(Notice::Unlinked(info)),
                 }
                 return Ok(handle);
             }
@@ -304,22 +306,22 @@ impl Matching {
         let portal = self.portals[usize::from(portal)].as_mut().expect("looked at before");
         portal.list(list).insert(&mut self.entries, slot, at);
         self.entries[slot].listed = true;
-        notices.push(Notice::Linked(self.owner(slot)));
+        notices.push(Notice::Linked(self.info(slot)));
         Ok(handle)
     }
 
-    /// Gives an entry that comes the headers that it matches.
+    /// Claims the headers that an entry matches.
     fn claim(&mut self, slot: u32, notices: &mut Vec<Notice>) {
         while self.entries[slot].is_active() {
             let Some(header) = self.first_header(&self.entries[slot]) else { return };
-            let owner = self.owner(slot);
+            let claimant = self.info(slot);
             let entry = &mut self.entries[slot];
             entry.left = entry.left.map(|left| left - 1);
             if entry.spec.local_offset && entry.spec.offset_counts_headers {
                 entry.advance(self.headers[header].arrival.len);
             }
             let result = entry.admits(&self.headers[header].arrival).map_err(Failure::from);
-            self.give(header, owner, result, notices);
+            self.claim_one(header, claimant, result, notices);
         }
     }
 
@@ -328,43 +330,43 @@ impl Matching {
         let portal = self.portals[usize::from(entry.portal)].as_ref()?;
         let fits =
             |header: &Header| entry.spec.truncate || header.arrival.len <= entry.spec.memory.len();
-        portal.unexpected.find(&self.headers, &entry.spot.pattern, None, fits)
+        portal.unexpected.find(&self.headers, &entry.position.pattern, None, fits)
     }
 
-    /// Gives a header to its claimant, now or when its data is there.
-    fn give(
+    /// Claims a header, now or when its data is there.
+    fn claim_one(
         &mut self,
         header: u32,
-        owner: Owner,
+        claimant: EntryInfo,
         result: Result<(), Failure>,
         notices: &mut Vec<Notice>,
     ) {
-        let portal = self.portals[usize::from(owner.portal)].as_mut();
+        let portal = self.portals[usize::from(claimant.portal)].as_mut();
         portal.expect("of an open portal").unexpected.remove(&mut self.headers, header);
         match self.headers[header].landed {
-            true => self.tell(header, owner, result, notices),
-            false => self.waiting.push(Waiting { header, owner, result, unlinks: false }),
+            true => self.end_claim(header, claimant, result, notices),
+            false => self.pending.push(PendingClaim { header, claimant, result, unlinks: false }),
         }
     }
 
-    /// Tells the claimant about a header, which goes.
-    fn tell(
+    /// Removes a header that was claimed, and whose data is there.
+    fn end_claim(
         &mut self,
         header: u32,
-        owner: Owner,
+        claimant: EntryInfo,
         result: Result<(), Failure>,
         notices: &mut Vec<Notice>,
     ) {
         let Some(header) = self.headers.take(header) else { return };
         let Header { arrival, offset, len, entry, .. } = header;
         let memory = self.entries[entry].spec.memory.clone();
-        notices.push(Notice::Claimed(owner, Claim { arrival, memory, offset, len, result }));
+        notices.push(Notice::Claimed(claimant, Claim { arrival, memory, offset, len, result }));
         self.entries[entry].headers -= 1;
         self.settle(entry, notices);
     }
 
-    /// The oldest header behind another, or of all, that an entry would get if it were appended
-    /// now: its slot, and what it says.
+    /// The oldest header that an entry would claim if it were appended now, of those behind another
+    /// one, or of all: its slot, and its message.
     pub(crate) fn search(
         &self,
         portal: u16,
@@ -383,7 +385,7 @@ impl Matching {
         }))
     }
 
-    /// Takes the headers that an entry would get: how many.
+    /// Claims the headers that an entry would claim if it were appended now: how many.
     pub(crate) fn search_and_delete(
         &mut self,
         portal: u16,
@@ -403,18 +405,18 @@ impl Matching {
         Ok((before - headers(self)) as u64)
     }
 
-    /// What an entry does not want to be told that would take a message, if one would.
+    /// The events that are not wanted of the entry that would take a message, if there is one.
     pub(crate) fn quiet_of_taker(&self, arrival: &Arrival) -> Quiet {
         let Some(portal) = self.portals.get(usize::from(arrival.portal)).and_then(Option::as_ref)
         else {
             return Quiet::NONE;
         };
-        let found = self.ask(&portal.priority, arrival);
-        let found = found.or_else(|| self.ask_overflow(portal, arrival));
+        let found = self.find(&portal.priority, arrival);
+        let found = found.or_else(|| self.find_in_overflow(portal, arrival));
         found.map_or(Quiet::NONE, |(slot, _)| self.entries[slot].spec.quiet)
     }
 
-    /// Takes an entry out, and gives what was appended. Not while anything needs it.
+    /// Unlinks an entry, and gives what was appended. Not while operations or headers need it.
     pub(crate) fn unlink(&mut self, handle: Handle<MatchEntry>) -> Result<MatchEntry, EntryError> {
         let entry = self.entries.get(handle).ok_or(EntryError::Stale)?;
         if entry.pending > 0 || entry.headers > 0 {
@@ -425,6 +427,7 @@ impl Matching {
         Ok(entry.spec)
     }
 
+    /// Removes an entry from its list.
     fn unlist(&mut self, slot: u32) {
         let entry = &mut self.entries[slot];
         if !std::mem::take(&mut entry.listed) {
@@ -437,34 +440,36 @@ impl Matching {
 
     /// Finds the entry that takes a message.
     #[inline(always)]
-    pub(crate) fn deliver(&mut self, arrival: &Arrival) -> Result<Taken, Refusal> {
+    pub(crate) fn deliver(&mut self, arrival: &Arrival) -> Result<Matched, Refusal> {
         let portal = self.portals.get(usize::from(arrival.portal)).and_then(Option::as_ref);
         let portal = portal.ok_or(Refusal::NoPortal)?;
         if !portal.enabled {
             return Err(Refusal::Disabled);
         }
-        let (list, (entry, answer)) = match self.ask(&portal.priority, arrival) {
+        let (list, (entry, verdict)) = match self.find(&portal.priority, arrival) {
             Some(found) => (List::Priority, found),
-            None => (List::Overflow, self.ask_overflow(portal, arrival).ok_or(Refusal::NoMatch)?),
+            None => {
+                (List::Overflow, self.find_in_overflow(portal, arrival).ok_or(Refusal::NoMatch)?)
+            }
         };
-        match answer {
-            Answer::Taken { offset, len } => self.take(arrival, entry, list, offset, len),
-            Answer::Refused(refusal) => Err(refusal),
-            Answer::Next => unreachable!("an entry that was found has answered"),
+        match verdict {
+            Verdict::Accept { offset, len } => self.take(arrival, entry, list, offset, len),
+            Verdict::Refuse(refusal) => Err(refusal),
+            Verdict::Skip => unreachable!("an entry that was found does not skip"),
         }
     }
 
     #[inline(never)]
-    fn ask_overflow(&self, portal: &Portal, arrival: &Arrival) -> Option<(u32, Answer)> {
-        self.ask(&portal.overflow, arrival)
+    fn find_in_overflow(&self, portal: &Portal, arrival: &Arrival) -> Option<(u32, Verdict)> {
+        self.find(&portal.overflow, arrival)
     }
 
-    /// The first entry of a list that has an answer for a message, and the answer.
+    /// The first entry of a list that takes a message or refuses it, and which of both.
     #[inline(always)]
-    fn ask(&self, list: &MatchList, arrival: &Arrival) -> Option<(u32, Answer)> {
-        list.find(&self.entries, arrival.shown(), |entry| match entry.answer(arrival) {
-            Answer::Next => None,
-            answer => Some(answer),
+    fn find(&self, list: &MatchList, arrival: &Arrival) -> Option<(u32, Verdict)> {
+        list.find(&self.entries, arrival.envelope(), |entry| match entry.judge(arrival) {
+            Verdict::Skip => None,
+            verdict => Some(verdict),
         })
     }
 
@@ -476,7 +481,7 @@ impl Matching {
         list: List,
         offset: u64,
         len: u64,
-    ) -> Result<Taken, Refusal> {
+    ) -> Result<Matched, Refusal> {
         let mut header = None;
         if list == List::Overflow && self.entries[slot].spec.header {
             let new = Header::new(*arrival, slot, offset, len);
@@ -488,14 +493,15 @@ impl Matching {
         }
         self.entries[slot].take(len);
         self.leave_if_used_up(slot);
-        Ok(Taken { entry: slot, list, header, offset, len })
+        Ok(Matched { entry: slot, list, header, offset, len })
     }
 
-    /// An entry that takes nothing any more goes, if it was made so, when nothing needs it.
+    /// Removes an entry that takes no more messages from its list, if it unlinks. What is left of
+    /// it goes when nothing needs it any more ([`Matching::settle`]).
     #[inline]
     fn leave_if_used_up(&mut self, slot: u32) {
         let entry = &mut self.entries[slot];
-        if !entry.is_active() && entry.unlinks() && entry.kept == 0 {
+        if !entry.is_active() && entry.unlinks() && entry.reserved == 0 {
             entry.leaving = true;
             if !entry.stays {
                 self.unlist(slot);
@@ -507,72 +513,73 @@ impl Matching {
     #[inline(always)]
     pub(crate) fn finish(
         &mut self,
-        taken: &Taken,
+        matched: &Matched,
         result: Result<(), Failure>,
         notices: &mut Vec<Notice>,
     ) {
-        let entry = &mut self.entries[taken.entry];
+        let entry = &mut self.entries[matched.entry];
         entry.pending -= 1;
-        if taken.header.is_none() && !entry.leaving {
+        if matched.header.is_none() && !entry.leaving {
             return;
         }
-        if let Some(header) = taken.header {
-            self.land(taken, header, result, notices);
+        if let Some(header) = matched.header {
+            self.land(matched, header, result, notices);
         }
-        // With its last header it may have gone.
-        if self.entries.at(taken.entry).is_some_and(|entry| entry.leaving) {
-            self.settle(taken.entry, notices);
+        // The entry may have gone with its last header.
+        if self.entries.at(matched.entry).is_some_and(|entry| entry.leaving) {
+            self.settle(matched.entry, notices);
         }
     }
 
+    /// The data of a message with a header is there, or never will be.
     fn land(
         &mut self,
-        taken: &Taken,
+        matched: &Matched,
         header: u32,
         result: Result<(), Failure>,
         notices: &mut Vec<Notice>,
     ) {
         self.headers[header].landed = true;
-        if let Some(at) = self.waiting.iter().position(|waiting| waiting.header == header) {
-            let waiting = self.waiting.remove(at);
-            self.tell(header, waiting.owner, result.and(waiting.result), notices);
-            if waiting.unlinks {
-                notices.push(Notice::Unlinked(waiting.owner));
+        if let Some(at) = self.pending.iter().position(|claim| claim.header == header) {
+            let claim = self.pending.remove(at);
+            self.end_claim(header, claim.claimant, result.and(claim.result), notices);
+            if claim.unlinks {
+                notices.push(Notice::Unlinked(claim.claimant));
             }
         } else if result.is_err() {
             // No entry will ever take it.
-            let portal = self.entries[taken.entry].portal;
+            let portal = self.entries[matched.entry].portal;
             let portal = self.portals[usize::from(portal)].as_mut();
             portal.expect("headers keep it open").unexpected.remove(&mut self.headers, header);
             self.headers.take(header);
-            self.entries[taken.entry].headers -= 1;
+            self.entries[matched.entry].headers -= 1;
         }
     }
 
-    /// Lets an entry go that was used up, when nothing needs it any more.
+    /// Removes an entry that was used up, once nothing needs it any more.
     fn settle(&mut self, slot: u32, notices: &mut Vec<Notice>) {
         let entry = &mut self.entries[slot];
         if !entry.leaving || entry.pending > 0 {
             return;
         }
-        if !std::mem::replace(&mut entry.told, true) {
-            notices.push(Notice::Unlinked(self.owner(slot)));
+        if !std::mem::replace(&mut entry.unlink_raised, true) {
+            notices.push(Notice::Unlinked(self.info(slot)));
         }
         let entry = &mut self.entries[slot];
         if entry.stays {
-            (entry.leaving, entry.told, entry.attached) = (false, false, false);
+            (entry.leaving, entry.unlink_raised, entry.attached) = (false, false, false);
             entry.spec.memory = Memory::empty();
             return;
         }
         if entry.headers == 0 {
             if entry.list == List::Overflow {
-                notices.push(Notice::Freed(self.owner(slot)));
+                notices.push(Notice::Freed(self.info(slot)));
             }
             self.entries.take(slot);
         }
     }
 
-    /// Entries, and headers that are kept.
+    /// How many entries and headers there are.
     pub(crate) fn len(&self) -> (usize, usize) {
         (self.entries.len(), self.headers.len())
     }

@@ -1,17 +1,18 @@
-//! What an entry matches: bits of which some do not count, and a source of which parts may be any.
+//! What an entry matches: match bits, some of which do not count, and a source, parts of which may
+//! be any.
 
 use crate::ProcessId;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// What a request shows to the match lists.
+/// What of a request is matched: its match bits, and where it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct Envelope {
     pub(crate) bits: u64,
     /// See [`ProcessId::to_bits`].
     pub(crate) source: u64,
 }
 
-/// What an entry asks for. Bits that do not count are zero in `bits` and `source`.
+/// The envelopes that an entry matches. Bits that do not count are zero in `bits` and `source`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     pub(crate) bits: u64,
@@ -28,19 +29,20 @@ impl Pattern {
     }
 
     #[inline]
-    pub(crate) fn matches(&self, shown: Shown) -> bool {
-        ((shown.bits ^ self.bits) & !self.ignore) | ((shown.source ^ self.source) & self.mask) == 0
+    pub(crate) fn matches(&self, envelope: Envelope) -> bool {
+        ((envelope.bits ^ self.bits) & !self.ignore) | ((envelope.source ^ self.source) & self.mask)
+            == 0
     }
 
-    /// The only thing that matches it, if that is one.
-    pub(crate) fn exact(&self) -> Option<Shown> {
+    /// The only envelope that matches it, if there are no wildcards.
+    pub(crate) fn exact(&self) -> Option<Envelope> {
         let exact = self.ignore == 0 && self.mask == u64::MAX;
-        exact.then_some(Shown { bits: self.bits, source: self.source })
+        exact.then_some(Envelope { bits: self.bits, source: self.source })
     }
 }
 
-/// Hashes a pair of words with a secret of this process: what remote processes show is kept in hash
-/// tables, and they must not be able to have it all in one chain.
+/// Hashes a pair of words with a secret of this process. The keys of the hash tables come from
+/// other processes, which must not be able to bring them all into one chain.
 #[derive(Clone, Debug)]
 pub(crate) struct Fold {
     seed: [u64; 2],
@@ -61,7 +63,7 @@ impl BuildHasher for Fold {
     }
 }
 
-/// The state of a [`Fold`]: each word is multiplied in, and the halves of the product are joined.
+/// The state of a [`Fold`]: multiplies by each word, and combines the halves of the product.
 #[derive(Clone, Debug)]
 pub(crate) struct Folded {
     state: u64,

@@ -1,13 +1,13 @@
-//! What Portals 3 needs beyond its successor: entries without memory, which is attached, used up,
-//! and exchanged while the entry stays where it is.
+//! What Portals 3 needs beyond Portals 4: entries without memory. Memory is attached to them, used
+//! up, and exchanged while the entry stays in its list.
 
 use super::{At, Entry, EntryError, List, MatchEntry, Matching, Notice};
 use crate::{Handle, Memory};
 
 impl Matching {
-    /// Puts an entry without memory into the priority list of a portal. Messages pass it over.
-    /// `goes`: with its memory, when that is used up.
-    pub(crate) fn place(
+    /// Inserts an entry without memory into the priority list of a portal. Messages skip it.
+    /// `goes`: it is unlinked with its memory, when that is used up.
+    pub(crate) fn insert_empty(
         &mut self,
         portal: u16,
         spec: MatchEntry,
@@ -36,7 +36,8 @@ impl Matching {
         entry.map(|entry| (entry.portal, handle.index())).ok_or(EntryError::Stale)
     }
 
-    /// Gives memory to an entry without it, and with that all but what it matches: its number.
+    /// Attaches memory to an entry without it, and with that all settings but what it matches.
+    /// Gives the number of the memory.
     pub(crate) fn attach(
         &mut self,
         handle: Handle<MatchEntry>,
@@ -52,6 +53,7 @@ impl Matching {
         Ok(entry.serial)
     }
 
+    /// The entry that has this memory, if nothing is under way in it.
     fn attached(
         &mut self,
         handle: Handle<MatchEntry>,
@@ -63,8 +65,8 @@ impl Matching {
         if entry.pending > 0 { Err(EntryError::InUse) } else { Ok(entry) }
     }
 
-    /// Gives other memory to an entry, if nothing is under way in it: what was there before, and
-    /// what that might still do.
+    /// Exchanges the memory of an entry, if nothing is under way in it. Gives what was there
+    /// before, with what that might still do as its threshold.
     pub(crate) fn exchange(
         &mut self,
         handle: Handle<MatchEntry>,
@@ -76,8 +78,8 @@ impl Matching {
         Ok(MatchEntry { threshold, ..entry.fill(spec) })
     }
 
-    /// What memory an entry has, and what it still takes.
-    pub(crate) fn look(
+    /// What an entry has, what it may still do, and its own offset.
+    pub(crate) fn inspect(
         &self,
         handle: Handle<MatchEntry>,
         serial: u32,
@@ -87,7 +89,7 @@ impl Matching {
         entry.map(|entry| (&entry.spec, entry.remaining(), entry.offset)).ok_or(EntryError::Stale)
     }
 
-    /// Memory of an entry is used for an operation of one's own, and stays until
+    /// The memory of an entry is used for an operation of this process, and stays until
     /// [`Matching::let_go`].
     pub(crate) fn hold(&mut self, handle: Handle<MatchEntry>) {
         if let Some(entry) = self.entries.get_mut(handle) {
@@ -95,6 +97,7 @@ impl Matching {
         }
     }
 
+    /// An operation of this process does not need the memory of an entry any more.
     pub(crate) fn let_go(&mut self, handle: Handle<MatchEntry>, notices: &mut Vec<Notice>) {
         if let Some(entry) = self.entries.get_mut(handle) {
             entry.pending -= 1;
@@ -102,30 +105,30 @@ impl Matching {
         }
     }
 
-    /// Takes one off what memory may do that serves both ways, for something that is to come; false
-    /// if nothing is left. While it is kept the entry stays, and the memory is not exchanged.
-    pub(crate) fn keep(&mut self, handle: Handle<MatchEntry>, serial: u32) -> bool {
+    /// Takes one off what the memory of an entry may do, for an answer that is to come; false if
+    /// nothing is left. While it is reserved the entry stays, and the memory is not exchanged.
+    pub(crate) fn reserve(&mut self, handle: Handle<MatchEntry>, serial: u32) -> bool {
         let entry = self.entries.get_mut(handle);
         let entry = entry.filter(|entry| entry.is_active() && entry.serial == serial);
         let Some(entry) = entry else { return false };
         entry.left = entry.left.map(|left| left - 1);
-        entry.kept += 1;
+        entry.reserved += 1;
         true
     }
 
-    /// What was kept is spent.
-    pub(crate) fn redeem(&mut self, handle: Handle<MatchEntry>) {
+    /// What was reserved is spent.
+    pub(crate) fn spend(&mut self, handle: Handle<MatchEntry>) {
         if let Some(entry) = self.entries.get_mut(handle) {
-            entry.kept -= 1;
+            entry.reserved -= 1;
             self.leave_if_used_up(handle.index());
         }
     }
 
-    /// What was kept is not needed.
-    pub(crate) fn give_back(&mut self, handle: Handle<MatchEntry>) {
+    /// What was reserved is not needed, and may be used for something else.
+    pub(crate) fn unreserve(&mut self, handle: Handle<MatchEntry>) {
         if let Some(entry) = self.entries.get_mut(handle) {
-            entry.kept -= 1;
-            // Without room it stays inactive, however much it may still do.
+            entry.reserved -= 1;
+            // Without room it stays inactive, whatever its threshold.
             if !entry.is_full() {
                 entry.left = entry.left.map(|left| left + 1);
             }
@@ -133,7 +136,7 @@ impl Matching {
         }
     }
 
-    /// Takes the memory of an entry back; the entry goes with it if it was made so.
+    /// Detaches the memory of an entry; the entry goes with it if it was inserted so.
     pub(crate) fn detach(
         &mut self,
         handle: Handle<MatchEntry>,
@@ -150,8 +153,8 @@ impl Matching {
 }
 
 impl Entry {
-    /// Takes over what was given to the memory, and gives what there was before. Memory that is too
-    /// short from the beginning is inactive.
+    /// Takes the settings of new memory, and gives those of before. Memory that is too short from
+    /// the beginning is inactive.
     fn fill(&mut self, spec: MatchEntry) -> MatchEntry {
         (self.left, self.offset) = (spec.threshold, 0);
         let MatchEntry { bits, ignore, source, .. } = self.spec;

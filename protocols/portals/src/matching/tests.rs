@@ -16,7 +16,7 @@ struct Plain {
     listed: bool,
     pending: u32,
     headers: u32,
-    told: bool,
+    unlink_raised: bool,
 }
 
 /// A header of the model.
@@ -121,7 +121,7 @@ impl Model {
             listed: true,
             pending: 0,
             headers: 0,
-            told: false,
+            unlink_raised: false,
         };
         let at = match position {
             Position::First => 0,
@@ -137,7 +137,7 @@ impl Model {
     /// A header goes to its owner.
     fn tell(&mut self, at: usize, ok: bool) {
         let header = self.headers.remove(at);
-        let (by, unlinks, permitted) = header.owner.expect("somebody wants it");
+        let (by, unlinks, permitted) = header.owner.expect("it was claimed");
         let (header_data, len) = (header.arrival.header_data, header.len);
         self.said.push(Said::Claimed { by, header_data, len, ok: ok && permitted });
         self.at(header.entry).headers -= 1;
@@ -152,8 +152,8 @@ impl Model {
         if entry.listed || entry.pending > 0 {
             return;
         }
-        let (first, gone, list) = (!entry.told, entry.headers == 0, entry.list);
-        entry.told = true;
+        let (first, gone, list) = (!entry.unlink_raised, entry.headers == 0, entry.list);
+        entry.unlink_raised = true;
         if first {
             self.said.push(Said::Unlinked(id));
         }
@@ -334,7 +334,7 @@ struct Pair {
     core: Matching,
     model: Model,
     handles: Vec<Handle<MatchEntry>>,
-    pending: Vec<(Taken, u64, Option<usize>)>,
+    pending: Vec<(Matched, u64, Option<usize>)>,
     notices: Vec<Notice>,
 }
 

@@ -1,9 +1,9 @@
-//! Headers of messages that matched only in an overflow list: kept in the order of their coming
-//! until an entry is appended that matches them, or a search takes them.
+//! Headers of messages that matched only in an overflow list. They are kept in the order of their
+//! arrival until an entry that matches them is appended, or a search takes them.
 
 use super::{
     chain::{Chain, Linked, Links, NIL},
-    pattern::{Fold, Pattern, Shown},
+    pattern::{Envelope, Fold, Pattern},
 };
 use crate::{handle::Table, message::Arrival};
 use std::collections::{HashMap, hash_map};
@@ -16,12 +16,12 @@ const SAME: usize = 1;
 pub(crate) struct Header {
     links: [Links; 2],
     pub(crate) arrival: Arrival,
-    /// The entry of the overflow list that took it, by its slot.
+    /// The slot of the overflow entry that took it.
     pub(crate) entry: u32,
-    /// Where in that entry's memory it lies, and how much of it.
+    /// The offset of its data in that entry's memory, and the length.
     pub(crate) offset: u64,
     pub(crate) len: u64,
-    /// Whether all of it is there.
+    /// Whether all of its data is there.
     pub(crate) landed: bool,
 }
 
@@ -49,23 +49,23 @@ pub(crate) struct Unexpected {
     pub(crate) len: usize,
 }
 
-fn key(shown: Shown) -> (u64, u64) {
-    (shown.bits, shown.source)
+fn key(envelope: Envelope) -> (u64, u64) {
+    (envelope.bits, envelope.source)
 }
 
 impl Unexpected {
-    /// Links a header that is in the table behind all others.
+    /// Appends a header that is in the table.
     pub(crate) fn push(&mut self, headers: &mut Table<Header>, index: u32) {
-        let shown = headers[index].arrival.shown();
+        let envelope = headers[index].arrival.envelope();
         self.order.push_back(headers, index);
-        self.same.entry(key(shown)).or_default().push_back(headers, index);
+        self.same.entry(key(envelope)).or_default().push_back(headers, index);
         self.len += 1;
     }
 
     pub(crate) fn remove(&mut self, headers: &mut Table<Header>, index: u32) {
-        let shown = headers[index].arrival.shown();
+        let envelope = headers[index].arrival.envelope();
         self.order.remove(headers, index);
-        if let hash_map::Entry::Occupied(mut chain) = self.same.entry(key(shown)) {
+        if let hash_map::Entry::Occupied(mut chain) = self.same.entry(key(envelope)) {
             chain.get_mut().remove(headers, index);
             if chain.get().is_empty() {
                 chain.remove();
@@ -75,7 +75,7 @@ impl Unexpected {
     }
 
     /// The oldest header that matches and that `accept` takes, of those behind another that
-    /// matches, or of all: at once if the pattern has no wildcards, else by walking.
+    /// matches, or of all. Found by its hash if the pattern has no wildcards, else by walking.
     pub(crate) fn find(
         &self,
         headers: &Table<Header>,
@@ -84,13 +84,13 @@ impl Unexpected {
         accept: impl Fn(&Header) -> bool,
     ) -> Option<u32> {
         let (sort, first) = match pattern.exact() {
-            Some(shown) => (SAME, self.same.get(&key(shown))?.head),
+            Some(envelope) => (SAME, self.same.get(&key(envelope))?.head),
             None => (ORDER, self.order.head),
         };
         let mut at = behind.map_or(first, |header| headers[header].links[sort].next);
         while at != NIL {
             let header = &headers[at];
-            if pattern.matches(header.arrival.shown()) && accept(header) {
+            if pattern.matches(header.arrival.envelope()) && accept(header) {
                 return Some(at);
             }
             at = header.links[sort].next;

@@ -1,29 +1,50 @@
 //! The face of Portals 3.3, over the same core.
 //!
-//! What it has and its successor has not: match entries that stand in a list without memory, go in
-//! anywhere, and get memory descriptors attached that are used up and exchanged; descriptors with
-//! thresholds at both sides; events for the start of an operation and for its end; queues that
-//! belong to descriptors; access control by a list that requests name an entry of; get-put.
+//! It has what Portals 4 has not: match entries without memory, which are inserted anywhere in a
+//! list, and get memory descriptors attached that are used up and exchanged; descriptors with
+//! thresholds at both sides; events for the start of an operation and for its end; event queues
+//! that belong to descriptors; access control by a list, of which a request names an entry;
+//! get-put. It is ruled by the Portals 3.3 specification (Sandia National Laboratories); the docs
+//! name its calls.
 //!
 //! ```
-//! use petasos_portals::{ProcessId, ProcessMap, Config, v3::{Interface, MemoryDescriptor, Position}};
-//! # use std::sync::Arc;
-//! # use petasos_fabric::Endpoint;
-//! # let endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
-//! # let map = Arc::new(ProcessMap::ranks([endpoint.address().clone()]));
+//! use petasos_fabric::Endpoint;
+//! use petasos_portals::v3::{Interface, MemoryDescriptor, Position};
+//! use petasos_portals::{Config, Event, ProcessId, ProcessMap, Target};
+//! use std::{sync::Arc, time::Duration};
+//!
+//! let endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
+//! let map = Arc::new(ProcessMap::ranks([endpoint.address().clone()]));
 //! let interface = Interface::open(Box::new(endpoint), map, Config::default())?;
 //! let queue = interface.queue(16)?;
+//!
+//! // The target: an entry at portal 4 for match bits 7, and memory for two puts.
 //! let entry = interface.attach_entry(4, ProcessId::ANY, 7, 0, false, Position::Last)?;
 //! let wanted = MemoryDescriptor {
-//!     queue: Some(queue), threshold: Some(2), put: true, ..MemoryDescriptor::new(vec![0; 64])
+//!     queue: Some(queue),
+//!     threshold: Some(2),
+//!     put: true,
+//!     ..MemoryDescriptor::new(vec![0; 64])
 //! };
 //! let descriptor = interface.attach(entry, wanted, true)?;
+//!
+//! // The initiator, here the same process: access control entry 0 admits its user.
+//! let source = interface.bind(MemoryDescriptor::new(b"hello".to_vec()), false)?;
+//! let target = Target { bits: 7, ..Target::new(ProcessId::rank(0), 4) };
+//! interface.put(source, None, false, target, 0, 0)?;
+//!
+//! let second = Duration::from_secs(1);
+//! assert!(matches!(interface.wait_event(queue, second)?.event, Event::Start(_)));
+//! let Event::Served(end) = interface.wait_event(queue, second)?.event else { panic!() };
+//! assert_eq!((end.memory_descriptor(), end.len), (descriptor, 5));
+//! // It still takes one more.
+//! assert_eq!(interface.look(descriptor)?.0, Some(1));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A descriptor is attached to an entry, for others, or bound. Operations of one's own are started
-//! from both; what they may do is counted together with what others do, and taken off when they are
-//! started. Events say which descriptor they are about:
+//! A descriptor is attached to an entry, for other processes, or bound. Operations of this process
+//! are started from both kinds. What they may do is counted together with what other processes do,
+//! and taken off the threshold when they are started. Events say which descriptor they are about:
 //! [`Completed::memory_descriptor`](crate::Completed),
 //! [`Served::memory_descriptor`](crate::Served), [`Listed::memory_descriptor`](crate::Listed).
 
@@ -31,6 +52,7 @@ use crate::{
     Accepts, Ack, Completed, Config, Descriptor, Directory, Error, EventQueue, Handle, InterfaceId,
     Listed, MatchEntry, Memory, Operation, Part, Permit, PortalOptions, ProcessId, Quiet, Served,
     Taken, Target,
+    access::AccessList,
     descriptor::{Bound, Given, Threshold},
     matching::{At, EntryError},
     state::State,
@@ -38,31 +60,32 @@ use crate::{
 use petasos_fabric::{Endpoint, Time};
 use std::{sync::Arc, time::Duration};
 
-/// Passes before an update: what has come by then is looked at.
-const LOOKS: u32 = 100;
+/// Passes before an update, which take in what has come.
+const PASSES: u32 = 100;
 
 /// A memory descriptor, as a program describes it.
 #[derive(Clone, Debug)]
 pub struct MemoryDescriptor {
     /// Where data goes, or comes from: one piece, or several that count as one.
     pub memory: Memory,
-    /// How much may be done with it; `None` for any number of operations. 0 makes it inactive.
+    /// How many operations may use it; `None` for any number, which is the default. 0 makes it
+    /// inactive.
     pub threshold: Option<u64>,
     /// Inactive as soon as less than so many bytes are left behind its own offset.
     pub max_size: Option<u64>,
-    /// Others may put into it.
+    /// Other processes may put into it.
     pub put: bool,
-    /// Others may get from it.
+    /// Other processes may get from it.
     pub get: bool,
-    /// The initiator says where; else each operation goes behind the one before.
+    /// The initiator names the offset; else each operation goes behind the one before.
     pub manage_remote: bool,
-    /// What does not fit is cut; else it goes on to the next entry.
+    /// A message that does not fit is truncated; else it goes on to the next entry.
     pub truncate: bool,
     /// No acknowledgements are sent.
     pub no_acknowledgement: bool,
-    /// No events of starts, and of ends.
+    /// No events of the starts of operations.
     pub no_start_events: bool,
-    /// See there.
+    /// No events of the ends of operations.
     pub no_end_events: bool,
     /// Comes back in events.
     pub user_data: u64,
@@ -96,7 +119,7 @@ impl MemoryDescriptor {
             .with(flag(self.no_end_events, Quiet::COMMUNICATION))
     }
 
-    /// As it was given to an entry.
+    /// The descriptor that was attached to an entry.
     fn of_entry(spec: MatchEntry) -> MemoryDescriptor {
         MemoryDescriptor {
             memory: spec.memory,
@@ -114,9 +137,10 @@ impl MemoryDescriptor {
         }
     }
 
-    /// As it was bound.
+    /// The descriptor that was bound.
     fn of_bound(bound: Bound) -> MemoryDescriptor {
-        let Bound { spec, threshold, .. } = bound;
+        let threshold = bound.threshold().copied();
+        let spec = bound.spec;
         let plain = MemoryDescriptor {
             no_start_events: spec.quiet.has(Quiet::START),
             no_end_events: spec.quiet.has(Quiet::COMMUNICATION),
@@ -166,22 +190,22 @@ impl MemoryDescriptor {
             no_acknowledgement: self.no_acknowledgement,
         };
         let (left, user_data) = (self.threshold, self.user_data);
-        let threshold = Threshold { left, kept: 0, unlink, user_data, given };
+        let threshold = Threshold { left, reserved: 0, unlink, user_data, given };
         let spec = Descriptor { queue: self.queue, quiet, ..Descriptor::new(self.memory) };
-        Bound { threshold: Some(threshold), ..Bound::new(spec) }
+        Bound::with_threshold(spec, threshold)
     }
 }
 
-/// A descriptor that an interface has.
+/// Names a descriptor of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DescriptorHandle {
-    /// Attached to an entry, as its memory number so and so.
+    /// Attached to an entry: which, and the number of its memory.
     Attached(Handle<MatchEntry>, u32),
-    /// Bound, for operations of one's own.
+    /// Bound, for operations of this process.
     Free(Handle<Descriptor>),
 }
 
-/// Where an entry goes in.
+/// Where an entry is inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
     /// At the head of the list.
@@ -214,19 +238,20 @@ impl Interface {
         Interface::of(crate::Interface::open(endpoint, directory, config)?)
     }
 
-    /// The same over an interface that was just opened, as one with a given time.
+    /// The same over an interface that was just opened, for instance one with a given time.
     ///
     /// # Errors
     /// None now; a `Result` because that may change.
     pub fn of(inner: crate::Interface) -> Result<Interface, Error> {
         while inner.portal(PortalOptions::default()).is_ok() {}
         inner.with_state(|state| {
-            state.permits = Some(vec![Some(Permit::user(state.config.user))]);
+            let own = Permit::user(state.config.user);
+            state.portals.set_access(AccessList::new(own));
         });
         Ok(Interface { inner })
     }
 
-    /// What both faces have: status, queues, progress, the engine.
+    /// The interface below, for what both faces have: status, queues, progress, the engine.
     #[must_use]
     pub fn inner(&self) -> &crate::Interface {
         &self.inner
@@ -263,27 +288,26 @@ impl Interface {
             return Err(Error::Argument("the access control list has 1024 entries"));
         }
         self.inner.with_state(|state| {
-            if let Some(permit) = &permit {
+            if let Some(Permit { process, portal, .. }) = permit {
                 if let Some(portal) =
-                    permit.portal.filter(|index| !state.matching.has_index(*index))
+                    portal.filter(|index| !state.portals.matching.has_index(*index))
                 {
                     return Err(Error::Portal(portal));
                 }
-                let process = permit.process;
-                if process.is_exact() && state.directory.address(process).is_none() {
-                    return Err(Error::process(process, "it is not in the directory"));
+                if process.is_exact() {
+                    state.network.check_process(process)?;
                 }
             }
-            let permits = state.permits.get_or_insert_default();
-            let index = index as usize;
-            permits.resize(permits.len().max(index + 1), None);
-            permits[index] = permit;
+            if let Some(access) = state.portals.access_mut() {
+                access.set(index as usize, permit);
+            }
             Ok(())
         })
     }
 
-    /// Puts a match entry, without memory, into the list of a portal, at the head, at the tail, or
-    /// beside an entry of that list. `unlink`: it goes with its memory.
+    /// Inserts a match entry without memory into the list of a portal, at the head, at the tail, or
+    /// beside an entry of that list (`PtlMEAttach`, `PtlMEInsert`). `unlink`: it is unlinked with
+    /// its memory.
     ///
     /// # Errors
     /// [`Error::Portal`] beyond the limit of portals, [`Error::Process`] for a source that the
@@ -302,7 +326,7 @@ impl Interface {
         self.inner.with_state(|state| {
             let limits = state.config.limits;
             let beside = |base| {
-                let found = state.matching.beside(base);
+                let found = state.portals.matching.beside(base);
                 found.map_err(|error| Error::of_entry(error, portal, &limits)).map(|found| found.1)
             };
             let at = match position {
@@ -311,12 +335,12 @@ impl Interface {
                 Position::Before(base) => At::Before(beside(base)?),
                 Position::After(base) => At::After(beside(base)?),
             };
-            let placed = state.matching.place(portal, spec, at, unlink);
+            let placed = state.portals.matching.insert_empty(portal, spec, at, unlink);
             placed.map_err(|error| Error::of_entry(error, portal, &limits))
         })
     }
 
-    /// The same at a portal that has no entries: which.
+    /// The same at any portal that has no entries (`PtlMEAttachAny`). Gives the portal, too.
     ///
     /// # Errors
     /// [`Error::NoPortal`] if all portals have entries, and as [`Interface::attach_entry`].
@@ -327,13 +351,14 @@ impl Interface {
         ignore: u64,
         unlink: bool,
     ) -> Result<(u16, Handle<MatchEntry>), Error> {
-        let free = self.inner.with_state(|state| state.matching.unused_portal());
+        let free = self.inner.with_state(|state| state.portals.matching.unused_portal());
         let portal = free.ok_or(Error::NoPortal)?;
         let entry = self.attach_entry(portal, source, bits, ignore, unlink, Position::Last)?;
         Ok((portal, entry))
     }
 
-    /// Takes an entry out, with its memory. Refused while an operation is under way in that.
+    /// Unlinks an entry, with its memory (`PtlMEUnlink`). Refused while an operation is under way
+    /// in that.
     ///
     /// # Errors
     /// [`Error::Handle`] if the entry is gone, [`Error::InUse`] while an operation is under way.
@@ -341,8 +366,8 @@ impl Interface {
         self.inner.unlink(entry).map(drop)
     }
 
-    /// Attaches memory to an entry without it. `unlink`: it goes when its threshold or its room is
-    /// used up, and an event says so; else it stays, inactive.
+    /// Attaches memory to an entry without it (`PtlMDAttach`). `unlink`: it is unlinked when its
+    /// threshold or its room is used up, and an event says so; else it stays, inactive.
     ///
     /// # Errors
     /// [`Error::Handle`] if the entry or a queue is gone, [`Error::InUse`] if the entry has memory,
@@ -356,12 +381,12 @@ impl Interface {
         let spec = descriptor.into_entry(unlink);
         self.inner.with_state(|state| {
             state.check_entry(&spec)?;
-            let serial = state.matching.attach(entry, spec).map_err(of_descriptor)?;
+            let serial = state.portals.matching.attach(entry, spec).map_err(of_descriptor)?;
             Ok(DescriptorHandle::Attached(entry, serial))
         })
     }
 
-    /// Binds memory for operations of one's own.
+    /// Binds memory for operations of this process (`PtlMDBind`).
     ///
     /// # Errors
     /// [`Error::Handle`] for a stale queue, [`Error::NoSpace`] beyond the limit of descriptors.
@@ -372,15 +397,13 @@ impl Interface {
     ) -> Result<DescriptorHandle, Error> {
         let bound = descriptor.into_bound(unlink);
         self.inner.with_state(|state| {
-            state.check_tables(bound.spec.queue, None)?;
-            let limit = state.config.limits.descriptors as u64;
-            let handle = state.descriptors.insert(bound);
-            handle.map(DescriptorHandle::Free).ok_or(Error::NoSpace { what: "descriptors", limit })
+            state.events.check(bound.spec.queue, None)?;
+            state.descriptors.bind(bound).map(DescriptorHandle::Free)
         })
     }
 
-    /// Takes memory back; an entry that was made so goes with it. Refused while an operation is
-    /// under way. Raises no event.
+    /// Unlinks a descriptor (`PtlMDUnlink`), and gives its memory back; an entry that was attached
+    /// with `unlink` goes with it. Refused while an operation is under way. Raises no event.
     ///
     /// # Errors
     /// [`Error::Handle`] if the descriptor is gone, [`Error::InUse`] while an operation is under
@@ -389,34 +412,35 @@ impl Interface {
         match descriptor {
             DescriptorHandle::Free(handle) => Ok(self.inner.release(handle)?.memory),
             DescriptorHandle::Attached(entry, serial) => self.inner.with_state(|state| {
-                let spec = state.matching.detach(entry, serial).map_err(of_descriptor)?;
+                let spec = state.portals.matching.detach(entry, serial).map_err(of_descriptor)?;
                 Ok(spec.memory)
             }),
         }
     }
 
-    /// What a descriptor still may do, and its own offset in bytes.
+    /// How many operations may still use a descriptor (`None` for any number), and its own offset
+    /// in bytes.
     ///
     /// # Errors
     /// [`Error::Handle`] if the descriptor is gone.
     pub fn look(&self, descriptor: DescriptorHandle) -> Result<(Option<u64>, u64), Error> {
         self.inner.with_state(|state| match descriptor {
             DescriptorHandle::Free(handle) => {
-                let bound = state.descriptors.get(handle).ok_or(Error::Handle("a descriptor"))?;
-                Ok((bound.left(&state.matching), 0))
+                let bound = state.descriptors.bound(handle)?;
+                Ok((bound.left(&state.portals.matching), 0))
             }
             DescriptorHandle::Attached(entry, serial) => {
-                let (_, left, offset) =
-                    state.matching.look(entry, serial).map_err(of_descriptor)?;
+                let found = state.portals.matching.inspect(entry, serial);
+                let (_, left, offset) = found.map_err(of_descriptor)?;
                 Ok((left, offset))
             }
         })
     }
 
-    /// Exchanges a descriptor for another in one step, if a queue, when one is named, has no
-    /// events: else [`Error::NoUpdate`], and nothing has changed. So an entry can be told what to
-    /// do with messages of which no event has been looked at. Gives the one that was there, with
-    /// the threshold that was left of it.
+    /// Exchanges a descriptor for another in one step (`PtlMDUpdate`), if `if_empty` has no events:
+    /// else [`Error::NoUpdate`], and nothing has changed. So no message is missed between a look at
+    /// the queue and the exchange. Gives the one that was there, with the threshold that was left
+    /// of it.
     ///
     /// # Errors
     /// [`Error::NoUpdate`] if the queue has events or an operation is under way, [`Error::Handle`]
@@ -430,19 +454,18 @@ impl Interface {
     ) -> Result<MemoryDescriptor, Error> {
         self.inner.with_state(|state| {
             if let Some(queue) = if_empty {
-                // What has come, and was not looked at, is an event as well.
-                (0..LOOKS).find(|_| !state.pass());
-                let queue = state.queues.get(queue).ok_or(Error::Handle("an event queue"))?;
-                if !queue.is_empty() {
+                // What has come, and was not taken in yet, is an event as well.
+                (0..PASSES).find(|_| !state.pass());
+                if !state.events.queue(queue)?.is_empty() {
                     return Err(Error::NoUpdate);
                 }
             }
-            state.check_tables(new.queue, None)?;
+            state.events.check(new.queue, None)?;
             match descriptor {
                 DescriptorHandle::Attached(entry, serial) => {
                     let spec = new.into_entry(unlink);
                     state.check_entry(&spec)?;
-                    let before = state.matching.exchange(entry, serial, spec);
+                    let before = state.portals.matching.exchange(entry, serial, spec);
                     before.map(MemoryDescriptor::of_entry).map_err(|error| match error {
                         EntryError::InUse => Error::NoUpdate,
                         error => of_descriptor(error),
@@ -451,7 +474,7 @@ impl Interface {
                 DescriptorHandle::Free(handle) => {
                     let bound = state.descriptors.get_mut(handle);
                     let bound = bound.ok_or(Error::Handle("a descriptor"))?;
-                    if bound.pending > 0 {
+                    if bound.is_in_use() {
                         return Err(Error::NoUpdate);
                     }
                     let before = std::mem::replace(bound, new.into_bound(unlink));
@@ -461,8 +484,9 @@ impl Interface {
         })
     }
 
-    /// Sends a part of a descriptor, or all of it, to a target; `cookie` is the entry of the
-    /// target's access control that is to admit it.
+    /// Sends a part of a descriptor (offset and length in bytes), or all of it, to a target
+    /// (`PtlPut`, `PtlPutRegion`); `cookie` is the entry of the target's access control that is to
+    /// admit it.
     ///
     /// # Errors
     /// [`Error::Handle`] if the descriptor is gone, [`Error::OutOfBounds`] beyond its end,
@@ -486,7 +510,7 @@ impl Interface {
         })
     }
 
-    /// Fetches what is at a target into a part of a descriptor, or all of it.
+    /// Fetches what is at a target into a part of a descriptor, or all of it (`PtlGet`).
     ///
     /// # Errors
     /// As [`Interface::put`].
@@ -500,7 +524,8 @@ impl Interface {
         self.start(descriptor, part, |part| Operation { cookie, ..Operation::get(part, target) })
     }
 
-    /// Exchanges what is at a target for all of a descriptor; what was there comes into another.
+    /// Exchanges what is at a target for all of a descriptor; what was there comes into another
+    /// (`PtlGetPut`).
     ///
     /// # Errors
     /// As [`Interface::put`].
@@ -563,7 +588,7 @@ impl Listed {
 }
 
 impl DescriptorHandle {
-    /// Whose it is.
+    /// The interface that it belongs to.
     #[must_use]
     pub fn interface(self) -> InterfaceId {
         match self {
@@ -584,28 +609,22 @@ impl State {
         let descriptor = match descriptor {
             DescriptorHandle::Free(descriptor) => descriptor,
             DescriptorHandle::Attached(entry, serial) => {
-                let (spec, ..) = self.matching.look(entry, serial).map_err(of_descriptor)?;
-                let (queue, quiet, memory) = (spec.queue, spec.quiet, spec.memory.clone());
-                let own = Descriptor { queue, quiet, ..Descriptor::new(memory) };
-                let (left, unlink, user_data) = (None, false, spec.user_data);
-                let given = Given::default();
-                let threshold = Some(Threshold { left, kept: 0, unlink, user_data, given });
-                let attached = Some((entry, serial));
-                let limit = self.config.limits.descriptors as u64;
-                let bound = Bound { threshold, attached, ..Bound::new(own) };
-                let room = self.descriptors.insert(bound);
-                room.ok_or(Error::NoSpace { what: "descriptors", limit })?
+                let found = self.portals.matching.inspect(entry, serial);
+                let (spec, ..) = found.map_err(of_descriptor)?;
+                let MatchEntry { queue, quiet, user_data, .. } = *spec;
+                let own = Descriptor { queue, quiet, ..Descriptor::new(spec.memory.clone()) };
+                self.descriptors.bind(Bound::of_attached(own, user_data, entry, serial))?
             }
         };
-        let bound = self.descriptors.get(descriptor).ok_or(Error::Handle("a descriptor"))?;
+        let bound = self.descriptors.bound(descriptor)?;
         let (offset, len) = part.unwrap_or((0, bound.spec.memory.len()));
         Ok(Part { descriptor, offset, len })
     }
 
-    /// The operation that an attached descriptor was bound for was not started.
+    /// The operation for which an attached descriptor was bound was not started.
     fn drop_part(&mut self, part: Part) {
         let bound = self.descriptors.get(part.descriptor);
-        if bound.is_some_and(|bound| bound.attached.is_some()) {
+        if bound.is_some_and(|bound| bound.attached().is_some()) {
             self.descriptors.remove(part.descriptor);
         }
     }

@@ -1,6 +1,6 @@
 //! Some processes on one thread, over each transport.
 
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports, unused_macros)]
 
 use petasos_fabric::{Address, Endpoint, Region};
 use petasos_portals::{
@@ -23,7 +23,8 @@ pub(crate) enum Over {
     Sim,
 }
 
-/// The user whom a target sees, of a process that says it is this one: transports of one node know better.
+/// The user that a target sees of a process that claims to be this one: the transports of one node
+/// do not believe the claim.
 pub(crate) fn seen(over: Over, claimed: u32) -> u32 {
     match over {
         Over::Local | Over::Shm => rustix::process::geteuid().as_raw(),
@@ -211,7 +212,6 @@ pub(crate) fn pattern(len: usize) -> Vec<u8> {
 }
 
 /// Makes a test of each of these functions, over each transport.
-#[macro_export]
 macro_rules! over_all {
     ($($name:ident)*) => {
         over_all!(@ local Local: $($name)*);
@@ -225,6 +225,8 @@ macro_rules! over_all {
         }
     };
 }
+
+pub(crate) use over_all;
 
 /// An entry of the overflow list that takes all there is, behind each other in so many bytes.
 pub(crate) fn overflow(len: usize) -> MatchEntry {

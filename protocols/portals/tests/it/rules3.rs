@@ -1,10 +1,8 @@
-//! Rules of Portals 3 that a second reading found: what is dropped, what is silent, what an update and an
-//! access entry check, and what events say; over each transport.
+//! Rules of Portals 3 that a second reading found: what is dropped, what is silent, what an update
+//! and an access entry check, and what events say; over each transport.
 
-mod common;
-
+use crate::common::{Job, LONG, Over, open, over_all, pattern, to};
 use bytes::Bytes;
-use common::{Job, LONG, Over, open, pattern, to};
 use petasos_fabric::Region;
 use petasos_portals::{
     Accepts, Config, Error, Event, EventQueue, Handle, Left, List, MatchEntry, Permit, ProcessId,
@@ -262,8 +260,8 @@ fn access_entries_are_checked(over: Over) {
     assert_eq!(p.b.set_access(1, portal(64)), Err(Error::Portal(64)));
     let process = |process| Some(Permit { process, ..all });
     assert_eq!(p.b.set_access(1, process(ProcessId::rank(1))), Ok(()));
-    let nobody = p.b.set_access(1, process(ProcessId::rank(2)));
-    assert!(matches!(nobody, Err(Error::Process { .. })), "{nobody:?}");
+    let missing = p.b.set_access(1, process(ProcessId::rank(2)));
+    assert!(matches!(missing, Err(Error::Process { .. })), "{missing:?}");
     let some = ProcessId { node: petasos_portals::ANY_PART, process: 9 };
     assert_eq!(p.b.set_access(1, process(some)), Ok(()), "parts may be any");
     assert!(matches!(p.b.set_access(1024, None), Err(Error::Argument(_))));

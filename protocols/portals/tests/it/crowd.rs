@@ -1,12 +1,10 @@
 //! Thousands of processes: what one of them keeps does not grow with their number.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use petasos_fabric::Region;
 use petasos_portals::*;
 
-/// Each process puts to a few others, and gets from them; nobody talks to all.
+/// Each process puts to a few others, and gets from them; none talks to all.
 #[test]
 fn thousands_of_processes_and_what_each_keeps() {
     const RANKS: usize = 4096;

@@ -1,8 +1,6 @@
 //! A handle is of one interface: every other one refuses it, whatever it has in that target itself.
 
-mod common;
-
-use common::{Job, Over, door, source, to};
+use crate::common::{Job, Over, door, source, to};
 use petasos_portals::*;
 use std::time::Duration;
 

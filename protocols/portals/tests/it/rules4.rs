@@ -1,9 +1,8 @@
-//! Rules of Portals 4 that a program meets later: searches for all, which list took a message, answers that
-//! nothing would come of, the end of an interface, a directory that changes; over each transport.
+//! Rules of Portals 4 that a program meets later: searches for all, which list took a message,
+//! answers that nothing would come of, the end of an interface, a directory that changes; over each
+//! transport.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use petasos_fabric::{Address, Region};
 use petasos_portals::*;
 use std::{
@@ -24,9 +23,9 @@ over_all! {
     a_portal_can_be_opened_disabled
     that_a_portal_was_disabled_can_be_left_untold
     headers_can_move_the_offset_on
-    strangers_are_met_again_when_the_directory_changes
+    unknown_endpoints_are_identified_when_the_directory_changes
     a_process_that_is_named_later
-    who_looks_at_several_queues_gets_of_each
+    a_poll_of_several_queues_takes_from_each
     events_of_the_initiator_say_what_was_asked_for
 }
 
@@ -451,7 +450,7 @@ fn late(over: Over, named_later: bool) -> (Job, Arc<Late>) {
     (job, directory)
 }
 
-fn strangers_are_met_again_when_the_directory_changes(over: Over) {
+fn unknown_endpoints_are_identified_when_the_directory_changes(over: Over) {
     let (job, directory) = late(over, false);
     let (a, b) = (&job.ranks[0], &job.ranks[1]);
     let door = door(b);
@@ -467,8 +466,8 @@ fn strangers_are_met_again_when_the_directory_changes(over: Over) {
     assert_eq!(b.status().strangers, 1);
     // And back: the rank that it had says nothing of it.
     let back = self::source(b, &[2; 8]);
-    let nobody = Operation::put(back.part, to(0, 0, 0));
-    b.start(nobody).unwrap();
+    let missing = Operation::put(back.part, to(0, 0, 0));
+    b.start(missing).unwrap();
     directory.set(&[job.addresses[1].clone()]);
     assert_eq!(b.directory_changed(), Ok(ProcessId::rank(0)));
     a.start(put).unwrap();
@@ -560,7 +559,7 @@ fn after_an_abort_others_are_served() {
                 assert_eq!(name(&a.wait_event(source.queue, PATIENCE).unwrap().event), kind);
             }
         }
-        // Whoever would wait is told before anything else is looked at: events, and stale handles.
+        // A wait ends with this before anything else is checked: events, and stale handles.
         assert_eq!(b.wait_event(door.queue, PATIENCE).unwrap_err(), Error::Aborted);
         let (stale, counter) = (b.queue(1).unwrap(), b.counter().unwrap());
         b.free_queue(stale).unwrap();
@@ -575,7 +574,7 @@ fn after_an_abort_others_are_served() {
     }
 }
 
-fn who_looks_at_several_queues_gets_of_each(over: Over) {
+fn a_poll_of_several_queues_takes_from_each(over: Over) {
     let job = Job::new(over, 1);
     let a = &job.ranks[0];
     let doors: Vec<Door> = (0..3).map(|_| door(a)).collect();

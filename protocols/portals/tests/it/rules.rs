@@ -1,8 +1,6 @@
 //! A test for each rule of Portals 4, over each transport.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use petasos_fabric::Region;
 use petasos_portals::*;
 use std::time::Duration;
@@ -18,7 +16,7 @@ over_all! {
     what_does_not_fit_goes_on_to_the_next_entry
     use_once_and_then_unlinked
     operations_in_a_bundle
-    a_user_whom_nobody_vouches_for
+    a_user_that_no_transport_vouches_for
     limits_promises_and_distances
     lent_memory_is_called_back_before_the_end
     local_offsets_and_min_free
@@ -40,7 +38,7 @@ over_all! {
     handles_that_are_stale
     limits_that_are_exhausted
     parts_out_of_range
-    an_abort_wakes_who_waits
+    an_abort_wakes_waiting_threads
     memory_comes_back_alone
 }
 
@@ -756,8 +754,8 @@ fn parts_out_of_range(over: Over) {
             assert!(matches!(error, Error::OutOfBounds { bound: 8, .. }), "{error}");
         }
     }
-    let nobody = Operation::put(source.part, Target::new(ProcessId::rank(9), 0));
-    assert!(matches!(a.start(nobody).unwrap_err(), Error::Process { .. }));
+    let missing = Operation::put(source.part, Target::new(ProcessId::rank(9), 0));
+    assert!(matches!(a.start(missing).unwrap_err(), Error::Process { .. }));
     let any = Operation::put(source.part, Target::new(ProcessId::ANY, 0));
     assert!(matches!(a.start(any).unwrap_err(), Error::Argument(_)));
     let read_only = Region::view(&Region::zeroed(8).whole());
@@ -769,7 +767,7 @@ fn parts_out_of_range(over: Over) {
     assert!(a.queue(0).is_err());
 }
 
-fn an_abort_wakes_who_waits(over: Over) {
+fn an_abort_wakes_waiting_threads(over: Over) {
     let job = Job::new(over, 1);
     let a = &job.ranks[0];
     let (queue, counter) = (a.queue(1).unwrap(), a.counter().unwrap());
@@ -788,12 +786,12 @@ fn an_abort_wakes_who_waits(over: Over) {
     assert_eq!(a.wait_event(queue, timeout).unwrap_err(), Error::Aborted);
 }
 
-fn a_user_whom_nobody_vouches_for(over: Over) {
+fn a_user_that_no_transport_vouches_for(over: Over) {
     let job = Job::with(over, 2, |_, config| (config.user, config.believe) = (100, false));
     let (a, b) = (&job.ranks[0], &job.ranks[1]);
     let door = door(b);
-    let nobody = u32::MAX;
-    for (bits, user) in [(1, seen(over, nobody)), (2, 100)] {
+    let unknown = u32::MAX;
+    for (bits, user) in [(1, seen(over, unknown)), (2, 100)] {
         let entry = MatchEntry { bits, user: Some(user), ..MatchEntry::new(vec![0; 9]) };
         append(b, &door, List::Priority, entry);
     }
@@ -807,7 +805,7 @@ fn a_user_whom_nobody_vouches_for(over: Over) {
     let names = job.names(0, source.queue);
     assert_eq!(names[3..], acks);
     let Event::Served(first) = job.event(1, door.queue) else { panic!("another event") };
-    assert_eq!(first.arrival.user, seen(over, nobody));
+    assert_eq!(first.arrival.user, seen(over, unknown));
 }
 
 fn operations_in_a_bundle(over: Over) {
@@ -845,7 +843,8 @@ fn limits_promises_and_distances(over: Over) {
     assert!(matches!(a.distance(ProcessId::rank(2)), Err(Error::Process { .. })));
 }
 
-/// Whatever way long data goes: when the end of an operation is told, its memory is nobody else's.
+/// However long data travels: when the event of an operation's end comes, no other process reaches
+/// its memory.
 fn lent_memory_is_called_back_before_the_end(over: Over) {
     let job = Job::with(over, 2, |_, config| config.lend_above = 1000);
     let (a, b) = (&job.ranks[0], &job.ranks[1]);
@@ -875,7 +874,7 @@ fn lent_memory_is_called_back_before_the_end(over: Over) {
         };
         assert_eq!(job.names(0, queue), names);
         a.release(bound).unwrap();
-        memory.into_exclusive().expect("nobody else holds it");
+        memory.into_exclusive().expect("this is the last holder");
         if taken {
             assert!(there.to_vec() == bytes);
             assert_eq!(job.names(1, door.queue), ["served"]);
@@ -891,7 +890,7 @@ fn lent_memory_is_called_back_before_the_end(over: Over) {
     names.sort();
     assert_eq!(names, ["reply", "reply: Operation"]);
     a.release(bound).unwrap();
-    assert!(into.into_exclusive().expect("nobody else holds it")[..] == there.to_vec()[..]);
+    assert!(into.into_exclusive().expect("this is the last holder")[..] == there.to_vec()[..]);
 }
 
 fn memory_comes_back_alone(over: Over) {

@@ -1,9 +1,7 @@
-//! Rules at their edges: limits, what there is no room for, and what is left when something ends; over each
-//! transport.
+//! Rules at their edges: limits, what there is no room for, and what is left when something ends;
+//! over each transport.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use petasos_fabric::Region;
 use petasos_portals::*;
 use std::{
@@ -186,7 +184,8 @@ fn a_counter_takes_along_what_waits_for_it(over: Over) {
     assert_eq!(a.count(moved), Ok(Count::of(0)));
 }
 
-/// What is answered is not there yet while it is long: a fence overtakes the data, and a flush waits for it.
+/// What is answered is not there yet while it is long: a fence overtakes the data, and a flush
+/// waits for it.
 #[test]
 fn a_flush_waits_for_long_data() {
     const LEN: usize = 8 << 20;

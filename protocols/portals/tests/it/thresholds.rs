@@ -1,9 +1,8 @@
-//! What may be done with a descriptor of Portals 3 is taken off when an operation is started, so that what it
-//! has begun can end: every START has its END, and nothing is written that the threshold has no room for.
+//! What may be done with a descriptor of Portals 3 is taken off when an operation is started, so
+//! that what it has begun can end: every START has its END, and nothing is written that the
+//! threshold has no room for.
 
-mod common;
-
-use common::{Job, LONG, Over, pattern, to};
+use crate::common::{Job, LONG, Over, over_all, pattern, to};
 use petasos_fabric::Region;
 use petasos_portals::{
     Config, Event, EventQueue, Handle, ProcessId, Target,
@@ -15,7 +14,7 @@ use std::{cell::RefCell, collections::HashMap};
 over_all! {
     a_get_needs_something_left
     a_get_put_with_one_descriptor_needs_two
-    what_a_get_needs_is_nobody_elses
+    what_a_get_needs_is_reserved_for_it
     long_data_costs_what_short_data_costs
     an_acknowledgement_that_may_not_come_is_not_asked_for
     what_is_refused_costs_nothing
@@ -133,7 +132,7 @@ fn a_get_put_with_one_descriptor_needs_two(over: Over) {
     }
 }
 
-fn what_a_get_needs_is_nobody_elses(over: Over) {
+fn what_a_get_needs_is_reserved_for_it(over: Over) {
     let p = pair(over);
     let memory = Region::zeroed(8);
     p.attached(9, p.spec(&memory, Some(1)), true);
@@ -190,7 +189,7 @@ fn what_is_refused_costs_nothing(over: Over) {
             };
             assert!(p.get(into, REFUSED) && p.get(into, REFUSED));
             assert!(!p.get(into, TAKEN), "both may still come");
-            assert_eq!(p.here(), [""; 0], "no answer comes of what nobody takes");
+            assert_eq!(p.here(), [""; 0], "no answer comes to a request that no entry takes");
             assert_eq!(p.a.look(into), Ok((Some(2), 0)));
             p.a.put(into, None, true, to(1, 4, REFUSED), 0, 0).unwrap();
             assert_eq!(p.here(), ["send start", "send"]);
@@ -268,7 +267,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A descriptor of A's: attached to an entry, or not; for so much; to be unlinked when that is used up.
+/// A descriptor of A's: attached to an entry, or not; for so much; to be unlinked when that is used
+/// up.
 #[derive(Clone, Debug)]
 struct Plan {
     attached: bool,

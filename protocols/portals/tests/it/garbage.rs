@@ -1,9 +1,8 @@
-//! What comes from the network is hostile: garbage, answers to nothing, requests that make no sense.
+//! What comes from the network is hostile: garbage, answers to nothing, requests that make no
+//! sense.
 
-mod common;
-
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use petasos_fabric::{
     Address, Endpoint, Event as FabricEvent, Operation as Raw, Peer, Region, Token,
 };
@@ -183,7 +182,7 @@ proptest! {
 }
 
 #[test]
-fn what_strangers_say_is_dropped() {
+fn messages_of_unknown_endpoints_are_dropped() {
     let mut scene = Scene::new(false);
     let mut put = Vec::new();
     let head = Head {
@@ -207,9 +206,9 @@ fn what_strangers_say_is_dropped() {
     scene.check();
 }
 
-/// Who asks and asks, and takes no answers, fills what there is for him, and is cut off.
+/// A peer that goes on asking, and takes no answers, fills its outbox, and is cut off.
 #[test]
-fn who_takes_no_answers_is_cut_off() {
+fn a_peer_that_takes_no_answers_is_cut_off() {
     let (at, mut villain) = (open(Over::Shm, None), open(Over::Shm, None));
     let own = at.address().clone();
     let map = ProcessMap::ranks([own.clone(), villain.address().clone()]);

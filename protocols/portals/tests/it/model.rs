@@ -1,8 +1,7 @@
-//! Generated sequences, over each transport, beside a plain model of the standard that walks its lists.
+//! Generated sequences, over each transport, beside a plain model of the standard that walks its
+//! lists.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use petasos_fabric::Region;
 use petasos_portals::*;
 
@@ -19,7 +18,7 @@ impl Random {
     }
 }
 
-/// The rank whose portal it is, and those who ask.
+/// The rank whose portal it is.
 const TARGET: usize = 2;
 const STEPS: usize = 60;
 
@@ -34,7 +33,7 @@ struct Plain {
     gone: bool,
 }
 
-/// A message that nobody had asked for: its entry, whence, and where it lies.
+/// An unexpected message: its overflow entry, its initiator, and where its data lies.
 #[derive(Clone, Debug)]
 struct Early {
     entry: u64,

@@ -1,8 +1,7 @@
-//! Every operation that was started ends with one success or one failure, also when the other side dies.
+//! Every operation that was started ends with one success or one failure, also when the other side
+//! dies.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use petasos_fabric::{Address, Region};
 use petasos_portals::*;
 use petasos_testing::{again, role};
@@ -125,8 +124,8 @@ fn an_initiator_dies_before_its_data_is_there() {
     }
 }
 
-/// A long put to an entry of B's, whose initiator dies while its data is being fetched; then the names of
-/// B's events. `meanwhile` is done after the header has come, if the data has not.
+/// A long put to an entry of B's, whose initiator dies while its data is being fetched; then the
+/// names of B's events. `meanwhile` is done after the header has come, if the data has not.
 fn broken_off(
     list: List,
     entry: MatchEntry,
@@ -281,20 +280,20 @@ fn a_process_is_killed(over: Over, name: &str) {
 
 #[test]
 fn a_process_is_killed_on_shm() {
-    a_process_is_killed(Over::Shm, "a_process_is_killed_on_shm");
+    a_process_is_killed(Over::Shm, "ends::a_process_is_killed_on_shm");
 }
 
 #[test]
 fn a_process_is_killed_on_tcp() {
-    a_process_is_killed(Over::Tcp, "a_process_is_killed_on_tcp");
+    a_process_is_killed(Over::Tcp, "ends::a_process_is_killed_on_tcp");
 }
 
-/// Nobody is at the address: patience ends, and so does what was started.
+/// No process is at the address: patience ends, and so does the operation.
 #[test]
-fn nobody_is_there() {
+fn no_process_is_there() {
     let endpoint = open(Over::Shm, None);
     let map =
-        ProcessMap::ranks([endpoint.address().clone(), "shm://nobody-at-all".parse().unwrap()]);
+        ProcessMap::ranks([endpoint.address().clone(), "shm://no-such-process".parse().unwrap()]);
     let config = Config { patience: Duration::from_millis(50), ..Config::default() };
     let a = Interface::open(endpoint, Arc::new(map), config).unwrap();
     let source = source(&a, &[1; 8]);
@@ -307,7 +306,8 @@ fn nobody_is_there() {
     assert_eq!((a.status().operations, a.status().peers), (0, 0));
 }
 
-/// Memory of a put that was lent, and that the target still reaches when it is closed: the put goes on until it does not.
+/// Memory of a put that was lent, and that the target still reaches when it is closed: the put goes
+/// on until it does not.
 #[test]
 fn lent_memory_that_is_still_reached_is_the_puts() {
     let local = || petasos_self::Local::open(&"self://*".parse().unwrap()).unwrap();
@@ -354,7 +354,7 @@ fn a_target_that_never_calls_in_answers() {
             b.trigger(counter, 300, Action::Start(put)).unwrap();
             let engine = Engine::start(b).unwrap();
             assert!(matches!(Engine::start(b), Err(Error::InUse(_))));
-            // From here on nobody at B does anything.
+            // From here on B's program does nothing.
             let source = source(a, &pattern(LONG));
             let target = to(1, at_b.portal, 0);
             for n in 0..100 {

@@ -1,8 +1,6 @@
 //! A test for each rule of Portals 3 that its successor has not, over each transport.
 
-mod common;
-
-use common::{Job, LONG, Over, name, pattern, seen, to};
+use crate::common::{Job, LONG, Over, name, over_all, pattern, seen, to};
 use petasos_fabric::Region;
 use petasos_portals::{
     Config, Error, Event, EventQueue, Handle, Interface as Plain, Left, List, MatchEntry, Permit,
@@ -485,7 +483,7 @@ fn attached_memory_serves_both_ways(over: Over) {
             false,
         )
         .unwrap();
-        // Two for a put and its acknowledgement, one for a reply, one for a put of somebody else's.
+        // Two for a put and its acknowledgement, one for a reply, one for another process's put.
         p.a.put(both, None, true, to(1, 4, 1), 0, 0).unwrap();
         assert!(matches!(p.a.unlink(both), Err(Error::InUse(_))), "an operation is under way");
         assert_eq!(p.here(), ["send start", "send", "ack"]);

@@ -1,6 +1,6 @@
 //! The frame that is put together: one at a time, in memory that is used again.
 
-use crate::state::HEADER;
+use super::HEADER;
 use std::ops::Deref;
 
 /// A header, and the data that travels with it.
