@@ -1,6 +1,8 @@
 //! Jobs of many shapes on a network with faults, one seed each: whatever happens, everything that
 //! is asked is answered, in time, and rightly.
 
+#[allow(dead_code)] // `it` uses the rest.
+#[path = "it/common/mod.rs"]
 mod common;
 
 use common::{Net, collect, fence, get, job, ms};

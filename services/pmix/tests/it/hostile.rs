@@ -1,9 +1,7 @@
 //! Whatever a daemon is told, by other daemons or by clients, it goes on: nothing panics, and what
 //! is spoiled on the way is refused or answered.
 
-mod common;
-
-use common::{job, rank};
+use super::common::{get, job, rank};
 use petasos_fabric::Time;
 use petasos_pmix::{
     BusinessCard, Entry, Error, Group, JobId, Missing, Node, Proc, Scope, Span, Termination, Value,
@@ -144,7 +142,7 @@ fn request(random: &mut Random) -> Request {
         0 => Request::Connect(proc(random)),
         1 => Request::Fence { group: Some(group(random)), collect: true, timeout: None },
         2 => Request::Fence { group: None, collect: true, timeout: Some(Duration::MAX) },
-        3 => common::get(proc(random), "k"),
+        3 => get(proc(random), "k"),
         4 => Request::Lookup {
             keys: Vec::new(),
             wait: Some(Duration::MAX),

@@ -1,8 +1,6 @@
 //! The rules of scopes, fences, direct exchange, publishing, events and ends, one by one.
 
-mod common;
-
-use common::{JOB, Net, client_of, collect, fence, get, job, ms, rank};
+use super::common::{JOB, Net, client_of, collect, fence, get, job, ms, rank};
 use petasos_fabric::Time;
 use petasos_pmix::{
     Entry, Error, Group, JobId, Missing, Node, Proc, Scope, Termination, Value,

@@ -1,9 +1,7 @@
 //! Nodes that are lost and replaced by spare ones: the rules one by one, and jobs of which nodes die again and again, in
 //! fences, while they are replaced, and on a network that reorders and loses.
 
-mod common;
-
-use common::{
+use super::common::{
     JOB, Net, fence, get, job,
     lives::{Lives, after, has, put, said, seeds},
     ms, rank,

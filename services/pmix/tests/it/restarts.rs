@@ -1,9 +1,7 @@
 //! Ranks that are started again: the rules one by one, and jobs in which processes die again and again on a network
 //! that reorders, and loses what nodes that die had to pass on.
 
-mod common;
-
-use common::{
+use super::common::{
     JOB, Net, collect, fence, get, job,
     lives::{Lives, after, has, put, said, seeds},
     ms, rank,

@@ -1,8 +1,6 @@
 //! Daemons' engines on a simulated network, in virtual time: latencies, losses and deaths follow
 //! from a seed. What is sent is encoded and decoded on the way.
 
-#![allow(dead_code)]
-
 pub(crate) mod lives;
 
 use petasos_fabric::Time;

@@ -1,8 +1,6 @@
 //! What nodes have: told to the head, asked for by anybody, and an event when it changes.
 
-mod common;
-
-use common::{JOB, Net, job, ms, rank};
+use super::common::{JOB, Net, job, ms, rank};
 use petasos_pmix::{
     Error, Info, Node, Value,
     engine::Config,

@@ -1,9 +1,7 @@
 //! What other daemons and clients may say at most: work, memory and answers are bounded, and whoever is within the bounds
 //! notices nothing.
 
-mod common;
-
-use common::{JOB, Net, collect, fence, job, ms, rank};
+use super::common::{JOB, Net, collect, fence, job, ms, rank};
 use petasos_fabric::Time;
 use petasos_pmix::{
     BusinessCard, Entry, Error, Group, Node, Proc, Scope, Value,

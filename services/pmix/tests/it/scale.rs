@@ -1,8 +1,6 @@
 //! Thousands of daemons: what a node does must not grow with the job.
 
-mod common;
-
-use common::{JOB, Net, fence, get, job, ms, rank};
+use super::common::{JOB, Net, fence, get, job, ms, rank};
 use petasos_pmix::{
     Entry, Error, Node, Scope,
     engine::Config,
