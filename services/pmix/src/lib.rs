@@ -26,6 +26,7 @@
 pub mod chain;
 mod client;
 mod daemon;
+mod datastore;
 pub mod engine;
 mod error;
 pub mod event;
@@ -40,7 +41,6 @@ mod net;
 mod numbers;
 mod pmi1;
 mod pmix41;
-mod shelf;
 pub mod status;
 mod table;
 mod value;

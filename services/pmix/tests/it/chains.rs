@@ -3,7 +3,7 @@
 use petasos_fabric::Time;
 use petasos_pmix::{
     Error, Group, JobId, Node, Proc, Value,
-    chain::{Handlers, Place, Registration, Returned, Which},
+    chain::{Handlers, Position, Registration, Returned, Which},
     event::{Event, EventId, Range},
     status,
 };
@@ -25,9 +25,9 @@ fn handlers() -> Handlers {
 }
 
 /// A handler named `name`, registered completely.
-fn add(handlers: &mut Handlers, name: &str, codes: &[i32], place: Place) -> u64 {
+fn add(handlers: &mut Handlers, name: &str, codes: &[i32], position: Position) -> u64 {
     let (name, codes) = (Some(name.to_owned()), codes.to_vec());
-    let with = Registration { name, codes, place, ..Registration::default() };
+    let with = Registration { name, codes, position, ..Registration::default() };
     let id = handlers.add(with).unwrap();
     handlers.activate(id, NOW);
     id
@@ -57,12 +57,12 @@ fn name(text: &str) -> Which {
     Which::Name(text.to_owned())
 }
 
-type Case = (&'static str, Vec<(&'static str, &'static [i32], Place)>, &'static str);
+type Case = (&'static str, Vec<(&'static str, &'static [i32], Position)>, &'static str);
 
 /// What an event with code 5 calls, rule by rule.
 #[test]
 fn the_order_of_a_chain() {
-    use Place::{After, Append, Before, First, Last, Prepend};
+    use Position::{After, Append, Before, First, Last, Prepend};
     let cases: Vec<Case> = vec![
         (
             "first, single-code, multi-code, default, last",
@@ -155,8 +155,8 @@ fn the_order_of_a_chain() {
     ];
     for (rule, registered, expected) in cases {
         let mut handlers = handlers();
-        for (name, codes, place) in registered {
-            add(&mut handlers, name, codes, place);
+        for (name, codes, position) in registered {
+            add(&mut handlers, name, codes, position);
         }
         assert_eq!(order(&mut handlers, event(5, OTHER)), expected, "{rule}");
     }
@@ -165,15 +165,15 @@ fn the_order_of_a_chain() {
 #[test]
 fn several_after_one_all_come_after_it() {
     let mut handlers = handlers();
-    add(&mut handlers, "a", &[5], Place::Prepend);
+    add(&mut handlers, "a", &[5], Position::Prepend);
     for after in ["x", "y", "z"] {
-        add(&mut handlers, after, &[5], Place::After(name("a")));
+        add(&mut handlers, after, &[5], Position::After(name("a")));
     }
     let all = order(&mut handlers, event(5, OTHER));
     assert!(all.starts_with("a ") && all.len() == 7, "{all}");
     // And so before it.
     for before in ["p", "q"] {
-        add(&mut handlers, before, &[5], Place::Before(name("a")));
+        add(&mut handlers, before, &[5], Position::Before(name("a")));
     }
     let all = order(&mut handlers, event(5, OTHER));
     assert!(all.find("a") == Some(4) && all.len() == 11, "{all}");
@@ -182,7 +182,7 @@ fn several_after_one_all_come_after_it() {
 #[test]
 fn the_next_one_sees_what_those_before_returned() {
     let mut handlers = handlers();
-    let ids = ["a", "b", "c"].map(|name| add(&mut handlers, name, &[5], Place::Append));
+    let ids = ["a", "b", "c"].map(|name| add(&mut handlers, name, &[5], Position::Append));
     let mut run = handlers.gather(event(5, OTHER), None);
     let info = |nth: u64| vec![("nth".to_owned(), Value::from(nth))];
     for (nth, id) in (0..).zip(ids) {
@@ -200,9 +200,9 @@ fn the_next_one_sees_what_those_before_returned() {
 
 #[test]
 fn there_is_one_first_and_one_last() {
-    for place in [Place::First, Place::Last] {
+    for position in [Position::First, Position::Last] {
         let mut handlers = handlers();
-        let with = || Registration { place: place.clone(), ..Registration::default() };
+        let with = || Registration { position: position.clone(), ..Registration::default() };
         let id = handlers.add(with()).unwrap();
         let refused = handlers.add(with()).unwrap_err();
         assert_eq!(refused.code(), status::EVENT_REGISTRATION, "{refused}");
@@ -214,9 +214,9 @@ fn there_is_one_first_and_one_last() {
 #[test]
 fn a_handler_ends_the_chain_and_the_last_one_is_not_run() {
     let mut handlers = handlers();
-    add(&mut handlers, "last", &[], Place::Last);
-    add(&mut handlers, "default", &[], Place::Prepend);
-    add(&mut handlers, "single", &[5], Place::Prepend);
+    add(&mut handlers, "last", &[], Position::Last);
+    add(&mut handlers, "default", &[], Position::Prepend);
+    add(&mut handlers, "single", &[5], Position::Prepend);
     let says = |who: &str| if who == "single" { status::ACTION_COMPLETE } else { 0 };
     assert_eq!(run(&mut handlers, event(5, OTHER), says), ["single"]);
     // Any other status does not.
@@ -227,11 +227,11 @@ fn a_handler_ends_the_chain_and_the_last_one_is_not_run() {
 #[test]
 fn default_handlers_are_left_out_of_what_is_not_for_them() {
     let mut handlers = handlers();
-    add(&mut handlers, "default", &[], Place::Prepend);
-    add(&mut handlers, "single", &[5], Place::Prepend);
+    add(&mut handlers, "default", &[], Position::Prepend);
+    add(&mut handlers, "single", &[5], Position::Prepend);
     // The first and the last are default handlers, too, if they have no codes.
-    add(&mut handlers, "first", &[], Place::First);
-    add(&mut handlers, "last", &[5], Place::Last);
+    add(&mut handlers, "first", &[], Position::First);
+    add(&mut handlers, "last", &[5], Position::Last);
     let event = Event { non_default: true, ..event(5, OTHER) };
     assert_eq!(order(&mut handlers, event), "single last");
 }
@@ -253,8 +253,8 @@ fn once_is_once() {
 fn what_is_not_there_cannot_be_removed_and_what_is_removed_is_not_called() {
     let mut handlers = handlers();
     assert_eq!(handlers.remove(77), Err(Error::UnknownHandler(77)));
-    let a = add(&mut handlers, "a", &[5], Place::Append);
-    let b = add(&mut handlers, "b", &[5], Place::Append);
+    let a = add(&mut handlers, "a", &[5], Position::Append);
+    let b = add(&mut handlers, "b", &[5], Position::Append);
     let mut run = handlers.gather(event(5, OTHER), None);
     assert_eq!(handlers.next(&mut run).unwrap().0, a);
     handlers.remove(b).unwrap();
@@ -315,8 +315,8 @@ fn own_events_are_kept_for_later_handlers_in_order() {
 #[test]
 fn an_event_from_before_is_for_the_late_handler_alone() {
     let mut handlers = handlers();
-    add(&mut handlers, "early", &[5], Place::Prepend);
-    let late = add(&mut handlers, "late", &[5], Place::Prepend);
+    add(&mut handlers, "early", &[5], Position::Prepend);
+    let late = add(&mut handlers, "late", &[5], Position::Prepend);
     let mut run = handlers.gather(event(5, OTHER), Some(late));
     assert_eq!(handlers.next(&mut run).unwrap().0, late);
     assert!(handlers.next(&mut run).is_none());
@@ -327,7 +327,7 @@ struct Plain {
     id: u64,
     name: String,
     codes: Vec<i32>,
-    place: Place,
+    position: Position,
     once: bool,
 }
 
@@ -340,15 +340,15 @@ fn check(chain: &[String], registered: &[Plain], event: &Event, seed: u64) {
     let expected: Vec<&Plain> = registered.iter().filter(takes).collect();
     assert_eq!(chain.len(), expected.len(), "seed {seed}: {chain:?}");
     let at = |name: &str| chain.iter().position(|n| n == name);
-    let category = |plain: &Plain| match (&plain.place, plain.codes.len()) {
-        (Place::First, _) => 0,
-        (Place::Last, _) => 4,
+    let category = |plain: &Plain| match (&plain.position, plain.codes.len()) {
+        (Position::First, _) => 0,
+        (Position::Last, _) => 4,
         (_, 1) => 1,
         (_, 0) => 3,
         _ => 2,
     };
-    let target = |plain: &Plain| match &plain.place {
-        Place::Before(which) | Place::After(which) => {
+    let target = |plain: &Plain| match &plain.position {
+        Position::Before(which) | Position::After(which) => {
             let is = |other: &&&Plain| match which {
                 Which::Name(name) => other.name == *name,
                 Which::Id(id) => other.id == *id,
@@ -359,17 +359,17 @@ fn check(chain: &[String], registered: &[Plain], event: &Event, seed: u64) {
         _ => None,
     };
     for (i, a) in expected.iter().enumerate() {
-        let place = at(&a.name).unwrap_or_else(|| panic!("seed {seed}: {} is missing", a.name));
+        let index = at(&a.name).unwrap_or_else(|| panic!("seed {seed}: {} is missing", a.name));
         for b in &expected[i + 1..] {
             let later = at(&b.name).unwrap();
             if category(a) != category(b) {
-                assert_eq!(place < later, category(a) < category(b), "seed {seed}: {chain:?}");
+                assert_eq!(index < later, category(a) < category(b), "seed {seed}: {chain:?}");
                 continue;
             }
             // `b` was registered after `a`.
-            match (&a.place, &b.place) {
-                (Place::Prepend | Place::Append, Place::Prepend) => assert!(later < place),
-                (Place::Prepend | Place::Append, Place::Append) => assert!(place < later),
+            match (&a.position, &b.position) {
+                (Position::Prepend | Position::Append, Position::Prepend) => assert!(later < index),
+                (Position::Prepend | Position::Append, Position::Append) => assert!(index < later),
                 _ => {}
             }
         }
@@ -387,9 +387,9 @@ fn check(chain: &[String], registered: &[Plain], event: &Event, seed: u64) {
         };
         if let (Some(target), false) = (target(a), circle) {
             let other = at(&target).unwrap();
-            match a.place {
-                Place::Before(_) => assert!(place < other, "seed {seed}: {chain:?}"),
-                _ => assert!(place > other, "seed {seed}: {chain:?}"),
+            match a.position {
+                Position::Before(_) => assert!(index < other, "seed {seed}: {chain:?}"),
+                _ => assert!(index > other, "seed {seed}: {chain:?}"),
             }
         }
     }
@@ -412,21 +412,21 @@ fn generate(random: &mut Random, handlers: &mut Handlers, seed: u64) -> Vec<Plai
             true => name(&format!("h{}", random.below(12))),
             false => Which::Id(1 + random.below(12)),
         };
-        let place = match random.below(8) {
-            0 => Place::First,
-            1 => Place::Last,
-            2 => Place::Append,
-            3 | 4 => Place::Before(whom),
-            5 | 6 => Place::After(whom),
-            _ => Place::Prepend,
+        let position = match random.below(8) {
+            0 => Position::First,
+            1 => Position::Last,
+            2 => Position::Append,
+            3 | 4 => Position::Before(whom),
+            5 | 6 => Position::After(whom),
+            _ => Position::Prepend,
         };
-        let only = matches!(place, Place::First | Place::Last);
-        let taken = registered.iter().any(|plain| plain.place == place);
+        let only = matches!(position, Position::First | Position::Last);
+        let taken = registered.iter().any(|plain| plain.position == position);
         let (title, once) = (format!("h{nth}"), random.one_in(5));
         let with = Registration {
             name: Some(title.clone()),
             codes: codes.clone(),
-            place: place.clone(),
+            position: position.clone(),
             once,
             ..Registration::default()
         };
@@ -434,7 +434,7 @@ fn generate(random: &mut Random, handlers: &mut Handlers, seed: u64) -> Vec<Plai
             Ok(id) => {
                 assert!(!(only && taken), "seed {seed}");
                 handlers.activate(id, NOW);
-                registered.push(Plain { id, name: title, codes, place, once });
+                registered.push(Plain { id, name: title, codes, position, once });
             }
             Err(_) => assert!(only && taken, "seed {seed}"),
         }

@@ -1,18 +1,22 @@
-//! What all processes of a node map to be read: the job's data, which the daemon writes once (and again where a node took
-//! the place of another), and the cards that it
-//! knows. A process that begins copies and decodes none of it, and a get of such a card asks nobody.
+//! The shared-memory datastore of a node, which all its processes map read-only: the job's data,
+//! which the daemon writes once (and again where a node took the place of another), and the business
+//! cards that the daemon has. A process that begins copies and decodes none of it, and a get of such
+//! a card sends no request.
 //!
 //! ```text
-//! where the records begin, how often ranks were restarted, the bell | table of the job | a record for each rank | cards,
-//! encoded
+//! offset of the records, count of restarts, doorbell | table of the job | a record for each rank |
+//! encoded cards
 //! ```
 //!
-//! A record's spare word names the last request of its rank that was answered there and not over the socket, as a
-//! fence's is: many are so told at once, by one *bell*, a word that counts, on which they sleep.
+//! A record's spare word has the number of the last request of its rank that was completed there and
+//! not over the socket, as fences are. One *doorbell*, a counter on which all sleep, announces the
+//! completion to many processes at once.
 //!
-//! A card that grows gets twice the room elsewhere; what has no room is not here, and is asked for, as is what
-//! changes at each look ([`Record`]). The file comes by a link in the private directory of the job. Who cannot follow
-//! it, as in a container with processes of its own, reads the job's data from a plain file beside it, and asks for cards.
+//! A card that grows gets twice the space elsewhere. A card for which there is no space is not here,
+//! and the daemon is asked for it; so it is for a card that changes at every reading ([`Record`]). The
+//! file is found by a link in the private directory of the job. A process that cannot follow the
+//! link, as in a container with a process namespace of its own, reads the job's data from a plain
+//! file beside it, and asks the daemon for cards.
 
 use crate::{
     job::{JobMap, MAX_RANKS},
@@ -35,28 +39,28 @@ use std::{
 pub(crate) const NAME: &str = "shared";
 /// The name of the file with the job's data alone.
 pub(crate) const JOB: &str = "job";
-/// Where the job's data begins in what is mapped.
+/// Where the job's data begins.
 const TABLE: usize = 64;
-/// Where a word counts the ranks that were started again: what a process kept of a card before that may be of one that
-/// is gone.
+/// Where a word counts the restarts of ranks: a card that was read before a restart may be of a process
+/// that has ended.
 const RESTARTS: usize = 8;
-/// Where a word counts how often it was rung for those who sleep.
-const BELL: usize = 16;
-/// Room for cards. Pages take memory when they are used.
-const ROOM: usize = 64 << 20;
+/// Where a word counts the rings of the doorbell.
+const DOORBELL: usize = 16;
+/// Bytes for cards. Pages take memory when they are used.
+const SPACE: usize = 64 << 20;
 const PAGE: usize = 4096;
-/// How often a card that changes meanwhile is looked at again.
-const LOOKS: u32 = 100;
-/// The longest file with a job's data that is taken.
+/// How often a card that changes meanwhile is read again.
+const READS: u32 = 100;
+/// The longest file with a job's data that is accepted.
 const MAX_JOB: u64 = 1 << 30;
 /// The longest file that is mapped, with a job's data, its records and its cards.
-const MAX_SHARED: usize = MAX_JOB as usize + MAX_RANKS as usize * RECORD + ROOM + 4 * PAGE;
-/// The longest card that is taken: what there is room for, whatever its record says.
-const MAX_CARD: usize = ROOM;
+const MAX_SHARED: usize = MAX_JOB as usize + MAX_RANKS as usize * RECORD + SPACE + 4 * PAGE;
+/// The longest card that is accepted: there is no space for more, whatever its record says.
+const MAX_CARD: usize = SPACE;
 
 /// The daemon's side.
 #[derive(Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct Datastore {
     memory: Shared,
     ranks: u32,
     /// Bytes of the job's data.
@@ -65,33 +69,33 @@ pub(crate) struct Shelf {
     rings: u64,
     /// Where the records begin.
     records: usize,
-    /// Where there is room for the next card.
+    /// Where there is space for the next card.
     next: usize,
-    /// Where the card of a rank is, and how long it may become there.
-    places: HashMap<u32, (usize, usize)>,
+    /// Where the card of a rank is, and the space that it has there.
+    slots: HashMap<u32, (usize, usize)>,
 }
 
-impl Shelf {
-    /// With this job's data, and no cards.
-    pub(crate) fn create(job: &JobMap) -> io::Result<Shelf> {
+impl Datastore {
+    /// A datastore with this job's data, and no cards.
+    pub(crate) fn create(job: &JobMap) -> io::Result<Datastore> {
         let (table, ranks) = (table::write(job), job.size());
         let records = (TABLE + table.len()).next_multiple_of(PAGE);
         let next = (records + ranks as usize * RECORD).next_multiple_of(PAGE);
-        let memory = Shared::create("petasos-job", next + ROOM)?;
+        let memory = Shared::create("petasos-job", next + SPACE)?;
         memory.write(TABLE, &table);
         memory.store(0, records as u64, Ordering::Release);
-        let (table, places) = (table.len(), HashMap::new());
-        Ok(Shelf { memory, ranks, table, restarts: 0, rings: 0, records, next, places })
+        let (table, slots) = (table.len(), HashMap::new());
+        Ok(Datastore { memory, ranks, table, restarts: 0, rings: 0, records, next, slots })
     }
 
-    /// Where processes of this user find the file, as long as this one lives.
+    /// The path at which processes of this user find the file, as long as this process lives.
     pub(crate) fn path(&self) -> PathBuf {
         let file = self.memory.as_fd().as_raw_fd();
         PathBuf::from(format!("/proc/{}/fd/{file}", std::process::id()))
     }
 
-    /// The job's data as it is now: some ranks are on another node. All else lies where it lay, so that each word is
-    /// right, the old one or the new one, whoever reads it meanwhile.
+    /// Updates the job's data: some ranks are on another node. Everything else stays where it was, so
+    /// that a process that reads meanwhile finds the old or the new word, and both are valid.
     pub(crate) fn describe(&mut self, job: &JobMap) {
         let table = table::write(job);
         debug_assert_eq!(table.len(), self.table);
@@ -100,20 +104,20 @@ impl Shelf {
         }
     }
 
-    /// The card of a rank, as processes of this node see it, in place of an older one.
+    /// Replaces the card of a rank, as processes of this node see it.
     pub(crate) fn put(&mut self, rank: u32, card: &BusinessCard) {
         if rank >= self.ranks {
             return;
         }
         let bytes = to_vec(Encoding::Native, card);
         let record = self.records + rank as usize * RECORD;
-        match self.place(rank, bytes.len()) {
+        match self.slot(rank, bytes.len()) {
             Some(at) => self.memory.put_record(record, at, &bytes),
             None => self.memory.put_record(record, self.next, &[]),
         }
     }
 
-    /// A rank is started again, and its card is gone.
+    /// A rank is started again: removes its card.
     pub(crate) fn forget(&mut self, rank: u32) {
         if rank < self.ranks {
             self.memory.put_record(self.records + rank as usize * RECORD, self.next, &[]);
@@ -122,50 +126,50 @@ impl Shelf {
         self.memory.store(RESTARTS, self.restarts, Ordering::Release);
     }
 
-    /// The request of this number, of this rank, is done. [`Shelf::ring`] tells it.
-    pub(crate) fn done(&mut self, rank: u32, request: u64) {
+    /// Marks a request of a rank as completed. [`Datastore::ring`] wakes the process.
+    pub(crate) fn complete(&mut self, rank: u32, request: u64) {
         if rank < self.ranks {
             let word = self.records + rank as usize * RECORD + RECORD_SPARE;
             self.memory.store(word, request, Ordering::Release);
         }
     }
 
-    /// Wakes all who sleep, so that they look.
+    /// Wakes all processes that sleep on the doorbell.
     pub(crate) fn ring(&mut self) {
         self.rings += 1;
-        self.memory.store(BELL, self.rings, Ordering::Release);
-        self.memory.wake(BELL);
+        self.memory.store(DOORBELL, self.rings, Ordering::Release);
+        self.memory.wake(DOORBELL);
     }
 
-    /// Where so many bytes of a rank fit, if there is room left.
-    fn place(&mut self, rank: u32, len: usize) -> Option<usize> {
-        if let Some((at, room)) = self.places.get(&rank)
-            && *room >= len
+    /// Where so many bytes of a rank fit, if there is space left.
+    fn slot(&mut self, rank: u32, len: usize) -> Option<usize> {
+        if let Some((at, space)) = self.slots.get(&rank)
+            && *space >= len
         {
             return Some(*at);
         }
-        let (at, room) = (self.next, (2 * len).next_multiple_of(64));
-        if room > self.memory.size() - at {
-            self.places.remove(&rank);
+        let (at, space) = (self.next, (2 * len).next_multiple_of(64));
+        if space > self.memory.size() - at {
+            self.slots.remove(&rank);
             return None;
         }
-        self.next += room;
-        self.places.insert(rank, (at, room));
+        self.next += space;
+        self.slots.insert(rank, (at, space));
         Some(at)
     }
 }
 
-/// What a process reads of its job.
+/// The memory from which a process reads its job's data.
 #[derive(Debug)]
 pub(crate) enum Source {
-    /// Mapped by all of the node.
+    /// Mapped by all processes of the node.
     Shared(Arc<SharedView>),
     /// Read by this process alone.
     Own(Vec<u8>),
 }
 
 impl Table<Source> {
-    /// Whether nobody changes it: it is this process's alone.
+    /// Whether it belongs to this process alone, so that it never changes.
     pub(crate) fn is_own(&self) -> bool {
         matches!(self.memory(), Source::Own(_))
     }
@@ -194,7 +198,7 @@ impl Memory for Source {
     }
 }
 
-/// A process's side of the cards.
+/// A process's view of the cards.
 #[derive(Debug)]
 pub(crate) struct Reader {
     memory: Arc<SharedView>,
@@ -205,7 +209,7 @@ pub(crate) struct Reader {
 /// The data of the job with this private directory, and its cards, if they can be mapped.
 ///
 /// # Errors
-/// If it is not there, or is none.
+/// If there is none, or it is invalid.
 pub(crate) fn open(directory: &Path) -> io::Result<(Table<Source>, Option<Reader>)> {
     if let Ok(shared) = File::open(directory.join(NAME)).and_then(map) {
         return Ok(shared);
@@ -224,7 +228,7 @@ fn map(file: impl AsFd) -> io::Result<(Table<Source>, Option<Reader>)> {
     let records = memory.load(0, Ordering::Acquire).and_then(|at| usize::try_from(at).ok());
     let ranks = crate::job::Facts::size(&table);
     let reader = Reader { memory, ranks, records: records.ok_or_else(none)? };
-    // What this touches is so there before the first get.
+    // Touches the pages that the first get needs.
     let _ = reader.get(0);
     Ok((table, Some(reader)))
 }
@@ -235,20 +239,20 @@ impl Reader {
         self.memory.load(RESTARTS, Ordering::Acquire).unwrap_or_default()
     }
 
-    /// The last request of a rank that was said here to be done.
-    pub(crate) fn done(&self, rank: u32) -> Option<u64> {
+    /// The last request of a rank that was completed here.
+    pub(crate) fn completed(&self, rank: u32) -> Option<u64> {
         let record = (rank < self.ranks).then(|| self.records.checked_add(rank as usize * RECORD));
         self.memory.load(record??.checked_add(RECORD_SPARE)?, Ordering::Acquire)
     }
 
-    /// How often it was rung. To be looked at before what it is rung for.
+    /// How often the doorbell was rung. Read it before what it is rung for.
     pub(crate) fn rings(&self) -> u64 {
-        self.memory.load(BELL, Ordering::Acquire).unwrap_or_default()
+        self.memory.load(DOORBELL, Ordering::Acquire).unwrap_or_default()
     }
 
-    /// Sleeps until it was rung more often than that; so long at most.
+    /// Sleeps until the doorbell was rung more often than that, at most so long.
     pub(crate) fn sleep(&self, rings: u64, most: Duration) {
-        self.memory.sleep(BELL, rings, most);
+        self.memory.sleep(DOORBELL, rings, most);
     }
 
     /// The card of a rank, if it is here.
@@ -257,7 +261,7 @@ impl Reader {
             return None;
         }
         let record = self.records.checked_add(rank as usize * RECORD)?;
-        match self.memory.record(record, LOOKS, MAX_CARD) {
+        match self.memory.record(record, READS, MAX_CARD) {
             Record::Here(bytes) => from_bytes(Encoding::Native, &bytes).ok(),
             Record::Absent | Record::Changing => None,
         }
@@ -290,34 +294,34 @@ mod tests {
         .unwrap()
     }
 
-    fn both(ranks: u32) -> (Shelf, Reader) {
-        let shelf = Shelf::create(&job(ranks)).unwrap();
-        let (_, reader) = map(File::open(shelf.path()).unwrap()).unwrap();
-        (shelf, reader.unwrap())
+    fn both(ranks: u32) -> (Datastore, Reader) {
+        let store = Datastore::create(&job(ranks)).unwrap();
+        let (_, reader) = map(File::open(store.path()).unwrap()).unwrap();
+        (store, reader.unwrap())
     }
 
     #[test]
     fn the_job_is_found_by_the_link_and_without_it() {
         let directory = tempfile::tempdir().unwrap();
         let map = job(300);
-        let shelf = Shelf::create(&map).unwrap();
+        let store = Datastore::create(&map).unwrap();
         assert!(open(directory.path()).is_err());
         fs::write(directory.path().join(JOB), table::write(&map)).unwrap();
         let (table, cards) = open(directory.path()).unwrap();
         assert!(cards.is_none() && table.is_own() && table.address(299) == map.address(299));
         let link = directory.path().join(NAME);
-        std::os::unix::fs::symlink(shelf.path(), &link).unwrap();
+        std::os::unix::fs::symlink(store.path(), &link).unwrap();
         let (table, cards) = open(directory.path()).unwrap();
         assert!(cards.is_some() && !table.is_own() && table.address(299) == map.address(299));
-        // Of another process, whose end took it along.
-        drop(shelf);
+        // The file ends with the process that made it.
+        drop(store);
         assert!(open(directory.path()).unwrap().1.is_none());
         fs::write(directory.path().join(JOB), "nonsense").unwrap();
         assert!(open(directory.path()).is_err());
     }
 
     #[test]
-    fn who_has_mapped_it_sees_ranks_move() {
+    fn a_process_that_has_mapped_it_sees_ranks_move() {
         let node =
             |name: &str, first| NodeInfo { name: name.into(), base: "tcp://h:".into(), first };
         let runs = [(0, 1), (1, 2), (0, 1), (1, 1)];
@@ -329,13 +333,13 @@ mod tests {
             info: Vec::new(),
         });
         let map = map.unwrap();
-        let mut shelf = Shelf::create(&map).unwrap();
-        shelf.put(4, &card(1, 100));
-        let (table, reader) = super::map(File::open(shelf.path()).unwrap()).unwrap();
+        let mut store = Datastore::create(&map).unwrap();
+        store.put(4, &card(1, 100));
+        let (table, reader) = super::map(File::open(store.path()).unwrap()).unwrap();
         assert_eq!(table.address(4).unwrap(), "tcp://h:52");
         let moved = map.moved(Node(1), Node(2)).unwrap();
         assert!(moved.moved(Node(0), Node(2)).is_none() && moved.moved(Node(1), Node(0)).is_none());
-        shelf.describe(&moved);
+        store.describe(&moved);
         for rank in 0..5 {
             assert_eq!(table.node_of(rank), moved.node_of(rank));
             assert_eq!(table.address(rank), moved.address(rank));
@@ -348,82 +352,82 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_is_found() {
-        let (mut shelf, reader) = both(300);
+    fn a_card_that_is_put_is_found() {
+        let (mut store, reader) = both(300);
         assert_eq!(reader.get(0), None);
         for (rank, len) in [(0, 1), (299, 100_000), (7, 0)] {
-            shelf.put(rank, &card(1, len));
+            store.put(rank, &card(1, len));
             assert_eq!(reader.get(rank), Some(card(1, len)));
         }
         // Shorter, longer, much longer.
         for (version, len) in [(2, 3), (3, 150), (4, 5_000)] {
-            shelf.put(0, &card(version, len));
+            store.put(0, &card(version, len));
             assert_eq!(reader.get(0), Some(card(version, len)));
         }
         assert_eq!(reader.get(299), Some(card(1, 100_000)));
-        shelf.put(300, &card(1, 1));
+        store.put(300, &card(1, 1));
         assert_eq!((reader.get(300), reader.get(u32::MAX)), (None, None));
     }
 
     #[test]
-    fn what_is_done_is_said_beside_the_card() {
-        let (mut shelf, reader) = both(3);
-        shelf.put(1, &card(1, 100));
-        shelf.done(1, u64::MAX);
-        shelf.done(2, 7);
-        shelf.put(1, &card(2, 1_000));
-        shelf.forget(2);
-        shelf.done(3, 1);
-        let said = [0, 1, 2, 3, u32::MAX].map(|rank| reader.done(rank));
-        assert_eq!(said, [Some(0), Some(u64::MAX), Some(7), None, None]);
+    fn completions_are_beside_the_card() {
+        let (mut store, reader) = both(3);
+        store.put(1, &card(1, 100));
+        store.complete(1, u64::MAX);
+        store.complete(2, 7);
+        store.put(1, &card(2, 1_000));
+        store.forget(2);
+        store.complete(3, 1);
+        let completed = [0, 1, 2, 3, u32::MAX].map(|rank| reader.completed(rank));
+        assert_eq!(completed, [Some(0), Some(u64::MAX), Some(7), None, None]);
         assert_eq!(reader.get(1), Some(card(2, 1_000)));
         let rings = reader.rings();
-        shelf.ring();
+        store.ring();
         assert_eq!(reader.rings(), rings + 1);
         // It was rung since then.
         reader.sleep(rings, Duration::from_secs(3600));
     }
 
     #[test]
-    fn what_a_process_had_put_goes_with_its_restart() {
-        let (mut shelf, reader) = both(2);
-        (0..2).for_each(|rank| shelf.put(rank, &card(1, 100)));
-        shelf.forget(1);
+    fn a_restart_removes_the_card() {
+        let (mut store, reader) = both(2);
+        (0..2).for_each(|rank| store.put(rank, &card(1, 100)));
+        store.forget(1);
         assert_eq!(
             (reader.restarts(), reader.get(0), reader.get(1)),
             (1, Some(card(1, 100)), None)
         );
-        shelf.put(1, &card(1, 90));
+        store.put(1, &card(1, 90));
         assert_eq!(reader.get(1), Some(card(1, 90)));
     }
 
     #[test]
-    fn what_has_no_room_is_not_there() {
-        let (mut shelf, reader) = both(3);
-        shelf.put(0, &card(1, 100));
-        shelf.put(0, &card(2, ROOM));
+    fn a_card_without_space_is_not_there() {
+        let (mut store, reader) = both(3);
+        store.put(0, &card(1, 100));
+        store.put(0, &card(2, SPACE));
         assert_eq!(reader.get(0), None);
-        shelf.put(1, &card(1, ROOM / 2 - 4096));
+        store.put(1, &card(1, SPACE / 2 - 4096));
         assert!(reader.get(1).is_some());
-        shelf.put(2, &card(1, 10_000));
+        store.put(2, &card(1, 10_000));
         assert_eq!(reader.get(2), None);
     }
 
     #[test]
-    fn nobody_sees_halves() {
-        let (mut shelf, reader) = both(1);
-        shelf.put(0, &card(1, 1_000));
+    fn a_card_is_read_whole() {
+        let (mut store, reader) = both(1);
+        store.put(0, &card(1, 1_000));
         let reading = std::thread::spawn(move || {
             let mut seen = 0;
             while seen < 5_000 {
-                // Not found: it changed all the time, and the daemon would be asked.
+                // Not found: it changed at every reading, and the daemon would be asked.
                 let Some(found) = reader.get(0) else { continue };
                 seen = found.version;
                 assert_eq!(found, card(seen, 1_000 + (seen as usize % 7) * (seen > 1) as usize));
             }
         });
         for version in 2..=5_000 {
-            shelf.put(0, &card(version, 1_000 + version as usize % 7));
+            store.put(0, &card(version, 1_000 + version as usize % 7));
         }
         reading.join().unwrap();
     }

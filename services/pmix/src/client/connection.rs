@@ -1,12 +1,12 @@
-//! A client's connection to its daemon, or to a PMIx server, for any number of threads: a thread
-//! that waits reads for all.
+//! A client's connection to its daemon, or to a PMIx server, for any number of threads: one of the
+//! waiting threads reads for all.
 
 use crate::{
     Error,
     daemon::{Asked, FromDaemon, MAX_CLIENT_FRAME, greeting},
     event::Event,
     message::{Answer, Request},
-    net::{Frames, Looking, Stream},
+    net::{Frames, Spin, Stream},
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
@@ -18,107 +18,123 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{JobError, pmix, word::ByWord};
+use super::{JobError, completion::SharedCompletion, lock, pmix};
 
-/// Closing does not wake the reader: it checks so often.
-const TURN: Duration = Duration::from_millis(200);
+/// How often the reading thread checks whether the connection was closed, which does not wake it.
+const CHECK: Duration = Duration::from_millis(200);
 
-/// What the thread that runs event handlers gets, in order.
+/// The input of the thread that runs event handlers, in order.
 #[derive(Debug)]
 pub(super) enum Item {
     /// The registration of this handler is complete.
     Active(u64),
     /// An event came.
     Event { event: Event, only: Option<u64> },
-    /// This process made an event.
+    /// This process raised an event.
     Own(Event),
+}
+
+/// The messages that have come and were not taken.
+#[derive(Debug, Default)]
+struct Inbox {
+    answers: HashMap<u64, Result<Answer, Error>>,
+    /// Requests that register a handler, and those handlers.
+    registering: HashMap<u64, u64>,
+    items: VecDeque<Item>,
+}
+
+impl Inbox {
+    fn put(&mut self, message: FromDaemon) {
+        match message {
+            FromDaemon::Answer { id, result } => {
+                // Queued before the events that follow it.
+                if let (Some(handler), Ok(_)) = (self.registering.remove(&id), &result) {
+                    self.items.push_back(Item::Active(handler));
+                }
+                self.answers.insert(id, result);
+            }
+            FromDaemon::Event { event, only } => self.items.push_back(Item::Event { event, only }),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
 struct State {
-    next: u64,
-    answers: HashMap<u64, Result<Answer, Error>>,
-    /// Requests that register a handler.
-    registering: HashMap<u64, u64>,
-    items: VecDeque<Item>,
+    last_number: u64,
+    inbox: Inbox,
     /// A thread reads.
     reading: bool,
-    /// So many wait for it.
+    /// How many threads wait for it.
     waiting: usize,
-    /// There is no connection any more.
+    /// Why there is no connection any more.
     closed: Option<String>,
 }
 
-/// What is spoken on a connection.
+/// The protocol on a connection.
 #[derive(Debug)]
-enum Speaks {
+enum Protocol {
     Native,
     Pmix(Box<pmix::Dialect>),
 }
 
 #[derive(Debug)]
-pub(super) struct Link {
-    speaks: Speaks,
+pub(super) struct Connection {
+    protocol: Protocol,
     state: Mutex<State>,
     changed: Condvar,
     reader: Mutex<Frames>,
-    looking: Mutex<Looking>,
+    spin: Mutex<Spin>,
     writer: Mutex<Frames>,
-    /// What waits for no message.
-    pub(super) by_word: ByWord,
+    pub(super) completion: SharedCompletion,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Link {
+impl Connection {
     /// Connects to the daemon at this socket, with the token of the job.
-    pub(super) fn connect(socket: &Path, token: &[u8]) -> io::Result<Link> {
+    pub(super) fn connect(socket: &Path, token: &[u8]) -> io::Result<Connection> {
         let mut stream = UnixStream::connect(socket)?;
         stream.write_all(&greeting(token, None))?;
-        Link::new(Stream::Unix(stream), Speaks::Native)
+        Connection::new(Stream::Unix(stream), Protocol::Native)
     }
 
-    /// A connection to a PMIx server that has been made.
-    pub(super) fn pmix(stream: Stream, dialect: pmix::Dialect) -> io::Result<Link> {
-        Link::new(stream, Speaks::Pmix(Box::new(dialect)))
+    /// Takes over a connection to a PMIx server.
+    pub(super) fn pmix(stream: Stream, dialect: pmix::Dialect) -> io::Result<Connection> {
+        Connection::new(stream, Protocol::Pmix(Box::new(dialect)))
     }
 
-    fn new(stream: Stream, speaks: Speaks) -> io::Result<Link> {
+    fn new(stream: Stream, protocol: Protocol) -> io::Result<Connection> {
         let reader = Frames::new(stream.try_clone()?, MAX_CLIENT_FRAME);
-        reader.set_patience(TURN)?;
+        reader.set_patience(CHECK)?;
         let reader = Mutex::new(reader);
         let writer = Mutex::new(Frames::new(stream, MAX_CLIENT_FRAME));
-        let by_word = ByWord::default();
-        // No number is that of another process's request: see `word.rs`.
-        let next = match &speaks {
-            Speaks::Native => by_word.first(),
-            Speaks::Pmix(_) => 0,
+        let completion = SharedCompletion::default();
+        // No number is that of another process's request: see `completion.rs`.
+        let last_number = match &protocol {
+            Protocol::Native => completion.first_number(),
+            Protocol::Pmix(_) => 0,
         };
-        let state = Mutex::new(State { next, ..State::default() });
-        let (changed, looking) = (Condvar::new(), Mutex::default());
-        Ok(Link { speaks, state, changed, reader, looking, writer, by_word })
+        let state = Mutex::new(State { last_number, ..State::default() });
+        let (changed, spin) = (Condvar::new(), Mutex::default());
+        Ok(Connection { protocol, state, changed, reader, spin, writer, completion })
     }
 
-    /// Asks, and waits for the answer; the daemon gives one, or is held for lost after `patience`.
+    /// Sends a request, and waits for the answer. After `patience` the daemon counts as silent.
     pub(super) fn call(&self, what: Request, patience: Duration) -> Result<Answer, JobError> {
         let id = self.number();
         if let Request::Register { handler, .. } = &what {
-            lock(&self.state).registering.insert(id, *handler);
+            lock(&self.state).inbox.registering.insert(id, *handler);
         }
         let sent = {
             let mut writer = lock(&self.writer);
-            match &self.speaks {
-                Speaks::Native => {
+            match &self.protocol {
+                Protocol::Native => {
                     if let Err(error) = writer.push(&Asked::Request { id, what }) {
-                        lock(&self.state).registering.remove(&id);
+                        lock(&self.state).inbox.registering.remove(&id);
                         return Err(JobError::Refused(error));
                     }
                 }
-                Speaks::Pmix(dialect) => {
+                Protocol::Pmix(dialect) => {
                     if let Some(answer) = dialect.push(&mut writer, id, what)? {
-                        lock(&self.state).take(answer);
+                        lock(&self.state).inbox.put(answer);
                     }
                 }
             }
@@ -133,12 +149,12 @@ impl Link {
     /// The number of the next request.
     pub(super) fn number(&self) -> u64 {
         let mut state = lock(&self.state);
-        state.next += 1;
-        state.next
+        state.last_number += 1;
+        state.last_number
     }
 
-    /// Says something to a daemon.
-    pub(super) fn say(&self, what: &Asked) -> Result<(), JobError> {
+    /// Sends a message to a daemon.
+    pub(super) fn send(&self, what: &Asked) -> Result<(), JobError> {
         let sent = {
             let mut writer = lock(&self.writer);
             writer.push(what).map_err(JobError::Refused)?;
@@ -150,38 +166,39 @@ impl Link {
     /// Waits for the answer to a request.
     pub(super) fn answer(&self, id: u64, patience: Duration) -> Result<Answer, JobError> {
         let until = Instant::now() + patience;
-        let answer = self.wait(Some(until), |state| state.answers.remove(&id));
+        let answer = self.wait(Some(until), |state| state.inbox.answers.remove(&id));
         answer?.ok_or(JobError::Silent(patience))?.map_err(JobError::Refused)
     }
 
-    /// Offers the processor, for a thread that has polled since then; false: it is not worth while
-    /// any more.
-    pub(super) fn looks_on(&self, since: Instant) -> bool {
-        lock(&self.looking).goes_on(since)
+    /// Yields the processor. Says whether to poll once more, for a thread that began to poll at
+    /// `since`.
+    pub(super) fn keep_polling(&self, since: Instant) -> bool {
+        lock(&self.spin).again(since)
     }
 
-    /// Whether an answer has come, or none will: without waiting for it.
+    /// Whether an answer has come, or none will come. Does not wait.
     pub(super) fn is_answered(&self, id: u64) -> bool {
-        let answered = |state: &State| state.closed.is_some() || state.answers.contains_key(&id);
+        let answered =
+            |state: &State| state.closed.is_some() || state.inbox.answers.contains_key(&id);
         let mut state = lock(&self.state);
         if !answered(&state) && !state.reading {
-            state = self.turn(state, || self.glance());
+            state = self.read_for_all(state, || self.read_now());
         }
         answered(&state)
     }
 
-    /// The next thing for the thread that runs handlers; `None`: there is no connection any more.
+    /// The next input of the thread that runs handlers; `None`: there is no connection any more.
     pub(super) fn next_item(&self) -> Option<Item> {
-        self.wait(None, |state| state.items.pop_front()).ok().flatten()
+        self.wait(None, |state| state.inbox.items.pop_front()).ok().flatten()
     }
 
-    /// Puts something in line for that thread.
-    pub(super) fn put_item(&self, item: Item) {
-        lock(&self.state).items.push_back(item);
+    /// Queues input for that thread.
+    pub(super) fn queue_item(&self, item: Item) {
+        lock(&self.state).inbox.items.push_back(item);
         self.changed.notify_all();
     }
 
-    /// Ends: waiting threads are told.
+    /// Closes the connection, and wakes waiting threads.
     pub(super) fn close(&self) {
         lock(&self.state).closed.get_or_insert_with(|| "this process has finalized".to_owned());
         self.changed.notify_all();
@@ -197,7 +214,7 @@ impl Link {
         JobError::Lost(why)
     }
 
-    /// Waits for something in the state; one of the waiting threads reads.
+    /// Waits until something is found in the state. One of the waiting threads reads.
     fn wait<T>(
         &self,
         until: Option<Instant>,
@@ -215,7 +232,7 @@ impl Link {
             if left.is_some_and(|left| left.is_zero()) {
                 return Ok(None);
             }
-            let left = left.unwrap_or(Duration::MAX).min(TURN);
+            let left = left.unwrap_or(Duration::MAX).min(CHECK);
             if state.reading {
                 state.waiting += 1;
                 let waited = self.changed.wait_timeout(state, left);
@@ -223,12 +240,12 @@ impl Link {
                 state.waiting -= 1;
                 continue;
             }
-            state = self.turn(state, || self.read(left));
+            state = self.read_for_all(state, || self.read(left));
         }
     }
 
-    /// One reads for all.
-    fn turn<'a>(
+    /// Reads without the lock, for all threads that wait.
+    fn read_for_all<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
         read: impl FnOnce() -> io::Result<Vec<FromDaemon>>,
@@ -239,7 +256,7 @@ impl Link {
         state = lock(&self.state);
         state.reading = false;
         match read {
-            Ok(messages) => messages.into_iter().for_each(|message| state.take(message)),
+            Ok(messages) => messages.into_iter().for_each(|message| state.inbox.put(message)),
             Err(error) => {
                 drop(state);
                 let _ = self.lost(&error);
@@ -252,8 +269,8 @@ impl Link {
         state
     }
 
-    /// What is there now.
-    fn glance(&self) -> io::Result<Vec<FromDaemon>> {
+    /// Reads what is there now.
+    fn read_now(&self) -> io::Result<Vec<FromDaemon>> {
         let mut reader = lock(&self.reader);
         if reader.fill()? { self.take(&mut reader) } else { Ok(Vec::new()) }
     }
@@ -261,16 +278,16 @@ impl Link {
     fn read(&self, patience: Duration) -> io::Result<Vec<FromDaemon>> {
         let mut reader = lock(&self.reader);
         let since = Instant::now();
-        while lock(&self.looking).goes_on(since) {
+        while lock(&self.spin).again(since) {
             if reader.fill()? {
                 return self.take(&mut reader);
             }
         }
-        // Where many take turns on a processor, a call that sleeps and reads is all that is made.
-        let came = match patience < TURN {
+        // Where many threads share a processor, one call that sleeps and reads costs least.
+        let came = match patience < CHECK {
             true => {
                 let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(patience.subsec_nanos()) };
-                // Whatever woke it, what is there is read.
+                // Read what is there, whatever the reason for waking.
                 let _ = poll(&mut [PollFd::new(&*reader, PollFlags::IN)], Some(&wait));
                 reader.fill()?
             }
@@ -279,31 +296,16 @@ impl Link {
         if came { self.take(&mut reader) } else { Ok(Vec::new()) }
     }
 
-    /// The messages that have come whole.
+    /// The complete messages.
     fn take(&self, reader: &mut Frames) -> io::Result<Vec<FromDaemon>> {
         let mut messages = Vec::new();
-        let mut take = || match &self.speaks {
-            Speaks::Native => reader.take(),
-            Speaks::Pmix(dialect) => dialect.take(reader),
+        let mut take = || match &self.protocol {
+            Protocol::Native => reader.take(),
+            Protocol::Pmix(dialect) => dialect.take(reader),
         };
         while let Some(message) = take()? {
             messages.push(message);
         }
         Ok(messages)
-    }
-}
-
-impl State {
-    fn take(&mut self, message: FromDaemon) {
-        match message {
-            FromDaemon::Answer { id, result } => {
-                // In line with the events that follow it.
-                if let (Some(handler), Ok(_)) = (self.registering.remove(&id), &result) {
-                    self.items.push_back(Item::Active(handler));
-                }
-                self.answers.insert(id, result);
-            }
-            FromDaemon::Event { event, only } => self.items.push_back(Item::Event { event, only }),
-        }
     }
 }

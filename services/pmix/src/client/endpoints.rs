@@ -1,10 +1,10 @@
-//! Where the ranks' endpoints are, and the secret of the job, where they were not assigned before
-//! the start: a job of another launcher. On several hosts each rank keeps a port and says on its
-//! business card where that is; rank 0 makes the secret. On one host each rank makes up a name for
-//! shared memory: one that followed from the job's could be taken by another user before the rank
-//! listens there. A process that can read the business cards of that launcher can read all that.
+//! The addresses of the ranks' endpoints, and the secret of the job, where another launcher started
+//! the job and did not assign them. On several hosts each rank reserves a port and puts its address
+//! on its business card; rank 0 makes the secret. On one host each rank makes a random name for
+//! shared memory: another user could take a name derived from the job's before the rank listens
+//! there. A process that can read the business cards of that launcher can read all of this.
 
-use super::{GetOptions, Job, JobError, read};
+use super::{GetOptions, Job, JobError, lock, read};
 use crate::{
     Error, Scope, Value,
     net::handshake::{hex, random},
@@ -17,65 +17,65 @@ use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket},
     os::fd::OwnedFd,
     path::PathBuf,
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
 };
 
-/// The commits of each rank of such a job that say where it is, and nothing of its program's.
-pub(super) const OF_PLACES: u64 = 1;
+/// The commits of each rank of such a job that have its address, and nothing of its program's.
+pub(super) const ENDPOINT_COMMITS: u64 = 1;
 
 const ADDRESS: &str = "petasos.address";
 const SECRET: &str = "petasos.secret";
 
-/// How the addresses came about.
+/// The source of the addresses.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct Endpoints {
     /// The private directory of a job of ours.
     directory: Option<PathBuf>,
-    /// The port of this rank, kept until it listens there.
-    kept: Mutex<Option<OwnedFd>>,
+    /// The port of this rank, reserved until it listens there.
+    reserved: Mutex<Option<OwnedFd>>,
 }
 
-impl Places {
-    /// By `petasos run`, whose directory this is.
-    pub(super) fn assigned(directory: PathBuf) -> Places {
-        Places { directory: Some(directory), kept: Mutex::default() }
+impl Endpoints {
+    /// Assigned by `petasos run`, whose directory this is.
+    pub(super) fn assigned(directory: PathBuf) -> Endpoints {
+        Endpoints { directory: Some(directory), reserved: Mutex::default() }
     }
 
     fn is_exchanged(job: &Job) -> bool {
-        job.link.is_foreign()
+        job.server.is_foreign()
     }
 
     fn is_on_one_host(job: &Job) -> bool {
-        job.known.facts().host_count() < 2
+        job.data.facts().host_count() < 2
     }
 
-    /// Tells the others where this rank will be, if they cannot know.
+    /// Tells the others the address of this rank, if it was not assigned.
     pub(super) fn exchange(job: &Job) -> Result<(), JobError> {
-        if !Places::is_exchanged(job) {
+        if !Endpoints::is_exchanged(job) {
             return Ok(());
         }
-        if Places::is_on_one_host(job) {
+        if Endpoints::is_on_one_host(job) {
             job.put(Scope::Global, ADDRESS, format!("shm://petasos-{}", hex(&random()[..16])));
         } else {
-            let kept = own_host(job).and_then(keep_port);
-            let (address, kept) =
-                kept.map_err(|e| JobError::Io("a port for this rank".into(), e))?;
-            *job.places.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+            let reserved = own_host(job).and_then(reserve_port);
+            let (address, reserved) =
+                reserved.map_err(|e| JobError::Io("a port for this rank".into(), e))?;
+            *lock(&job.endpoints.reserved) = Some(reserved);
             job.put(Scope::Global, ADDRESS, format!("tcp://{address}"));
             if job.rank() == 0 {
                 job.put(Scope::Global, SECRET, hex(&random()));
             }
         }
         job.commit()?;
-        match &*job.link {
+        match &*job.server {
             super::server::Server::Pmi1(_) => job.fence(),
             _ => Ok(()),
         }
     }
 
-    /// The address of a rank; nothing if it follows from what all ranks know.
+    /// The address of a rank; `None` if it was assigned.
     pub(super) fn of(&self, job: &Job, rank: u32) -> Result<Option<String>, JobError> {
-        if !Places::is_exchanged(job) {
+        if !Endpoints::is_exchanged(job) {
             return Ok(None);
         }
         text(job, rank, ADDRESS).map(Some)
@@ -88,14 +88,14 @@ impl Places {
                 Err(JobError::Io(_, error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
                 Err(error) => Err(error),
             },
-            None if !Places::is_exchanged(job) || Places::is_on_one_host(job) => Ok(None),
+            None if !Endpoints::is_exchanged(job) || Endpoints::is_on_one_host(job) => Ok(None),
             None => Ok(Some(text(job, 0, SECRET)?.into_bytes())),
         }
     }
 }
 
 fn text(job: &Job, rank: u32, key: &str) -> Result<String, JobError> {
-    // What its program has committed by then does not matter.
+    // It waits for the key whatever else the rank has committed by then.
     match job.get_with(rank, key, GetOptions { wait: true, ..GetOptions::default() })? {
         Value::Text(text) => Ok(text),
         other => {
@@ -105,8 +105,7 @@ fn text(job: &Job, rank: u32, key: &str) -> Result<String, JobError> {
     }
 }
 
-/// The address of this host by which the others reach it: what its interface towards another host
-/// is.
+/// The address at which other hosts reach this one: that of its interface towards another host.
 fn own_host(job: &Job) -> io::Result<IpAddr> {
     let map = job.map();
     let others = map.hosts().iter().filter(|node| **node != job.node);
@@ -117,7 +116,7 @@ fn own_host(job: &Job) -> io::Result<IpAddr> {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
         };
-        // Nothing is sent: the system only says over which interface it would go.
+        // Nothing is sent: the system only chooses the interface.
         let socket = UdpSocket::bind((any, 0)).ok()?;
         socket.connect(there).ok()?;
         Some(socket.local_addr().ok()?.ip())
@@ -125,8 +124,8 @@ fn own_host(job: &Job) -> io::Result<IpAddr> {
     if let Some(found) = names.take(8).find_map(towards) {
         return Ok(found);
     }
-    // The others have no names that are known here: what this host is called by its launcher, or
-    // the first interface that is not for itself.
+    // The names of other hosts are not known here: use the name that the launcher has for this
+    // host, or the first interface that is not the loopback.
     let named = std::env::var("MPIR_CVAR_CH3_INTERFACE_HOSTNAME").ok();
     let named = named.and_then(|name| (name, 0).to_socket_addrs().ok());
     let named =
@@ -142,9 +141,9 @@ fn own_host(job: &Job) -> io::Result<IpAddr> {
     named.or_else(first).ok_or_else(none)
 }
 
-/// A free port there. It is given to no process by chance, only to one that asks for it by its
-/// number.
-fn keep_port(host: IpAddr) -> io::Result<(SocketAddr, OwnedFd)> {
+/// Reserves a free port. The system gives it to no other process that asks for any port, only to one
+/// that asks for this number.
+fn reserve_port(host: IpAddr) -> io::Result<(SocketAddr, OwnedFd)> {
     let family = if host.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
