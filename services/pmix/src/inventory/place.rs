@@ -1,22 +1,24 @@
-//! Where a processor is: which core, caches, NUMA node and package are its own or shared.
+//! The topology around a processor: which core, caches, NUMA node and package are its own or
+//! shared.
 
 use super::{numbers, sample::System};
 
 /// The levels of caches that are looked at.
 const LEVELS: usize = 3;
 
-/// Where a processor is. Cores and caches go by the number of the first processor that has them.
+/// The topology around a processor. Cores and caches are named by the number of their first
+/// processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) cpu: u32,
     pub(crate) core: u32,
-    /// From the first level on; instructions have their own, which are left out.
+    /// From the first level on, without instruction caches.
     pub(crate) caches: [Option<u32>; LEVELS],
     pub(crate) numa: u32,
     pub(crate) package: u32,
 }
 
-/// Where these processors are, in this order; nothing of one that is not online.
+/// The topology around these processors, in this order; `None` for one that is not online.
 pub(crate) fn places(cpus: &[u32]) -> Vec<Option<Place>> {
     System::default().places(cpus)
 }

@@ -1,4 +1,4 @@
-//! Job data in OpenPMIx's form: all that a client knows of its job without asking.
+//! Job data in OpenPMIx's form: everything that a client knows of its job without a request.
 
 use super::{
     VERSION,
@@ -70,12 +70,12 @@ impl Typed<'_> {
     }
 }
 
-/// Where a rank may have files that are its own, in the job's private directory.
+/// The directory for a rank's own files, in the job's private directory.
 pub(crate) fn own_directory(directory: &str, rank: u32) -> String {
     format!("{directory}/rank.{rank}")
 }
 
-/// All job data, as a client takes it once: that of this rank.
+/// All job data, as a client receives it once: that of this rank.
 pub(super) fn job_data(
     job: &JobMap,
     here: Node,
@@ -107,7 +107,8 @@ pub(super) fn job_data(
         ("pmix.jobid", job.space()),
         ("pmix.nlist", &names),
         ("pmix.bfrops.mod", VERSION),
-        // Open MPI 5 makes directories of its own where it is not told of any, and leaves some behind.
+        // Open MPI 5 makes directories of its own where no directory is named, and leaves some
+        // behind.
         ("pmix.tmpdir", directory),
         ("pmix.nsdir", directory),
         ("pmix.pdir", &own),
@@ -115,7 +116,8 @@ pub(super) fn job_data(
     for (key, text) in texts {
         put_pair(&mut out, key, &Typed::Text(text));
     }
-    // Or Open MPI 4.1 removes the job's directory, with all that is in it, when a rank is done.
+    // Otherwise Open MPI 4.1 removes the job's directory, with all that is in it, when a rank is
+    // done.
     put_pair(&mut out, "pmix.tdir.rmclean", &Typed::Bool(true));
     let session =
         vec![("pmix.session.id", Typed::U32(u32::MAX)), ("pmix.univ.size", Typed::U32(size))];
@@ -166,7 +168,8 @@ pub(super) fn job_data(
         if let Some(place) = place {
             put_pair(&mut blob, "pmix.cpuset", &Typed::Text(&cpu_set(place)));
             put_pair(&mut blob, "pmix.locstr", &Typed::Text(&locality(place)));
-            // No `pmix.numarank`: libpmix 4.2 does not know it, and then takes nothing of what follows.
+            // No `pmix.numarank`: libpmix 4.2 does not know it, and then drops everything that
+            // follows.
             put_pair(&mut blob, "pmix.pkgrank", &Typed::U16(around.package_rank(local.into())));
         }
         put_pair(&mut out, "pmix.pblob", &Typed::Bytes(blob));
