@@ -1,22 +1,22 @@
 //! The shared-memory datastore of a node, which all its processes map read-only: the job's data,
-//! which the daemon writes once (and again where a node took the place of another), and the business
-//! cards that the daemon has. A process that begins copies and decodes none of it, and a get of such
-//! a card sends no request.
+//! which the daemon writes once (and again where a node took the place of another), and the
+//! business cards that the daemon has. A process that begins copies and decodes none of it, and a
+//! get of such a card sends no request.
 //!
 //! ```text
 //! offset of the records, count of restarts, doorbell | table of the job | a record for each rank |
 //! encoded cards
 //! ```
 //!
-//! A record's spare word has the number of the last request of its rank that was completed there and
-//! not over the socket, as fences are. One *doorbell*, a counter on which all sleep, announces the
-//! completion to many processes at once.
+//! A record's spare word has the number of the last request of its rank that was completed there
+//! and not over the socket, as fences are. One *doorbell*, a counter on which all sleep, announces
+//! the completion to many processes at once.
 //!
-//! A card that grows gets twice the space elsewhere. A card for which there is no space is not here,
-//! and the daemon is asked for it; so it is for a card that changes at every reading ([`Record`]). The
-//! file is found by a link in the private directory of the job. A process that cannot follow the
-//! link, as in a container with a process namespace of its own, reads the job's data from a plain
-//! file beside it, and asks the daemon for cards.
+//! A card that grows gets twice the space elsewhere. A card for which there is no space is not
+//! here, and the daemon is asked for it; so it is for a card that changes at every reading
+//! ([`Record`]). The file is found by a link in the private directory of the job. A process that
+//! cannot follow the link, as in a container with a process namespace of its own, reads the job's
+//! data from a plain file beside it, and asks the daemon for cards.
 
 use crate::{
     job::{JobMap, MAX_RANKS},
@@ -41,8 +41,8 @@ pub(crate) const NAME: &str = "shared";
 pub(crate) const JOB: &str = "job";
 /// Where the job's data begins.
 const TABLE: usize = 64;
-/// Where a word counts the restarts of ranks: a card that was read before a restart may be of a process
-/// that has ended.
+/// Where a word counts the restarts of ranks: a card that was read before a restart may be of a
+/// process that has ended.
 const RESTARTS: usize = 8;
 /// Where a word counts the rings of the doorbell.
 const DOORBELL: usize = 16;
@@ -94,8 +94,8 @@ impl Datastore {
         PathBuf::from(format!("/proc/{}/fd/{file}", std::process::id()))
     }
 
-    /// Updates the job's data: some ranks are on another node. Everything else stays where it was, so
-    /// that a process that reads meanwhile finds the old or the new word, and both are valid.
+    /// Updates the job's data: some ranks are on another node. Everything else stays where it was,
+    /// so that a process that reads meanwhile finds the old or the new word, and both are valid.
     pub(crate) fn describe(&mut self, job: &JobMap) {
         let table = table::write(job);
         debug_assert_eq!(table.len(), self.table);

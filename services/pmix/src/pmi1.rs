@@ -319,7 +319,8 @@ mod tests {
         }
     }
 
-    /// All that clients send, of this version, of the next, and of older ones, with what each waits for.
+    /// All that clients send, of this version, of the next, and of older ones, with what each waits
+    /// for.
     #[test]
     fn every_command_is_answered() {
         let job = job(&[(0, 2)]);

@@ -1,10 +1,10 @@
 //! Requests whose completion the daemon announces in shared memory, to many processes at once: a
 //! message for each would wake them one after the other, and cost the daemon a call each.
 //!
-//! Each rank has a word there, in which the daemon writes the number of the completed request before
-//! it rings the doorbell on which all sleep. Any other answer comes over the socket, and the doorbell
-//! is rung as well. A daemon that died cannot ring. So no thread sleeps long there: one whose request
-//! is not completed soon tells the daemon so, and waits at its socket.
+//! Each rank has a word there, in which the daemon writes the number of the completed request
+//! before it rings the doorbell on which all sleep. Any other answer comes over the socket, and the
+//! doorbell is rung as well. A daemon that died cannot ring. So no thread sleeps long there: one
+//! whose request is not completed soon tells the daemon so, and waits at its socket.
 
 use super::{JobError, connection::Connection};
 use crate::{
@@ -26,9 +26,9 @@ const SLEEP: Duration = Duration::from_millis(20);
 pub(super) struct SharedCompletion(AtomicBool);
 
 impl SharedCompletion {
-    /// The number before a process's first request. It is random, because the word may still have the
-    /// number of a request of the process that had this rank before, or of another connection of
-    /// this one. Numbers from here on never overflow, and are not 0.
+    /// The number before a process's first request. It is random, because the word may still have
+    /// the number of a request of the process that had this rank before, or of another connection
+    /// of this one. Numbers from here on never overflow, and are not 0.
     pub(super) fn first_number(&self) -> u64 {
         let [a, b, c, d, e, f, g, ..] = random();
         u64::from_le_bytes([a, b, c, d, e, f, g, 0])

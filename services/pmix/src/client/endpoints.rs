@@ -141,8 +141,8 @@ fn own_host(job: &Job) -> io::Result<IpAddr> {
     named.or_else(first).ok_or_else(none)
 }
 
-/// Reserves a free port. The system gives it to no other process that asks for any port, only to one
-/// that asks for this number.
+/// Reserves a free port. The system gives it to no other process that asks for any port, only to
+/// one that asks for this number.
 fn reserve_port(host: IpAddr) -> io::Result<(SocketAddr, OwnedFd)> {
     let family = if host.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;

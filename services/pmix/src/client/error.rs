@@ -6,8 +6,8 @@ use std::{io, time::Duration};
 
 /// Why a process could not do something in its job.
 ///
-/// What another process or the job is to blame for is a [`JobError::Refused`], whose [`Error`] names
-/// the process and what is missing. All others concern this process and the daemon of its node.
+/// [`JobError::Refused`] is the daemon's answer to a request: its [`Error`] names the process and
+/// what is missing. All other variants concern this process and the daemon of its node.
 ///
 /// ```no_run
 /// use petasos_pmix::{Error, Job, JobError};
@@ -15,7 +15,7 @@ use std::{io, time::Duration};
 /// let job = Job::init()?;
 /// match job.fence() {
 ///     Ok(()) => println!("all {} ranks are here", job.size()),
-///     Err(JobError::Refused(Error::FenceTimeout { missing, .. })) => println!("{missing} did not come"),
+///     Err(JobError::Refused(Error::FenceTimeout { missing, .. })) => println!("without {missing}"),
 ///     Err(JobError::Refused(Error::FenceBroken { proc, why, .. })) => println!("{proc} {why}"),
 ///     Err(other) => return Err(other),
 /// }

@@ -18,7 +18,8 @@ impl Job {
     /// use petasos_pmix::{Job, Reply, chain::Registration, status};
     ///
     /// let job = Job::init()?;
-    /// let failures = Registration { codes: vec![status::PROC_ABORTED], ..Registration::default() };
+    /// let codes = vec![status::PROC_ABORTED];
+    /// let failures = Registration { codes, ..Registration::default() };
     /// let handler = job.on_event(failures, |event, _| {
     ///     println!("{} failed", event.source);
     ///     Reply::seen()

@@ -60,7 +60,8 @@ impl Job {
         self.own.put(key, Entry { scope, value: value.into() });
     }
 
-    /// Makes visible to the others what was put. A later value under a key replaces the earlier one.
+    /// Makes visible to the others what was put. A later value under a key replaces the earlier
+    /// one.
     ///
     /// # Errors
     /// * [`JobError::Refused`] if a key is longer than [`MAX_KEY`](crate::MAX_KEY) or begins with
@@ -71,14 +72,14 @@ impl Job {
         self.perform(Request::Commit(self.own.take_uncommitted()), SLACK)
     }
 
-    /// The value that a rank has put under a key, or (with [`Proc::JOB`]) a value of the job. Fetches
-    /// the rank's business card if it is not here, and waits until the rank has committed, 5 minutes
-    /// at most.
+    /// The value that a rank has put under a key, or (with [`Proc::JOB`]) a value of the job.
+    /// Fetches the rank's business card if it is not here, and waits until the rank has committed,
+    /// 5 minutes at most.
     ///
     /// # Errors
     /// [`JobError::Refused`], with the rank and the key, if the rank committed without it
-    /// ([`Error::NotFound`]), has ended ([`Error::ProcGone`], [`Error::NodeLost`]), or did not commit
-    /// in time ([`Error::GetTimeout`]).
+    /// ([`Error::NotFound`]), has ended ([`Error::ProcGone`], [`Error::NodeLost`]), or did not
+    /// commit in time ([`Error::GetTimeout`]).
     pub fn get(&self, rank: u32, key: &str) -> Result<Value, JobError> {
         self.get_with(rank, key, GetOptions::default())
     }
@@ -135,8 +136,8 @@ impl Job {
     ///
     /// # Errors
     /// [`JobError::Refused`], with the ranks that did not come, if not all came in time
-    /// ([`Error::FenceTimeout`]) or one has ended ([`Error::FenceBroken`], [`Error::NodeLost`]). All
-    /// ranks get that error. The cards of a fence may have 128 MiB in all.
+    /// ([`Error::FenceTimeout`]) or one has ended ([`Error::FenceBroken`], [`Error::NodeLost`]).
+    /// All ranks get that error. The cards of a fence may have 128 MiB in all.
     pub fn fence(&self) -> Result<(), JobError> {
         self.fence_with(FenceOptions::default())
     }
@@ -160,8 +161,8 @@ impl Job {
         }
     }
 
-    /// Publishes a value for all processes in `range` to look up. The head node keeps at most 65,536
-    /// keys of all processes.
+    /// Publishes a value for all processes in `range` to look up. The head node keeps at most
+    /// 65,536 keys of all processes.
     ///
     /// ```no_run
     /// use petasos_pmix::{Job, event::Range, message::Persistence};
@@ -177,8 +178,8 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// [`JobError::Refused`] if the key is published already ([`Error::Published`]), the key or value
-    /// is too large, or the head node does not answer within 30 seconds.
+    /// [`JobError::Refused`] if the key is published already ([`Error::Published`]), the key or
+    /// value is too large, or the head node does not answer within 30 seconds.
     pub fn publish(
         &self,
         key: &str,
@@ -221,8 +222,8 @@ impl Job {
     /// their processes. The entry `petasos.silent` of the answer lists those that did not.
     ///
     /// # Errors
-    /// [`JobError::Refused`] if a key is unknown ([`Error::UnknownQuery`]), the answer has more than
-    /// 40 MiB, or the head node does not answer within 30 seconds.
+    /// [`JobError::Refused`] if a key is unknown ([`Error::UnknownQuery`]), the answer has more
+    /// than 40 MiB, or the head node does not answer within 30 seconds.
     pub fn query(&self, keys: &[&str]) -> Result<Info, JobError> {
         let keys = keys.iter().map(|key| (*key).to_owned()).collect();
         match self.server.call(Request::Query(keys), PATIENCE)? {

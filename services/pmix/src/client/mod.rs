@@ -99,8 +99,8 @@ fn read(path: &Path) -> Result<Vec<u8>, JobError> {
 
 impl Job {
     /// Joins the job as the rank that this process was started as: by `petasos run`, or by another
-    /// launcher, to whose server it then connects: PMIx (`mpirun` of Open MPI, `prterun`, Slurm with
-    /// its PMIx plug-in), or PMI-1 (`mpiexec` of MPICH, Slurm).
+    /// launcher, to whose server it then connects: PMIx (`mpirun` of Open MPI, `prterun`, Slurm
+    /// with its PMIx plug-in), or PMI-1 (`mpiexec` of MPICH, Slurm).
     ///
     /// What another launcher does not offer ends with [`JobError::NotOffered`]. Where another
     /// launcher has started ranks on several hosts, this waits for rank 0 (PMIx), or for all ranks
@@ -108,7 +108,8 @@ impl Job {
     ///
     /// # Errors
     /// * [`JobError::NoJob`] if no launcher started this process.
-    /// * [`JobError::Io`] and [`JobError::BadJobFile`] if the daemon of this node cannot be reached.
+    /// * [`JobError::Io`] and [`JobError::BadJobFile`] if the daemon of this node cannot be
+    ///   reached.
     /// * [`JobError::Refused`] if it refuses, as when another process is connected as this rank.
     pub fn init() -> Result<Job, JobError> {
         let variable = |name: &str| std::env::var(name).ok();
@@ -238,12 +239,12 @@ impl Job {
         self.data.map()
     }
 
-    /// The secret by which the ranks authenticate each other over TCP; `None` for a job on one host,
-    /// which needs none.
+    /// The secret by which the ranks authenticate each other over TCP; `None` for a job on one
+    /// host, which needs none.
     ///
     /// # Errors
-    /// If the daemon's file with the secret is gone or, under another launcher, rank 0 does not send
-    /// it within 5 minutes.
+    /// If the daemon's file with the secret is gone or, under another launcher, rank 0 does not
+    /// send it within 5 minutes.
     pub fn secret(&self) -> Result<Option<Vec<u8>>, JobError> {
         self.endpoints.secret(self)
     }

@@ -173,7 +173,8 @@ impl Engine {
         event.source != proc && (proc.job == JobId::TOOLS || event.concerns(proc, self.me))
     }
 
-    /// A client registers a handler. The answer goes first, and then the events kept for the handler.
+    /// A client registers a handler. The answer goes first, and then the events kept for the
+    /// handler.
     pub(super) fn register(
         &mut self,
         client: ClientId,

@@ -36,8 +36,8 @@ impl Engine {
         self.clients.set_returns(client);
     }
 
-    /// Whether a client, which is about to connect, belongs to the process that had its rank before.
-    /// Then it may connect, once that process has finalized.
+    /// Whether a client, which is about to connect, belongs to the process that had its rank
+    /// before. Then it may connect, once that process has finalized.
     pub fn is_again(&mut self, client: ClientId, again: bool) {
         self.clients.set_again(client, again);
     }
@@ -76,10 +76,10 @@ impl Engine {
         }
     }
 
-    /// A process of this node ended, or could not be started. `restarts` says how often its rank had
-    /// been started again before it: the end of an earlier process of the rank is ignored. Gives
-    /// what the end means: a process that has connected and not finalized has left others that may
-    /// wait for it, whatever its exit code is.
+    /// A process of this node ended, or could not be started. `restarts` says how often its rank
+    /// had been started again before it: the end of an earlier process of the rank is ignored.
+    /// Gives what the end means: a process that has connected and not finalized has left others
+    /// that may wait for it, whatever its exit code is.
     pub fn proc_ended(
         &mut self,
         now: Time,
@@ -187,8 +187,8 @@ impl Engine {
         self.jobs.note_done(proc, restarts, why);
     }
 
-    /// A process has connected somewhere: so the program uses this service, and all of its processes
-    /// must connect.
+    /// A process has connected somewhere: so the program uses this service, and all of its
+    /// processes must connect.
     pub(super) fn wired_somewhere(&mut self, from: Option<Node>) {
         if self.jobs.set_wired() {
             return;

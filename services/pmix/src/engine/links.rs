@@ -137,8 +137,8 @@ impl Engine {
         self.report_came(from, Report::Links);
     }
 
-    /// At the head node: how long messages between nodes take, as far as it was measured. Each pair is
-    /// listed under one of its two nodes.
+    /// At the head node: how long messages between nodes take, as far as it was measured. Each pair
+    /// is listed under one of its two nodes.
     #[must_use]
     pub fn links(&self) -> &BTreeMap<Node, Vec<RoundTrip>> {
         self.controller.inventories.links()

@@ -1,9 +1,9 @@
 //! The engine of one daemon: a state machine without I/O.
 //!
 //! It takes messages of other daemons, requests of clients, the loss of a peer, a client or a
-//! process, and time. It gives, by [`Engine::poll`], messages, answers, events for clients, and what
-//! the daemon has to do. It opens no socket and reads no clock, so that thousands of them run in one
-//! test.
+//! process, and time. It gives, by [`Engine::poll`], messages, answers, events for clients, and
+//! what the daemon has to do. It opens no socket and reads no clock, so that thousands of them run
+//! in one test.
 //!
 //! Every request ends, with success or with an error that names what is missing: each has a
 //! deadline, and each thing that it waits for (a process, a node, the head node) is watched.

@@ -1,5 +1,5 @@
-//! Requests for a restart or a replacement that reach the controller before the news of the failure.
-//! Each waits for that news, for a moment.
+//! Requests for a restart or a replacement that reach the controller before the news of the
+//! failure. Each waits for that news, for a moment.
 
 use super::{Engine, controller::Question, requests::limit, timers::Timer};
 use crate::{

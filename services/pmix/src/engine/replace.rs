@@ -194,8 +194,8 @@ impl Engine {
         Ok(Some(Replacement { number, node, by, again, ended }))
     }
 
-    /// At the controller, a node is lost: it is replaced, if a process waits for that, or if the job
-    /// is run that way.
+    /// At the controller, a node is lost: it is replaced, if a process waits for that, or if the
+    /// job is run that way.
     pub(super) fn lost_at_controller(&mut self, node: Node) {
         if !self.is_controller() {
             return;

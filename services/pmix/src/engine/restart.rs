@@ -1,10 +1,10 @@
-//! Restarts: a process that failed is started again, under its rank and on its node. (Where the node
-//! itself is lost: [`replace`](super::replace).)
+//! Restarts: a process that failed is started again, under its rank and on its node. (Where the
+//! node itself is lost: [`replace`](super::replace).)
 //!
-//! The controller decides. Each process of a rank has a number, how often that rank had been started
-//! again before it. Every message about a process names it: that it ended, what is on its card, that
-//! it is to be replaced. So a message that comes late, twice, or out of order is recognised. The
-//! news of a restart travels as the news of a failure does.
+//! The controller decides. Each process of a rank has a number, how often that rank had been
+//! started again before it. Every message about a process names it: that it ended, what is on its
+//! card, that it is to be replaced. So a message that comes late, twice, or out of order is
+//! recognised. The news of a restart travels as the news of a failure does.
 
 use super::{ClientId, Engine, Output, RequestId, controller::Question, timers::Timer};
 use crate::{
@@ -101,8 +101,8 @@ impl Engine {
         Ok(Some(restarts + 1))
     }
 
-    /// At the controller, a process has failed: it is started again, if a process waits for that, or
-    /// if the job is run that way.
+    /// At the controller, a process has failed: it is started again, if a process waits for that,
+    /// or if the job is run that way.
     pub(super) fn failed_at_controller(&mut self, proc: Proc, why: &Termination) {
         if !self.is_controller() {
             return;

@@ -230,14 +230,14 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_the_secret_is_known() {
+    fn a_peer_with_the_secret_is_admitted() {
         let (heard, told) = shake([1; 32], [1; 32], Node(3));
         assert_eq!(heard.unwrap(), Node(7));
         told.unwrap();
     }
 
     #[test]
-    fn who_does_not_is_refused_and_learns_nothing() {
+    fn a_peer_without_the_secret_is_refused_and_learns_nothing() {
         let (heard, told) = shake([1; 32], [2; 32], Node(3));
         assert_eq!(heard.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         assert!(told.is_err());
@@ -252,13 +252,13 @@ mod tests {
 
     /// An attacker listens at the supposed address of a daemon, and relays to it what comes.
     #[test]
-    fn a_stranger_between_two_daemons_is_found_out() {
+    fn a_relay_between_two_daemons_is_detected() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (stranger, to) =
+        let (attacker, to) =
             (TcpListener::bind("127.0.0.1:0").unwrap(), listener.local_addr().unwrap());
-        let at = stranger.local_addr().unwrap();
+        let at = attacker.local_addr().unwrap();
         let relay = thread::spawn(move || {
-            let (client, server) = (stranger.accept().unwrap().0, TcpStream::connect(to).unwrap());
+            let (client, server) = (attacker.accept().unwrap().0, TcpStream::connect(to).unwrap());
             let pass = |mut from: TcpStream, mut to: TcpStream| {
                 thread::spawn(move || {
                     let _ = io::copy(&mut from, &mut to);

@@ -1,5 +1,5 @@
-//! The native wire: frames over streams, the handshake of daemons, and how long a thread polls before
-//! it sleeps.
+//! The native wire: frames over streams, the handshake of daemons, and how long a thread polls
+//! before it sleeps.
 
 mod frames;
 pub(crate) mod handshake;

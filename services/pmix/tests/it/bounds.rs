@@ -1,5 +1,5 @@
-//! What other daemons and clients may say at most: work, memory and answers are bounded, and whoever is within the bounds
-//! notices nothing.
+//! Limits on other daemons and clients: work, memory and answers are bounded, and peers within the
+//! bounds are not affected.
 
 use super::common::{JOB, Net, collect, fence, job, ms, rank};
 use petasos_fabric::Time;
@@ -13,7 +13,7 @@ use petasos_pmix::{
 };
 use std::time::Duration;
 
-/// The daemon of a node among nodes with so many ranks each.
+/// The daemon of a node, among nodes with these numbers of ranks.
 struct Daemon {
     engine: Engine,
     now: Time,
@@ -32,13 +32,13 @@ impl Daemon {
         std::iter::from_fn(|| self.engine.poll()).collect()
     }
 
-    /// What comes of a message.
+    /// What the engine does about a message.
     fn hears(&mut self, from: u32, message: Message) -> Vec<Output> {
         self.engine.message(self.now, Node(from), message);
         self.outputs()
     }
 
-    /// A client, which is this process.
+    /// A client that is this process.
     fn client(&mut self, proc: Proc) -> ClientId {
         let client = ClientId(u64::from(proc.rank));
         self.engine.client_opened(client);
@@ -46,7 +46,7 @@ impl Daemon {
         client
     }
 
-    /// What comes of a request.
+    /// What the engine does about a request.
     fn asks(&mut self, client: ClientId, what: Request) -> Vec<Output> {
         self.next += 1;
         self.engine.request(self.now, client, self.next, what);
@@ -93,7 +93,7 @@ fn a_node_is_lost_once_however_often_it_is_named() {
 }
 
 #[test]
-fn what_waits_for_a_replacement_goes_on_though_a_later_one_makes_no_sense() {
+fn early_messages_go_on_though_a_later_replacement_is_invalid() {
     let mut daemon = Daemon::new(1, &[1, 1, 1, 0, 0], spares(2));
     let client = daemon.client(rank(1));
     daemon.asks(client, Request::Commit(vec![]));
@@ -111,7 +111,7 @@ fn what_waits_for_a_replacement_goes_on_though_a_later_one_makes_no_sense() {
 }
 
 #[test]
-fn what_waits_for_a_replacement_is_bounded_in_bytes_and_goes_with_its_node() {
+fn early_messages_are_bounded_in_bytes_and_dropped_with_their_node() {
     let mut daemon = Daemon::new(0, &[1, 1, 0], spares(1));
     let group = Group::all(JOB, 2);
     let cards = vec![(rank(1), card(64 << 20))];
@@ -119,11 +119,11 @@ fn what_waits_for_a_replacement_is_bounded_in_bytes_and_goes_with_its_node() {
         let (group, step) = (group.clone(), FenceStep::Up(cards));
         Message::Fence { group, replaced: 1, nth, step }
     };
-    // As much as a fence may have is none of its business.
+    // Messages up to the size of a fence's cards are accepted.
     assert_eq!(daemon.hears(1, up(0, [cards.clone(), cards.clone()].concat())), []);
     let came = daemon.hears(1, up(1, cards));
     assert!(cut_off(&came, 1), "{:?}", came.len());
-    // Nothing of it is left to be heard once the replacement has come.
+    // Nothing of it is processed once the replacement has come.
     assert!(daemon.engine.lost().contains(&Node(1)));
     // A question has an answer.
     for id in 0..1 << 14 {
@@ -187,13 +187,13 @@ fn a_key_is_found_once_and_an_answer_is_bounded() {
     limited(answer(&many), "keys in one request");
     let long = daemon.hears(1, head(1, lookup(vec!["k".repeat(1 << 20)], None)));
     limited(answer(&long), "bytes of a key");
-    // It was to be read once; what did not fit an answer is there still.
+    // It was to be read once. It did not fit an answer, so it is still there.
     keys(12).iter().for_each(|key| drop(daemon.asks(client, publish(key, 4 << 20))));
     let came = daemon.hears(1, head(1, lookup(keys(12), None)));
     limited(answer(&came), "bytes in one answer");
     let came = daemon.hears(1, head(1, lookup(keys(6), None)));
     assert!(matches!(answer(&came), Ok(Answer::Found(found)) if found.len() == 6));
-    // So it is for one that waits.
+    // The same holds for one that waits.
     let all = (6..18).map(|n| format!("k{n}")).collect();
     assert_eq!(daemon.hears(1, head(1, lookup(all, Some(1000)))), []);
     (12..17).for_each(|n| drop(daemon.asks(client, publish(&format!("k{n}"), 4 << 20))));
@@ -202,18 +202,18 @@ fn a_key_is_found_once_and_an_answer_is_bounded() {
 }
 
 #[test]
-fn lookups_that_wait_are_bounded_and_end_with_who_asked() {
+fn lookups_that_wait_are_bounded_and_end_with_the_asker() {
     let mut daemon = Daemon::new(0, &[1, 1, 1], Config::default());
     for round in 0..4 {
         assert_eq!(daemon.hears(1, head(round, lookup(keys(4096), Some(10_000)))), [], "{round}");
     }
     let one = || lookup(keys(1), Some(u64::MAX));
     limited(answer(&daemon.hears(1, head(9, one()))), "keys that a node's lookups wait for");
-    // Another node's are its own, and once these are over there is room again.
+    // Other nodes have bounds of their own, and once these lookups are over there is room again.
     assert_eq!(daemon.hears(2, head(1, one())), []);
     daemon.now = daemon.now.after(ms(10_000));
     assert_eq!(daemon.hears(1, head(5, one())).len(), 4);
-    // Nobody waits longer than a year, and one look at a time is ahead.
+    // No lookup waits longer than a year, and one timer at a time is set.
     daemon.now = daemon.now.after(ms(400 * 24 * 3600 * 1000));
     daemon.engine.advance(daemon.now);
     assert_eq!(daemon.outputs().len(), 2);
@@ -224,7 +224,7 @@ fn lookups_that_wait_are_bounded_and_end_with_who_asked() {
 }
 
 #[test]
-fn a_client_that_goes_takes_its_lookups_along() {
+fn the_lookups_of_a_closed_client_are_dropped() {
     let mut daemon = Daemon::new(1, &[1, 1], Config::default());
     let client = daemon.client(rank(1));
     let (keys, wait) = (keys(1), Some(ms(10_000)));
@@ -242,7 +242,7 @@ fn a_query_answers_each_key_once() {
         Ok(Answer::Info(info)) => assert_eq!(info.len(), 1),
         other => panic!("{other:?}"),
     }
-    // What the nodes have to say of their processes is bounded, too.
+    // The reports of nodes on their processes are bounded, too.
     let came = daemon.hears(1, head(1, query("petasos.processes")));
     let [Output::Send { to: Node(1), message: Message::Ask { id, .. } }] = came[..] else {
         panic!("{came:?}");
@@ -258,7 +258,7 @@ fn a_query_answers_each_key_once() {
     limited(answer(&came), "queries of a node about others");
 }
 
-/// What is said of a card that was asked for.
+/// The answer to a question for a card.
 fn cards(outputs: &[Output]) -> Vec<Result<BusinessCard, Error>> {
     let answer = |out: &Output| match out {
         Output::Send { message: Message::CardAnswer { result, .. }, .. } => Some(result.clone()),
@@ -281,7 +281,7 @@ fn questions_for_cards_that_are_not_there_are_bounded() {
         Message::CardAsk { id: 5, proc, restarts: 0, replaced: 0, key, wait: false, patience }
     };
     assert_eq!(daemon.hears(2, long(Duration::MAX)), []);
-    // Once they are over there is room, and it takes one look to drop them all.
+    // Once they are over there is room, and one timer drops them all.
     let looks = |daemon: &mut Daemon, time: Duration| {
         let end = daemon.now.after(time);
         let mut looks = 0;
@@ -294,7 +294,7 @@ fn questions_for_cards_that_are_not_there_are_bounded() {
     };
     assert_eq!(looks(&mut daemon, ms(1_000)), 1);
     assert_eq!(daemon.hears(1, question(0, 0, 0)), []);
-    // Nobody waits longer than a year, and a moment.
+    // No question waits longer than a year and a moment.
     assert_eq!(looks(&mut daemon, ms(400 * 24 * 3600 * 1000)), 2);
     let client = daemon.client(rank(0));
     assert_eq!(cards(&daemon.asks(client, Request::Commit(vec![]))), []);
@@ -331,7 +331,7 @@ fn fences_that_others_begin_are_bounded() {
             let came = daemon.hears(2, step(nth * (1 << 40), begin.clone()));
             assert!(!cut_off(&came, 2), "{begin:?} {nth}");
         }
-        // Who comes as often as one may is not refused for that, nor cut off.
+        // A process at the limit is neither refused nor cut off.
         let came = daemon.asks(client, fence());
         assert!(!came.iter().any(|out| matches!(out, Output::Answer { .. })), "{came:?}");
         assert!(!cut_off(&daemon.hears(2, step(8191, begin.clone())), 2));
@@ -360,7 +360,7 @@ fn a_process_is_only_so_many_fences_ahead() {
 }
 
 #[test]
-fn who_is_told_how_a_fence_ends_is_told_by_its_parent() {
+fn only_the_parent_says_how_a_fence_ends() {
     let mut daemon = between();
     let client = daemon.client(rank(1));
     daemon.asks(client, fence());
@@ -394,7 +394,7 @@ fn the_cards_of_a_fence_are_bounded_and_all_hear_of_it() {
     for proc in net.procs() {
         limited(net.last(proc), "bytes of cards in a fence");
     }
-    // The next one is as any other.
+    // The next fence is not affected.
     net.procs().into_iter().for_each(|proc| net.ask(ms(0), proc, fence()));
     net.run(ms(50));
     net.procs().into_iter().for_each(|proc| assert_eq!(net.last(proc), Ok(Answer::Done)));

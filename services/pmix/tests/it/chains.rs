@@ -322,7 +322,7 @@ fn an_event_from_before_is_for_the_late_handler_alone() {
     assert!(handlers.next(&mut run).is_none());
 }
 
-/// What was registered, in the plainest form.
+/// A handler as it was registered, for the plain model.
 struct Plain {
     id: u64,
     name: String,
@@ -395,7 +395,7 @@ fn check(chain: &[String], registered: &[Plain], event: &Event, seed: u64) {
     }
 }
 
-/// Registers handlers by chance, and takes some of them away again.
+/// Registers random handlers, and removes some of them again.
 fn generate(random: &mut Random, handlers: &mut Handlers, seed: u64) -> Vec<Plain> {
     let mut registered: Vec<Plain> = Vec::new();
     for nth in 0..random.below(12) {
@@ -457,13 +457,14 @@ fn generated_chains_keep_the_rules() {
             let (mut handlers, mut registered) = make();
             let chain = run(&mut handlers, event.clone(), goes_on);
             check(&chain, &registered, &event, seed);
-            // Those that are called once have been.
+            // Those that are called once have been called.
             registered.retain(|plain| !plain.once || !chain.contains(&plain.name));
             check(&run(&mut handlers, event.clone(), goes_on), &registered, &event, seed);
             if chain.is_empty() {
                 continue;
             }
-            // The same, but that one of them ends it: the others are not called, and still there.
+            // The same, but one of them ends the chain: the others are not called, and remain
+            // registered.
             let end = random.below(chain.len() as u64) as usize;
             let says = |who: &str| if who == chain[end] { status::ACTION_COMPLETE } else { 1 };
             let (mut handlers, mut registered) = make();

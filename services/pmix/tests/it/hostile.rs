@@ -1,5 +1,5 @@
-//! Whatever a daemon is told, by other daemons or by clients, it goes on: nothing panics, and what
-//! is spoiled on the way is refused or answered.
+//! Whatever other daemons or clients send, a daemon goes on: nothing panics, and corrupted messages
+//! are refused or answered.
 
 use super::common::{get, job, rank};
 use petasos_fabric::Time;
@@ -131,7 +131,8 @@ fn message(random: &mut Random) -> Message {
             let ended = vec![(proc(random), self::number(random) as u32, Termination::Finalized)];
             Message::Replaced(Box::new(Replacement { number, node, by, again, ended }))
         }
-        // The loss of the head, or of itself, ends everything; of one other now and then.
+        // The loss of the head node, or of itself, ends everything; that of another node happens
+        // now and then.
         _ if random.one_in(50) => Message::Lost(vec![Node(3), Node(u32::MAX)]),
         _ => Message::Wired,
     }
@@ -168,7 +169,7 @@ fn request(random: &mut Random) -> Request {
     }
 }
 
-/// The value after its bytes were spoiled, if it still is one.
+/// The value after its bytes were corrupted, if they still decode.
 fn spoiled<T: Wire>(random: &mut Random, value: &T) -> Option<T> {
     let mut bytes = to_vec(Encoding::Native, value);
     for _ in 0..random.below(3) {
@@ -180,7 +181,7 @@ fn spoiled<T: Wire>(random: &mut Random, value: &T) -> Option<T> {
 }
 
 #[test]
-fn nothing_that_is_said_brings_a_daemon_down() {
+fn no_message_brings_a_daemon_down() {
     for seed in 0..60 {
         let mut random = Random::new(seed);
         let mut now = Time(1_000_000_000);

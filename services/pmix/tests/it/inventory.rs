@@ -1,4 +1,4 @@
-//! What nodes have: told to the head, asked for by anybody, and an event when it changes.
+//! Inventories: reported to the head node, available to every query, and an event when they change.
 
 use super::common::{JOB, Net, job, ms, rank};
 use petasos_pmix::{
@@ -49,7 +49,7 @@ fn field<'a>(value: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn anybody_asks_the_head_for_what_all_have() {
+fn every_process_can_query_all_inventories() {
     let mut net = connected(&[1, 1, 1]);
     (0..3).for_each(|at| has(&mut net, at, node(1000 + u64::from(at), true)));
     net.ask(ms(0), rank(2), query(&["petasos.inventory", "pmix.pmem", "petasos.inventory.1"]));
@@ -72,7 +72,7 @@ fn anybody_asks_the_head_for_what_all_have() {
 }
 
 #[test]
-fn who_has_not_said_is_waited_for_and_then_named() {
+fn a_silent_node_is_waited_for_and_then_named() {
     let mut net = connected(&[1, 1, 1]);
     has(&mut net, 0, node(5, true));
     has(&mut net, 1, node(6, true));
@@ -80,7 +80,7 @@ fn who_has_not_said_is_waited_for_and_then_named() {
     net.run(ms(100));
     has(&mut net, 2, node(7, true));
     assert!(matches!(&info(&net, 0)[..], [(_, Value::List(all))] if all.len() == 3));
-    // One that never says anything.
+    // A node that never reports.
     let mut net = connected(&[1, 1]);
     has(&mut net, 0, node(5, true));
     net.ask(ms(0), rank(0), query(&["petasos.inventory", "petasos.processes"]));
@@ -108,7 +108,7 @@ fn a_node_that_is_lost_has_nothing_and_is_not_waited_for() {
 }
 
 #[test]
-fn changes_reach_who_asked_for_them_and_nobody_else() {
+fn changes_reach_registered_handlers_only() {
     let mut net = connected(&[1, 1, 1]);
     (0..3).for_each(|at| has(&mut net, at, node(1000, true)));
     let register = |handler, codes: &[i32]| Request::Register { handler, codes: codes.to_vec() };
@@ -128,7 +128,7 @@ fn changes_reach_who_asked_for_them_and_nobody_else() {
     let said = |name: &str| event.info.iter().find(|(key, _)| key == name).unwrap().1.to_string();
     assert_eq!(said("petasos.why"), "eth0 is down");
     assert_eq!((said("pmix.nodeid"), said("pmix.hname")), ("2".into(), "n2".into()));
-    // Who comes later gets it as well, and the head has what is there now.
+    // A handler that comes later gets it as well, and the head node has the current state.
     net.ask(ms(0), rank(0), register(2, &[status::NETWORK_CHANGED]));
     net.ask(ms(0), rank(0), query(&["petasos.inventory.0", "petasos.inventory.2"]));
     net.run(ms(20));
@@ -139,7 +139,7 @@ fn changes_reach_who_asked_for_them_and_nobody_else() {
     assert_eq!(field(&interfaces[0], "state"), &Value::from("down"));
 }
 
-/// Who measured with whom, and how long the messages took at best and usually, in nanoseconds.
+/// The measured pairs, with the fastest and the median time in nanoseconds.
 fn links(value: &Value) -> Vec<(u64, u64, u64, u64)> {
     let Value::List(all) = value else { panic!("{value:?}") };
     let number = |one: &Value, name: &str| match field(one, name) {
@@ -154,7 +154,7 @@ fn links(value: &Value) -> Vec<(u64, u64, u64, u64)> {
 }
 
 #[test]
-fn times_between_nodes_are_measured_when_somebody_asks() {
+fn times_between_nodes_are_measured_at_the_first_query() {
     let mut net = connected(&[1, 1, 1, 0, 1]);
     let quiet = net.sent;
     net.run(ms(1000));
@@ -168,7 +168,7 @@ fn times_between_nodes_are_measured_when_somebody_asks() {
         assert!(from != to && *to < 5 && fastest <= median, "{found:?}");
         assert!((1_000_000..3_000_000).contains(fastest) && *median < 3_000_000, "{found:?}");
     }
-    // The next one gets what is known, and so does who asks for the inventory of a node.
+    // The next query gets the known times, and so does a query for the inventory of a node.
     has(&mut net, 1, node(6, true));
     let sent = net.sent;
     net.ask(ms(0), rank(0), query(&["petasos.inventory.links", "petasos.inventory.1"]));

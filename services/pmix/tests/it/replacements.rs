@@ -1,5 +1,5 @@
-//! Nodes that are lost and replaced by spare ones: the rules one by one, and jobs of which nodes die again and again, in
-//! fences, while they are replaced, and on a network that reorders and loses.
+//! Lost nodes that are replaced by spare ones: the rules one by one, and jobs whose nodes die
+//! repeatedly, in fences, during replacements, and on a network that reorders and loses messages.
 
 use super::common::{
     JOB, Net, fence, get, job,
@@ -69,7 +69,7 @@ fn its_ranks_are_new_processes_elsewhere() {
         (&net.moved[..], &net.restarted[..]),
         (&[(Node(1), Node(3))][..], &[(rank(1), 1), (rank(2), 1)][..])
     );
-    // All know where they are, and that what they had put is gone.
+    // All know where they are, and that what they had put was dropped.
     for r in [0, 3] {
         let node = get(rank(2), "pmix.nodeid");
         assert_eq!(after(&mut net, rank(r), node), Ok(Answer::Value(3u32.into())));
@@ -97,7 +97,7 @@ fn its_ranks_are_new_processes_elsewhere() {
         let ranks = Value::List(vec![1u32.into(), 2u32.into()]);
         assert_eq!(of("petasos.ranks"), Some(ranks));
     }
-    // They can fail as any other, and a second node has none to take its place.
+    // They can fail like any others, and no spare is left for a second node.
     net.end(ms(0), rank(1), Termination::Signalled(9));
     net.run(ms(20));
     assert_eq!(net.restarted.last(), Some(&(rank(1), 2)));
@@ -108,7 +108,7 @@ fn its_ranks_are_new_processes_elsewhere() {
 
 #[test]
 fn fences_fail_once_for_each_and_then_go_over_the_new_tree() {
-    // Whether somebody is in a fence when the node is lost, or all come to the next one later.
+    // Whether a process is in a fence when the node is lost, or all come to the next one later.
     for early in [true, false] {
         let mut net = net(by_itself(spares(1)), &[1, 1, 1, 0]);
         (0..3).for_each(|r| net.ask(ms(0), rank(r), fence()));
@@ -133,7 +133,7 @@ fn fences_fail_once_for_each_and_then_go_over_the_new_tree() {
             net.run(ms(20));
             (0..3).for_each(|r| assert_eq!(net.last(rank(r)), Ok(Answer::Done), "rank {r}"));
         }
-        // Groups without a rank of that node have seen nothing of it.
+        // Groups without a rank of that node are not affected.
         let group = Some(Group::of([rank(0), rank(2)]));
         let what = Request::Fence { group, collect: false, timeout: None };
         net.ask(ms(0), rank(0), what.clone());
@@ -144,7 +144,7 @@ fn fences_fail_once_for_each_and_then_go_over_the_new_tree() {
 }
 
 #[test]
-fn a_rank_asks_and_however_many_do_it_is_done_once() {
+fn a_node_is_replaced_once_however_many_ranks_ask() {
     let mut net = net(spares(2), &[1, 1, 1, 0, 0]);
     kill(&mut net, 1);
     assert_eq!(net.moved, []);
@@ -157,7 +157,7 @@ fn a_rank_asks_and_however_many_do_it_is_done_once() {
     assert_eq!(net.moved, [(Node(1), Node(3))]);
     let again = after(&mut net, rank(2), Request::Replace(Node(1)));
     assert_eq!((again, net.moved.len()), (Ok(Answer::Value(3u32.into())), 1));
-    // Who has asked first hears before the head does.
+    // The rank that asks first knows of the loss before the head node does.
     net.ask(ms(0), rank(0), Request::Replace(Node(2)));
     net.run(ms(300));
     kill(&mut net, 2);
@@ -183,7 +183,7 @@ fn what_cannot_be_replaced() {
     refused(net.last(rank(0)), "node 1 is not replaced: it is not lost");
     kill(&mut net, 4);
     refused(ask(&mut net, 4), "no ranks");
-    // Who is done stays so, and its node is not replaced for it alone.
+    // A rank that has finished stays so, and its node is not replaced for it alone.
     let done = |net: &mut Net, proc| {
         net.ask(ms(0), proc, Request::Finalize);
         net.run(ms(20));
@@ -198,13 +198,13 @@ fn what_cannot_be_replaced() {
     assert_eq!(ask(&mut net, 2), Ok(Answer::Value(5u32.into())));
     assert_eq!(net.restarted, [(rank(3), 1)]);
     match after(&mut net, rank(0), get(rank(2), "k")) {
-        // Where it was, not where its rank is.
+        // The node that it ran on, not the one that has its rank now.
         Err(Error::ProcGone { node, why, .. }) => {
             assert_eq!((node, why), (Node(2), Termination::Finalized));
         }
         other => panic!("{other:?}"),
     }
-    // So often, and not once more.
+    // As often as allowed, and not once more.
     kill(&mut net, 5);
     refused(ask(&mut net, 5), "1 times");
     // The other spare dies before it is needed.
@@ -213,9 +213,9 @@ fn what_cannot_be_replaced() {
     refused(ask(&mut net, 3), "no spare node is left");
 }
 
-/// What is late of the lost node, and what is early of the one in its place, is known for what it is.
+/// Late messages of the lost node and early ones of the new node are recognised.
 #[test]
-fn late_and_early_words_are_told_apart() {
+fn late_and_early_messages_are_recognised() {
     let now = petasos_fabric::Time(1_000_000_000);
     let mut engine = Engine::new(Node(2), 5, Config::default(), now);
     engine.add_job(job(JOB, &[1, 1, 1, 0, 0]));
@@ -241,7 +241,7 @@ fn late_and_early_words_are_told_apart() {
     let is_reply = |output: &Output| {
         matches!(output, Output::Send { to: Node(0), message: Message::Fence { .. } })
     };
-    // Of a fence after two replacements; of the second one; of the first one, with which all is there.
+    // A fence after two replacements; the second replacement; the first one, which completes them.
     assert_eq!(say(&mut engine, 0, count(2)).iter().filter(|o| is_reply(o)).count(), 0);
     assert_eq!(say(&mut engine, 0, replaced(2, 3, 4, 2)), []);
     let out = say(&mut engine, 0, replaced(1, 1, 3, 1));
@@ -252,7 +252,7 @@ fn late_and_early_words_are_told_apart() {
     assert_eq!(engine.lost(), &BTreeSet::from([Node(1), Node(3)]));
     assert_eq!(engine.map(JOB).unwrap().node_of(1), Some(Node(4)));
     assert!(engine.map(JobId(9)).is_none());
-    // A fence before that is over, and so is the first process.
+    // A fence from before is over, and so is the first process.
     assert_eq!(say(&mut engine, 0, count(1)), []);
     let why = Termination::Signalled(9);
     assert_eq!(say(&mut engine, 0, Message::Termination { proc: rank(1), restarts: 1, why }), []);
@@ -263,14 +263,15 @@ fn late_and_early_words_are_told_apart() {
     let cards = FenceStep::Down(Ok(vec![(rank(1), card)]));
     say(&mut engine, 0, Message::Fence { group: group.clone(), replaced: 2, nth: 0, step: cards });
     assert_eq!(engine.card_here(rank(1)), None);
-    // What cannot be is not done: the place is taken, or is the head's.
+    // Impossible replacements are ignored: the node has ranks, or is the head node.
     for (node, by) in [(2, 4), (2, 0), (2, 2), (2, 9)] {
         assert_eq!(say(&mut engine, 0, replaced(3, node, by, 1)), []);
     }
 }
 
-/// What would wait for a replacement of which nobody tells this node is bounded, and who waits for it hears of that: a
-/// question is answered, and a fence fails, as the node that sends too much of one is lost.
+/// Messages that wait for a replacement of which no node tells this one are bounded, and whatever
+/// waits for them ends: a question is answered, and a fence fails, since the node that sends too
+/// many of its messages is lost.
 #[test]
 fn more_than_can_wait_for_a_replacement_is_refused() {
     let now = petasos_fabric::Time(1_000_000_000);
@@ -297,7 +298,7 @@ fn more_than_can_wait_for_a_replacement_is_refused() {
         engine.message(now, Node(from), message);
         std::iter::from_fn(|| engine.poll()).collect::<Vec<Output>>()
     };
-    // As many as can wait do, of each node.
+    // Each node may have as many as the limit.
     let most = (0..1 << 20).find(|id| !say(0, ask(*id)).is_empty()).unwrap();
     assert_eq!((0..most).filter(|_| !say(1, check(1)).is_empty()).count(), 0);
     // A question beyond that is answered.
@@ -309,7 +310,7 @@ fn more_than_can_wait_for_a_replacement_is_refused() {
         }
         other => panic!("{other:?}"),
     }
-    // With a fence the node is lost, which ends the fence that waits here.
+    // With a fence the node is lost, which ends the fence that waits on this node.
     let out = say(1, check(1));
     assert!(matches!(&out[0], Output::CutOff { node: Node(1), .. }), "{out:?}");
     assert!(out.contains(&Output::NodeLost(Node(1))), "{out:?}");
@@ -318,9 +319,9 @@ fn more_than_can_wait_for_a_replacement_is_refused() {
         _ => None,
     };
     lost(out.iter().find_map(ended).unwrap(), 1);
-    // Nothing of it is taken any more, and it is said once.
+    // Its messages are no longer taken, and that is reported once.
     assert_eq!(say(1, check(1)), []);
-    // What waits of others is answered in the end.
+    // What other nodes wait for is answered in the end.
     let (again, ended) = (vec![(rank(1), 1)], Vec::new());
     let what = Replacement { number: 1, node: Node(1), by: Node(3), again, ended };
     let out = say(0, Message::Replaced(Box::new(what)));
@@ -333,9 +334,10 @@ fn more_than_can_wait_for_a_replacement_is_refused() {
     assert!(matches!(&out[0], Output::CutOff { node: Node(3), .. }), "{out:?}");
 }
 
-/// A rank had failed before its node was lost, and is started again on the other: the word of that comes first.
+/// A rank had failed before its node was lost, and is started again on the other node: the news of
+/// the restart comes first.
 #[test]
-fn a_restart_may_be_known_before_the_place_of_it() {
+fn a_restart_may_be_known_before_the_replacement() {
     let now = petasos_fabric::Time(1_000_000_000);
     for (said, restarts) in [(1, 1), (0, 0)] {
         let mut engine = Engine::new(Node(2), 3, Config::default(), now);
@@ -374,8 +376,8 @@ fn a_restart_may_be_known_before_the_place_of_it() {
     }
 }
 
-/// Whatever nodes die, those that take the place of others among them, and whatever ranks: as long as there are spares all
-/// ranks come together again, and cards are those of the last processes.
+/// Whatever nodes die, those that replace others among them, and whatever ranks: as long as there
+/// are spares, all ranks come together again, and cards are those of the last processes.
 #[test]
 fn a_job_lives_on_whatever_nodes_die() {
     for seed in 0..seeds() {
@@ -392,7 +394,7 @@ fn a_job_lives_on_whatever_nodes_die() {
         let config = Config { restart_failed: !asked_for, ..config };
         let mut net = Net::new(seed, config, vec![job(JOB, &shape)]);
         net.reorder = random.one_in(2);
-        // Soon after each other: so some die while they take the place of others.
+        // Soon after each other: so some die while they replace others.
         let near = ms(if random.one_in(2) { 250 } else { 30 });
         let mut doomed = BTreeSet::new();
         for nth in 0..most {
@@ -412,7 +414,7 @@ fn a_job_lives_on_whatever_nodes_die() {
             lives.begin_again(&mut net);
             for (proc, what, result) in lives.answered(&mut net) {
                 if matches!(result, Err(Error::ProcGone { proc: of, .. }) if of == proc) {
-                    // Nobody is there any more who has asked this.
+                    // The process that asked has ended.
                     continue;
                 }
                 match (&what, &result) {
@@ -421,7 +423,7 @@ fn a_job_lives_on_whatever_nodes_die() {
                         Request::Fence { .. },
                         Err(Error::FenceBroken { .. } | Error::NodeLost { .. }),
                     ) => lives.fenced(&mut net, proc, false),
-                    // Its node was lost before the word that it was to begin again there came.
+                    // Its node was lost before it heard of the restart.
                     (Request::Restart { .. }, Err(Error::NotRestarted { .. })) => {
                         net.ask(ms(50), proc, what);
                     }
@@ -438,7 +440,8 @@ fn a_job_lives_on_whatever_nodes_die() {
                 net.ask(random.time(ms(3)), teller, what);
             }
         }
-        // All that live have seen the same, and where each of the lost had ranks another one has them.
+        // All live nodes have seen the same replacements, and the ranks of each lost node are on
+        // another.
         let head = net.engines[0].as_ref().unwrap();
         let map = head.map(JOB).unwrap();
         assert!(doomed.iter().all(|node| map.ranks_on(*node).is_empty()), "seed {seed}");

@@ -1,5 +1,5 @@
-//! Ranks that are started again: the rules one by one, and jobs in which processes die again and again on a network
-//! that reorders, and loses what nodes that die had to pass on.
+//! Ranks that are started again: the rules one by one, and jobs whose processes die repeatedly on a
+//! network that reorders, and loses what dying nodes had to forward.
 
 use super::common::{
     JOB, Net, collect, fence, get, job,
@@ -15,7 +15,7 @@ use petasos_pmix::{
 };
 use petasos_sim::Random;
 
-/// At most so often.
+/// How often a rank may be started again.
 fn upto(restarts: u32) -> Config {
     Config { restarts: Some(restarts), ..Config::default() }
 }
@@ -45,7 +45,7 @@ fn times(restarts: u32) -> Result<Answer, Error> {
 }
 
 #[test]
-fn it_is_a_new_process_for_everybody() {
+fn it_is_a_new_process_for_all() {
     let mut net = net(upto(3), &[1, 2]);
     let published = Published {
         key: "p".into(),
@@ -61,7 +61,7 @@ fn it_is_a_new_process_for_everybody() {
     die(&mut net, rank(1));
     assert_eq!(after(&mut net, rank(0), again(1)), times(1));
     assert_eq!((&net.restarted[..], net.dead.len()), (&[(rank(1), 1)][..], 0));
-    // What it had put is gone, here and there; who asks for it waits.
+    // What it had put was dropped on all nodes; a get of it waits.
     let now = |of: u32| Request::Get {
         proc: rank(of),
         key: "k".into(),
@@ -84,7 +84,7 @@ fn it_is_a_new_process_for_everybody() {
         let got = net.asked.iter().rfind(|a| a.proc == rank(r) && a.what == get(rank(1), "k"));
         has(&got.unwrap().answer.clone().expect("the new one has committed").1, "new");
     }
-    // The others were told, both times, with its number.
+    // The others got an event, both times, with its number.
     for r in [0, 2] {
         let told: Vec<_> = net.told.iter().filter(|told| told.proc == rank(r)).collect();
         let of = |key: &str, nth: usize| {
@@ -96,7 +96,7 @@ fn it_is_a_new_process_for_everybody() {
         assert_eq!(numbers, [0u32, 1].map(|n| Some(n.into())));
         assert_eq!(of("pmix.hname", 1), Some(Value::from("n1")));
     }
-    // And it can die as any other.
+    // It can die like any other.
     die(&mut net, rank(1));
     assert_eq!(after(&mut net, rank(2), again(1)), times(2));
 }
@@ -122,7 +122,7 @@ fn fences_fail_without_it_and_then_count_the_new_one() {
         }
         assert_eq!(after(&mut net, rank(0), again(1)), times(1));
         if early {
-            // It comes late to the one that has failed.
+            // It comes late to the fence that has failed.
             broken(after(&mut net, rank(2), fence()));
         }
         after(&mut net, rank(1), Request::Connect(rank(1))).unwrap();
@@ -152,7 +152,7 @@ fn one_failure_is_one_restart() {
 }
 
 #[test]
-fn who_may_be_started_again() {
+fn which_ranks_may_be_started_again() {
     let refused = |result: Result<Answer, Error>, what: &str| match result {
         Err(error @ Error::NotRestarted { .. }) => {
             assert!(error.to_string().contains(what), "{error}");
@@ -164,7 +164,7 @@ fn who_may_be_started_again() {
     let mut net = self::net(Config::default(), &[1, 2]);
     die(&mut net, rank(1));
     refused(after(&mut net, rank(0), again(1)), "does not go on");
-    // It lives; it has ended as it should; it was started again as often as it may be; its node is lost.
+    // It lives; it has finished; it was started again as often as allowed; its node is lost.
     let mut net = self::net(upto(1), &[2, 1, 1]);
     net.ask(ms(0), rank(0), again(2));
     net.run(ms(2100));
@@ -181,16 +181,16 @@ fn who_may_be_started_again() {
     net.run(ms(500));
     refused(after(&mut net, rank(0), again(3)), "node 2 is lost");
     assert_eq!(after(&mut net, rank(0), again(9)), Err(Error::NoSuchProc(rank(9))));
-    // A job that ends starts nobody.
+    // A job that ends starts no process.
     let mut net = self::net(upto(1), &[1, 1]);
     net.with(Node::HEAD, |engine: &mut Engine| engine.allow_restarts(None));
     die(&mut net, rank(1));
     refused(after(&mut net, rank(0), again(1)), "is ending");
 }
 
-/// Who has asked first hears before the head does.
+/// The rank that asks first knows of the failure before the head node does.
 #[test]
-fn the_head_waits_for_word_of_the_failure() {
+fn the_head_node_waits_for_news_of_the_failure() {
     let mut net = net(upto(1), &[1, 1]);
     net.ask(ms(0), rank(0), again(1));
     net.run(ms(500));
@@ -199,7 +199,7 @@ fn the_head_waits_for_word_of_the_failure() {
 }
 
 #[test]
-fn without_anybody_asking_up_to_the_limit() {
+fn without_a_request_up_to_the_limit() {
     let mut net = net(Config { restart_failed: true, ..upto(2) }, &[1, 2]);
     for r in [0, 2] {
         for _ in 0..3 {
@@ -213,9 +213,9 @@ fn without_anybody_asking_up_to_the_limit() {
     assert_eq!(net.restarted, twice);
 }
 
-/// What is late of the process before is not taken for the new one's.
+/// Late messages of the old process are not taken for the new one's.
 #[test]
-fn what_comes_late_is_known_for_what_it_is() {
+fn late_messages_of_the_old_process_are_recognised() {
     let now = petasos_fabric::Time(1_000_000_000);
     let mut engine = Engine::new(Node(0), 2, upto(9), now);
     engine.add_job(job(JOB, &[1, 1]));
@@ -249,7 +249,7 @@ fn what_comes_late_is_known_for_what_it_is() {
     engine.request(now, client, 2, Request::Restart { proc: rank(1), after: Some(0) });
     let out: Vec<Output> = std::iter::from_fn(|| engine.poll()).collect();
     let (second, 1) = asked(&out).unwrap() else { panic!("{out:?}") };
-    // Its predecessor's death, its answer, and its card in a fence: nobody hears of these.
+    // The end of the old process, its answer, and its card in a fence: all are ignored.
     assert_eq!(say(&mut engine, gone(0)), []);
     assert_eq!(say(&mut engine, Message::CardAnswer { id: first, result: Ok(card(0, "old")) }), []);
     let proc = rank(1);
@@ -262,17 +262,19 @@ fn what_comes_late_is_known_for_what_it_is() {
         _ => None,
     });
     has(&answer.unwrap(), "new");
-    // The death of one of which nobody has said that it was started says so as well, and its card is gone.
+    // The news of a process's end also tells that it was started, if that was not known, and its
+    // card is dropped.
     let out = say(&mut engine, gone(3));
     assert!(out.contains(&Output::Restarted { proc: rank(1), restarts: 3 }), "{out:?}");
     assert_eq!((engine.restarts_of(rank(1)), engine.card_here(rank(1))), (3, None));
     assert_eq!(say(&mut engine, Message::Restarted { proc: rank(1), restarts: 2 }), []);
 }
 
-/// Whoever dies, and whatever node that passes news on: the ranks come together again, each is restarted once for
-/// each death, all see the same fences fail, and cards are those of the last.
+/// Whichever processes die, and whichever nodes that forward news: the ranks come together again,
+/// each is restarted once for each failure, all see the same fences fail, and cards are those of
+/// the last processes.
 #[test]
-fn a_job_lives_on_whoever_dies() {
+fn a_job_lives_on_whichever_processes_die() {
     for seed in 0..seeds() {
         let mut random = Random::new(seed ^ 0xa6a1);
         // Some nodes have no ranks: those can be lost.
@@ -285,7 +287,7 @@ fn a_job_lives_on_whoever_dies() {
         let spare: Vec<u32> = (1..shape.len() as u32).filter(|n| shape[*n as usize] == 0).collect();
         let procs = net.procs();
         for _ in 0..1 + random.below(4) {
-            // Somebody is always there to ask.
+            // One rank always remains to ask.
             let proc = procs[1 + random.below(procs.len() as u64 - 1) as usize];
             net.end(ms(20) + random.time(ms(300)), proc, Termination::Signalled(9));
         }
@@ -308,7 +310,7 @@ fn a_job_lives_on_whoever_dies() {
                 }
             }
             for (teller, event) in lives.told(&net) {
-                // Of a node without ranks there is nothing to be started again.
+                // A node without ranks has nothing to be started again.
                 if let Some(after) = said(&event, "petasos.restarts") {
                     let what = Request::Restart { proc: event.source, after: Some(after) };
                     net.ask(random.time(ms(3)), teller, what);

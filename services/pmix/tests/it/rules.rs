@@ -1,4 +1,4 @@
-//! The rules of scopes, fences, direct exchange, publishing, events and ends, one by one.
+//! The rules of scopes, fences, direct exchange, publishing, events and termination, one by one.
 
 use super::common::{JOB, Net, client_of, collect, fence, get, job, ms, rank};
 use petasos_fabric::Time;
@@ -10,7 +10,7 @@ use petasos_pmix::{
     status,
 };
 
-/// Jobs with so many ranks on each node, everybody connected.
+/// Jobs with these numbers of ranks on each node, all connected.
 fn jobs(ranks: &[&[u32]]) -> Net {
     let jobs = ranks.iter().enumerate().map(|(at, r)| job(JobId(at as u32), r)).collect();
     let mut net = Net::new(1, Config::default(), jobs);
@@ -41,7 +41,7 @@ fn within(of: Proc, key: &str, time: u64, wait: bool) -> Request {
 }
 
 #[test]
-fn who_sees_what() {
+fn scopes_decide_what_is_visible() {
     // Ranks 0 and 1 on one node, 2 on another.
     let cases = [
         (Scope::Local, true, false),
@@ -78,7 +78,7 @@ fn a_get_before_the_commit_waits_for_it() {
         let mut net = jobs(&[&[2, 1]]);
         // At once: not found.
         assert_eq!(after(&mut net, reader, now(rank(0), "k")).unwrap_err().code(), -46);
-        // Within a time: an error that says who and what.
+        // Within a time: an error that names the process and the key.
         net.ask(ms(0), reader, within(rank(0), "k", 500, false));
         net.run(ms(600));
         let late = net.last(reader).unwrap_err();
@@ -136,7 +136,7 @@ fn job_data_is_known_and_never_travels() {
 }
 
 #[test]
-fn a_late_fence_names_who_is_missing() {
+fn a_late_fence_names_the_missing_ranks() {
     let mut net = jobs(&[&[2, 2, 2, 2]]);
     for r in [0, 1, 2, 4, 6, 7] {
         let what = Request::Fence { group: None, collect: false, timeout: Some(ms(1000)) };
@@ -150,7 +150,7 @@ fn a_late_fence_names_who_is_missing() {
             other => panic!("{other}"),
         }
     }
-    // Who comes late is told, and the next fence is a new one.
+    // A process that comes late gets the error, and the next fence is a new one.
     for r in [3, 5] {
         assert_eq!(after(&mut net, rank(r), fence()).unwrap_err().code(), status::TIMEOUT);
     }
@@ -176,7 +176,7 @@ fn a_process_that_is_gone_before_or_in_a_fence_ends_it() {
             assert_eq!((proc, node, said), (rank(2), Node(2), why.clone()));
         }
     }
-    // So does one that is done, on a node where nobody comes to the fence.
+    // A process that has finalized does so, too, on a node where no process comes to the fence.
     for end in [Termination::NotFinalized, Termination::Finalized] {
         let mut net = jobs(&[&[1, 1]]);
         match end {
@@ -190,7 +190,7 @@ fn a_process_that_is_gone_before_or_in_a_fence_ends_it() {
             other => panic!("{other}"),
         }
     }
-    // Finalizing is no failure, but ends a fence as well.
+    // Finalizing is not a failure, but ends a fence as well.
     let mut net = jobs(&[&[3]]);
     net.ask(ms(0), rank(0), fence());
     net.ask(ms(5), rank(2), Request::Finalize);
@@ -198,7 +198,7 @@ fn a_process_that_is_gone_before_or_in_a_fence_ends_it() {
     assert!(net.last(rank(0)).unwrap_err().to_string().contains("finalized"));
 }
 
-/// Whatever its exit code is: the others may wait for it.
+/// Whatever its exit code is: others may wait for it.
 #[test]
 fn a_process_that_leaves_without_finalizing_has_failed() {
     let mut net = jobs(&[&[1, 2, 1]]);
@@ -207,10 +207,11 @@ fn a_process_that_leaves_without_finalizing_has_failed() {
         net.end(ms(10), rank(r), Termination::Exited(0));
     }
     net.run(ms(100));
-    // It is told of the one that has not.
+    // The other process, which has not finalized, gets the event.
     let dead = net.heard.iter().filter(|event| event.code == status::PROC_ABORTED);
     assert_eq!(dead.map(|event| event.source).collect::<Vec<_>>(), [rank(1)]);
-    // What it means is said to the daemon; one that has never connected, or has finalized, has not failed.
+    // The daemon is told what the exit means. A process that has never connected, or has finalized,
+    // has not failed.
     let mut net = Net::new(1, Config::default(), vec![job(JOB, &[3])]);
     net.ask(ms(0), rank(0), Request::Connect(rank(0)));
     net.ask(ms(0), rank(1), Request::Connect(rank(1)));
@@ -226,7 +227,7 @@ fn a_process_that_leaves_without_finalizing_has_failed() {
     assert!(!Termination::NotFinalized.is_clean());
 }
 
-/// The process of a library that may begin again is waited for, as long as it runs.
+/// A process whose library may begin again is waited for as long as it runs.
 #[test]
 fn a_process_that_finalizes_may_begin_again() {
     let returning = || {
@@ -238,7 +239,7 @@ fn a_process_that_finalizes_may_begin_again() {
         assert!(net.is_waiting(rank(0)));
         net
     };
-    // It ends: so it will not come.
+    // It ends, so it will not come.
     let mut net = returning();
     net.end(ms(0), rank(1), Termination::Exited(0));
     net.run(ms(50));
@@ -256,7 +257,7 @@ fn a_process_that_finalizes_may_begin_again() {
     net.with(Node(1), |engine| {
         assert!(!connect(engine, client_of(rank(1)), false));
         assert!(connect(engine, client_of(rank(1)), true));
-        // Nothing is in the way of what a library does that counts how often it began.
+        // A library that counts how often it was initialized can do so.
         assert!(connect(engine, client_of(rank(1)), true));
         assert!(!connect(engine, client_of(rank(1)), false));
     });
@@ -309,7 +310,7 @@ fn groups_have_fences_of_their_own() {
 }
 
 #[test]
-fn published_values_are_found_as_long_and_by_whom_they_should() {
+fn published_values_are_visible_to_their_range_and_for_their_persistence() {
     let mut net = jobs(&[&[1, 2], &[1]]);
     let other = Proc::new(JobId(1), 0);
     let publish = |key: &str, range, persistence| {
@@ -328,10 +329,10 @@ fn published_values_are_found_as_long_and_by_whom_they_should() {
     assert_eq!(again, Err(Error::Published("a".into())));
     let found = |key: &str| Ok(Answer::Found(vec![(key.into(), "here".into(), rank(1))]));
     assert_eq!(after(&mut net, rank(0), look("a", None)), found("a"));
-    // Another job sees what is for the session only.
+    // Another job sees only what is for the session.
     assert_eq!(after(&mut net, other, look("a", None)), Err(Error::NotPublished("a".into())));
     assert_eq!(after(&mut net, other, look("s", None)), found("s"));
-    // Only who published may take back.
+    // Only the publisher may unpublish.
     after(&mut net, rank(2), Request::Unpublish(vec!["a".into()])).unwrap();
     assert_eq!(after(&mut net, rank(0), look("a", None)), found("a"));
     after(&mut net, rank(1), Request::Unpublish(vec!["a".into()])).unwrap();
@@ -344,7 +345,7 @@ fn published_values_are_found_as_long_and_by_whom_they_should() {
     after(&mut net, rank(1), publish("1", Range::Session, Persistence::FirstRead)).unwrap();
     assert_eq!(after(&mut net, rank(0), look("1 nothing", None)), found("1"));
     assert!(after(&mut net, rank(0), look("1", None)).is_err());
-    // Waited for, in vain and not.
+    // Lookups that wait, in vain and not.
     net.ask(ms(0), rank(0), look("w", Some(300)));
     net.run(ms(400));
     assert_eq!(net.last(rank(0)), Err(Error::LookupTimeout("w".into())));
@@ -361,7 +362,7 @@ fn published_values_are_found_as_long_and_by_whom_they_should() {
     };
     net.ask(ms(0), rank(0), some(2));
     net.ask(ms(0), rank(2), some(0));
-    // What is not for everybody is as if it were not there.
+    // A value that is not visible to the asker counts as not published.
     net.ask(ms(0), other, some(2));
     net.ask(ms(100), rank(1), publish("x", Range::Namespace, Persistence::Process));
     net.run(ms(200));
@@ -370,7 +371,7 @@ fn published_values_are_found_as_long_and_by_whom_they_should() {
     net.run(ms(200));
     assert_eq!(net.last(rank(2)), Err(Error::LookupTimeout("y".into())));
     assert_eq!(net.last(other), Err(Error::LookupTimeout("x`, `y".into())));
-    // Termination with its process.
+    // It is dropped when its process ends.
     net.end(ms(0), rank(1), Termination::Signalled(9));
     net.run(ms(50));
     assert!(after(&mut net, rank(0), look("w", None)).is_err());
@@ -385,12 +386,12 @@ fn another_jobs_keys_are_not_seen() {
     for what in [get(rank(0), "k"), get(rank(0), "pmix.hname"), get(rank(1), "k")] {
         assert!(matches!(after(&mut net, other, what), Err(Error::NotPermitted { .. })));
     }
-    // Nor can somebody connect twice, or as who is elsewhere.
+    // A process cannot connect twice, or as a process of another node.
     assert!(matches!(after(&mut net, other, Request::Connect(rank(1))), Err(Error::Misuse(_))));
 }
 
 #[test]
-fn signals_go_to_those_of_the_own_job_that_live() {
+fn signals_go_to_live_processes_of_the_own_job() {
     // Job 0 has ranks 0 on node 0, 1 and 2 on node 1, 3 on node 2.
     let mut net = jobs(&[&[1, 2, 1], &[1, 1, 1]]);
     let to = |ranks: &[u32], signal| {
@@ -405,7 +406,8 @@ fn signals_go_to_those_of_the_own_job_that_live() {
     assert_eq!(after(&mut net, rank(1), Request::Signal { group: None, signal: 15 }), done);
     let nodes: Vec<Node> = sent(&mut net).into_iter().map(|(node, ..)| node).collect();
     assert_eq!(nodes, [Node(0), Node(1), Node(2)]);
-    // Nobody reaches another job, gives what is no signal, or names who is not there.
+    // A process cannot signal another job, send an invalid signal, or name processes that do not
+    // exist.
     let other = Proc::new(JobId(1), 1);
     for ranks in [&[0][..], &[0, 3]] {
         let refused = after(&mut net, other, to(ranks, 9));
@@ -421,7 +423,7 @@ fn signals_go_to_those_of_the_own_job_that_live() {
     }
     assert!(matches!(after(&mut net, rank(0), to(&[], 9)), Err(Error::Misuse(_))));
     assert_eq!(sent(&mut net), []);
-    // Those who have ended, or were lost, are left out, until nobody is left.
+    // Processes that have ended or were lost are left out, until none is left.
     net.end(ms(0), rank(1), Termination::Signalled(9));
     net.kill(ms(0), Node(2));
     net.run(ms(500));
@@ -468,7 +470,7 @@ fn an_event_reaches_its_range_and_not_its_source() {
 }
 
 #[test]
-fn an_event_reaches_who_registered_for_it() {
+fn an_event_reaches_registered_handlers() {
     for (codes, non_default, told) in [
         (&[5][..], false, true),
         (&[5, 6], true, true),
@@ -502,7 +504,7 @@ fn past_events_are_kept_for_each_late_handler_after_its_registration() {
         net.run(ms(50));
         assert_eq!(net.last(rank(1)), Ok(Answer::Done));
         let told: Vec<_> = net.told.drain(..).map(|t| (t.event.code, t.only)).collect();
-        // 512 are kept: the oldest 88 are gone.
+        // 512 are kept: the oldest 88 were dropped.
         let kept: Vec<_> = (90..=600).step_by(2).map(|code| (code, Some(handler))).collect();
         assert_eq!(told, kept, "in order of arrival, to this handler alone");
     }
@@ -535,7 +537,7 @@ fn a_handler_is_there_before_it_gets_what_was_kept() {
 }
 
 #[test]
-fn what_is_not_to_be_kept_is_for_those_who_listen_now() {
+fn an_event_that_is_not_cached_reaches_present_handlers_only() {
     let mut net = jobs(&[&[3]]);
     after(&mut net, rank(1), register(&[5])).unwrap();
     let info = vec![(NO_CACHE.to_owned(), Value::Bool(true))];
@@ -546,7 +548,7 @@ fn what_is_not_to_be_kept_is_for_those_who_listen_now() {
     assert_eq!((net.codes(rank(1)), net.codes(rank(2))), (vec![5], vec![]));
 }
 
-/// Of other nodes, a default handler hears of all but these.
+/// A default handler of another node gets all but these.
 #[test]
 fn which_codes_are_of_the_environment() {
     let cases = [
@@ -556,7 +558,7 @@ fn which_codes_are_of_the_environment() {
         (-330, true),
         (-331, false),
         (-3000, false),
-        // From here on they are users' own, whatever they mean by them.
+        // Codes from here on belong to users.
         (-3001, false),
         (-3004, false),
         (-3011, false),
@@ -591,7 +593,7 @@ fn environment_events_go_where_they_were_asked_for() {
     net.run(ms(20));
     assert_eq!(net.sent - before, 2, "to the head, and to the one node");
     assert_eq!((net.codes(rank(1)), net.codes(rank(2))), (vec![-250], vec![]));
-    // Who asks later gets it as well; who no longer asks gets none.
+    // A handler that comes later gets it as well; a removed one gets none.
     net.ask(ms(0), rank(0), register(&[-250]));
     net.ask(ms(0), rank(1), Request::Deregister(1));
     net.run(ms(20));
@@ -626,7 +628,7 @@ fn a_process_that_makes_no_progress_is_an_event_for_the_others() {
     (1..10).for_each(|nth| net.ask(ms(10 + 60 * nth), rank(0), Request::Progress));
     net.run(ms(640));
     assert_eq!(net.told, []);
-    // It pauses, goes on, and pauses again; once each it is told, and not to itself.
+    // It pauses, goes on, and pauses again. Each pause is one event, and not for itself.
     net.ask(ms(260), rank(0), Request::Progress);
     net.run(ms(250));
     for expected in [1, 2] {
@@ -640,7 +642,7 @@ fn a_process_that_makes_no_progress_is_an_event_for_the_others() {
     assert!(net.told.iter().all(|told| told.event.source == rank(0)), "{:?}", net.told);
     let (key, why) = &net.told[0].event.info[2];
     assert_eq!((&**key, why), ("petasos.why", &"it has made no progress for 100ms".into()));
-    // One that has ended, or is no longer watched, makes none, and that is as it should be.
+    // A process that has ended, or is no longer watched, makes no progress, and that is no event.
     net.told.clear();
     net.ask(ms(0), rank(2), Request::Watch(None));
     net.ask(ms(0), rank(0), Request::Progress);
@@ -657,13 +659,13 @@ fn all_must_connect_once_one_has() {
     net.run(ms(61_000));
     assert_eq!(net.never.len(), 1);
     assert_eq!(net.never[0].procs, [rank(2)]);
-    // One that ends without having connected is named at once.
+    // One that ends without having connected is reported at once.
     let mut net = Net::new(1, Config::default(), vec![job(JOB, &[1, 2])]);
     net.end(ms(0), rank(2), Termination::Exited(0));
     net.ask(ms(10), rank(0), Request::Connect(rank(0)));
     net.run(ms(50));
     assert_eq!(net.never[0].procs, [rank(2)]);
-    // One that failed before is known as such, whether others connect before or after.
+    // One that failed before is known to have failed, whether others connect before or after.
     for connect in [ms(10), ms(30)] {
         let mut net = Net::new(1, Config::default(), vec![job(JOB, &[1, 2])]);
         net.ask(connect, rank(0), Request::Connect(rank(0)));
@@ -672,7 +674,7 @@ fn all_must_connect_once_one_has() {
         net.run(ms(61_000));
         assert!(net.never.is_empty(), "{:?}", net.never);
     }
-    // A program that does not connect at all is none of our business.
+    // A program that does not connect at all is not reported.
     let mut net = Net::new(1, Config::default(), vec![job(JOB, &[1, 2])]);
     (0..3).for_each(|r| net.end(ms(5), rank(r), Termination::Exited(0)));
     net.run(ms(61_000));
@@ -680,7 +682,7 @@ fn all_must_connect_once_one_has() {
 }
 
 #[test]
-fn abort_reaches_the_head_and_queries_are_answered() {
+fn abort_reaches_the_head_node_and_queries_are_answered() {
     let mut net = jobs(&[&[1, 2]]);
     let message = "bad weather".to_owned();
     after(&mut net, rank(2), Request::Abort { status: 7, message: message.clone() }).unwrap();
@@ -699,7 +701,7 @@ fn abort_reaches_the_head_and_queries_are_answered() {
 }
 
 #[test]
-fn without_the_head_nothing_goes_on() {
+fn without_the_head_node_the_job_ends() {
     let mut net = jobs(&[&[1, 1, 1]]);
     net.ask(ms(0), rank(1), fence());
     net.ask(ms(0), rank(2), get(rank(1), "k"));

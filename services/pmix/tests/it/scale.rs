@@ -1,4 +1,4 @@
-//! Thousands of daemons: what a node does must not grow with the job.
+//! Thousands of daemons: the work of a node must not grow with the job.
 
 use super::common::{JOB, Net, fence, get, job, ms, rank};
 use petasos_pmix::{
@@ -37,7 +37,7 @@ fn a_fence_of_ten_thousand_nodes() {
 }
 
 #[test]
-fn one_who_does_not_come_is_found_among_thousands() {
+fn a_missing_rank_is_found_among_thousands() {
     const NODES: u32 = 4_000;
     let mut net = wide(NODES);
     for r in (0..NODES).filter(|r| *r != 2_345) {
@@ -57,7 +57,7 @@ fn one_who_does_not_come_is_found_among_thousands() {
 fn a_node_that_dies_in_a_fence_is_named_to_thousands_within_a_second() {
     const NODES: u32 = 4_000;
     let mut net = wide(NODES);
-    // An inner node of the tree, whose children have to find each other again.
+    // An inner node of the tree, whose children need new neighbours.
     (0..NODES).filter(|r| *r != 3_999).for_each(|r| net.ask(ms(0), rank(r), fence()));
     net.kill(ms(10), Node(7));
     net.run(ms(1_000));
@@ -70,7 +70,7 @@ fn a_node_that_dies_in_a_fence_is_named_to_thousands_within_a_second() {
 }
 
 #[test]
-fn a_direct_exchange_costs_the_two_who_take_part() {
+fn a_direct_exchange_costs_two_messages() {
     let mut net = wide(2_000);
     let entry = Entry { scope: Scope::Global, value: 1u32.into() };
     net.ask(ms(0), rank(1_999), Request::Commit(vec![("k".into(), entry)]));

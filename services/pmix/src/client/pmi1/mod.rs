@@ -42,8 +42,8 @@ use std::{
 const MAX_LINE: usize = 64 << 10;
 /// The longest line that launchers take, with its end, whatever they announce for values.
 const MAX_SAID: usize = 1023;
-/// Bytes of that line that are not the value, beside the name of the table: the other fields, and the
-/// longest key.
+/// Bytes of that line that are not the value, beside the name of the table: the other fields, and
+/// the longest key.
 const FIELDS: usize = 96;
 /// How long a launcher takes for what needs no other process.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -92,7 +92,7 @@ struct Connection {
     fenced: bool,
     /// The cards of other processes, as far as they were read.
     cards: HashMap<u32, BusinessCard>,
-    /// Whether the launcher has failed: it gives wrong answers, or is gone.
+    /// Why the connection is over, if so.
     over: Option<String>,
 }
 
@@ -446,7 +446,7 @@ impl Client {
             return Err(Failed::Refused(Error::NoSuchProc(proc).into()));
         };
         let mut card = connection.cards.remove(&proc.rank).unwrap_or_default();
-        // What is there of others before a fence depends on the launcher, and on the moment.
+        // What others have put is visible before a fence at some launchers, some of the time.
         let spread = connection.fenced || proc.rank == self.me.rank;
         while spread && let Some(entries) = self.committed(connection, proc.rank, card.version)? {
             let seen = entries.into_iter().filter(|(_, e)| e.scope.shows(host, self.node));
@@ -526,7 +526,7 @@ impl Client {
     }
 }
 
-/// Why a request failed: the launcher said no, or makes no sense any more.
+/// Why a request failed: the launcher refused it, or the connection failed.
 enum Failed {
     Refused(JobError),
     Broken(io::Error),

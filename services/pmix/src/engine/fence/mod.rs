@@ -1,16 +1,17 @@
 //! Fences: a group comes together, and spreads the business cards of all if that is wanted.
 //!
-//! The nodes that host the group form a tree, in the order of their numbers. When all processes of a
-//! node and all its children have come, it tells its parent; when the root knows that all have, it
-//! tells its children. A fence is named by its group and its number among the fences of that group.
-//! When the time of a request is over, the root asks down the tree which processes are missing, and
-//! then ends the fence for all, with that answer. A participant that dies, or a node that is lost,
-//! ends it at once. A process that comes later to a fence that has failed gets that error.
+//! The nodes that host the group form a tree, in the order of their numbers. When all processes of
+//! a node and all its children have come, it tells its parent; when the root knows that all have,
+//! it tells its children. A fence is named by its group and its number among the fences of that
+//! group. When the time of a request is over, the root asks down the tree which processes are
+//! missing, and then ends the fence for all, with that answer. A participant that dies, or a node
+//! that is lost, ends it at once. A process that comes later to a fence that has failed gets that
+//! error.
 //!
 //! Where a node took the place of one that was lost, the tree is another one, and fences of the
-//! group are counted anew: each message says after which replacement it was sent. A process that was
-//! in no fence when the node was lost fails in its next one, so that all of the group have seen the
-//! loss before they come together again.
+//! group are counted anew: each message says after which replacement it was sent. A process that
+//! was in no fence when the node was lost fails in its next one, so that all of the group have seen
+//! the loss before they come together again.
 
 mod group;
 

@@ -1,5 +1,5 @@
-//! Jobs in which processes die, alone or with their nodes, and are started again: what every process does, how it is
-//! followed, and what holds in the end.
+//! Jobs whose processes die, alone or with their nodes, and are started again: what every process
+//! does, how it is followed, and what holds in the end.
 
 use super::{Net, fence, get, ms};
 use petasos_pmix::{
@@ -14,7 +14,7 @@ pub(crate) fn seeds() -> u64 {
     std::env::var("PETASOS_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
 }
 
-/// A process asks, and is answered soon.
+/// A process sends a request, which is answered soon.
 pub(crate) fn after(net: &mut Net, proc: Proc, what: Request) -> Result<Answer, Error> {
     net.ask(ms(0), proc, what);
     net.run(ms(20));
@@ -34,13 +34,13 @@ pub(crate) fn has(result: &Result<Answer, Error>, value: &str) {
 /// All processes of a job, each of which goes from fence to fence.
 #[derive(Debug, Default)]
 pub(crate) struct Lives {
-    /// Whether the fences of the last process of each rank came together, in order.
+    /// The results of the fences of the last process of each rank, in order.
     pub(crate) fences: BTreeMap<Proc, Vec<bool>>,
-    /// What was looked at already.
+    /// How many requests were examined already.
     begun: usize,
     asked: usize,
     told: usize,
-    /// What is not answered. What a process has asked that died meanwhile stays so.
+    /// The requests that are not answered. Those of a process that has died stay so.
     open: Vec<usize>,
 }
 
@@ -55,7 +55,7 @@ impl Lives {
         lives
     }
 
-    /// Those that were started again since the last look connect.
+    /// Processes that were started again since the last call connect.
     pub(crate) fn begin_again(&mut self, net: &mut Net) {
         for at in self.begun..net.restarted.len() {
             let (proc, _) = net.restarted[at];
@@ -65,8 +65,8 @@ impl Lives {
         self.begun = net.restarted.len();
     }
 
-    /// What was answered since the last look. Who has connected puts its number on its card, listens for deaths, and
-    /// comes to its first fence.
+    /// The answers since the last call. A process that has connected puts its number on its card,
+    /// registers for failures, and comes to its first fence.
     pub(crate) fn answered(
         &mut self,
         net: &mut Net,
@@ -99,7 +99,7 @@ impl Lives {
         net.ask(think, proc, next);
     }
 
-    /// Of which deaths who was told since the last look.
+    /// The failures of which each process was told since the last call.
     pub(crate) fn told(&mut self, net: &Net) -> Vec<(Proc, Event)> {
         let told = net.told[self.told..].iter();
         self.told = net.told.len();
@@ -107,8 +107,8 @@ impl Lives {
         deaths.map(|told| (told.proc, told.event.clone())).collect()
     }
 
-    /// All that live are together by now, and cards are those of the last processes; gives how often each rank was
-    /// started again.
+    /// All live processes have come together, and cards are those of the last processes. Gives how
+    /// often each rank was started again.
     #[track_caller]
     pub(crate) fn end(&self, seed: u64, net: &mut Net) -> BTreeMap<Proc, u32> {
         assert!(net.dead.is_empty(), "seed {seed}: {:?} {:?}", net.dead, net.moved);
@@ -135,7 +135,7 @@ impl Lives {
     }
 }
 
-/// A number that an event says.
+/// A number in the information of an event.
 pub(crate) fn said(event: &Event, key: &str) -> Option<u32> {
     let found = event.info.iter().find(|(name, _)| name == key);
     found.and_then(|(_, value)| value.as_u64()).map(|number| number as u32)

@@ -1,5 +1,5 @@
-//! Daemons' engines on a simulated network, in virtual time: latencies, losses and deaths follow
-//! from a seed. What is sent is encoded and decoded on the way.
+//! The engines of daemons on a simulated network, in virtual time: latencies, losses and deaths
+//! follow from a seed. Messages are encoded and decoded on the way.
 
 pub(crate) mod lives;
 
@@ -30,7 +30,7 @@ pub(crate) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// A job whose nodes have so many ranks each.
+/// A job whose nodes have these numbers of ranks.
 pub(crate) fn job(id: JobId, ranks: &[u32]) -> Arc<JobMap> {
     let node =
         |at| NodeInfo { name: format!("n{at}"), base: "tcp://10.0.0.1:".into(), first: 9000 };
@@ -77,7 +77,7 @@ pub(crate) struct Asked {
     pub(crate) answer: Option<(Time, Result<Answer, Error>)>,
 }
 
-/// A delivered event: to whom, which, and to one handler alone or all.
+/// A delivered event: the client, the event, and the handler, if it is for one alone.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Told {
     pub(crate) proc: Proc,
@@ -89,7 +89,7 @@ pub(crate) struct Net {
     pub(crate) random: Random,
     pub(crate) now: Time,
     pub(crate) latency: Duration,
-    /// How long it takes at most until somebody notices that a peer is dead.
+    /// How long it takes at most until a node notices that a peer is dead.
     pub(crate) detection: Duration,
     /// Whether messages of one pair may overtake each other.
     pub(crate) reorder: bool,
@@ -100,28 +100,29 @@ pub(crate) struct Net {
     number: u64,
     /// When the last message of a pair arrives.
     last: HashMap<(Node, Node), Time>,
-    /// What a dead node sent arrives until then.
+    /// Until when messages of a dead node still arrive.
     cut: HashMap<Node, Time>,
     wakes: Vec<Time>,
     /// Processes, as their clients.
     pub(crate) dead: BTreeSet<Proc>,
-    /// Those that ended, as often as they did: what one had in mind its successor does not ask.
+    /// How many processes of each rank have ended: a new process does not continue the script of an
+    /// old one.
     ended: Vec<Proc>,
     pub(crate) asked: Vec<Asked>,
-    /// What a process asks next, once it is answered.
+    /// The next requests of a process, each sent when the one before is answered.
     pub(crate) scripts: BTreeMap<Proc, VecDeque<Request>>,
     pub(crate) told: Vec<Told>,
     pub(crate) aborts: Vec<(Proc, i32, String)>,
     pub(crate) never: Vec<Missing>,
     pub(crate) heard: Vec<Event>,
     pub(crate) orphaned: Vec<(Node, String)>,
-    /// Signals that nodes give to processes of theirs.
+    /// Signals that nodes send to their processes.
     pub(crate) signals: Vec<(Node, Group, i32)>,
-    /// Restarts on the nodes of their ranks.
+    /// Restarts on the nodes of the ranks.
     pub(crate) restarted: Vec<(Proc, u32)>,
-    /// Nodes that took the place of others, when they heard of it.
+    /// Replacements, when each node heard of them.
     pub(crate) moved: Vec<(Node, Node)>,
-    /// How many of these each node knows, and how many the one that knows most does.
+    /// How many of these each node knows, and the highest of these numbers.
     took: Vec<usize>,
     most_took: usize,
     pub(crate) sent: u64,
@@ -215,7 +216,7 @@ impl Net {
         self.plan(self.now.after(after), Plan::End { proc, why });
     }
 
-    /// A process asks this, one after the other.
+    /// A process sends these requests, one after the other.
     pub(crate) fn script(&mut self, proc: Proc, what: impl IntoIterator<Item = Request>) {
         let mut script: VecDeque<Request> = what.into_iter().collect();
         let first = script.pop_front().unwrap();
@@ -278,7 +279,7 @@ impl Net {
                 self.cut.insert(node, cut);
                 let gone: Vec<Proc> =
                     self.procs().into_iter().filter(|p| self.node_of(*p) == node).collect();
-                // Also who was only about to begin there.
+                // Also one that was only about to begin there.
                 self.dead.extend(gone.iter().copied());
                 self.ended.extend(gone);
                 let knows = |engine: &Engine| engine.neighbours().contains(&node);
@@ -322,15 +323,15 @@ impl Net {
             if matches!(output, Output::Replaced { .. }) {
                 self.took[at] += 1;
                 if self.took[at] > self.most_took {
-                    // Nobody knew so many before.
+                    // This replacement is new to all nodes.
                     self.most_took = self.took[at];
                     for job in &mut self.jobs {
                         *job = engine.map(job.id()).unwrap().clone();
                     }
                 }
             }
-            // What begins where its node has not heard that it is there begins later, and what has been replaced
-            // since then not at all: as the daemon does it.
+            // A process whose node has not heard of its restart begins later. One that has been
+            // replaced since then does not begin: as in the daemon.
             if let Output::Restarted { proc, restarts } = output
                 && (engine.map(proc.job).unwrap().node_of(proc.rank) != Some(node)
                     || engine.restarts_of(proc) != restarts)
@@ -353,7 +354,7 @@ impl Net {
                 assert_ne!(to, node, "{node} sends itself {message:?}");
                 self.sent += 1;
                 self.sent_by[node.0 as usize] += 1;
-                // `to` may be the one that is being driven: then it lives.
+                // `to` may be the node that is being driven: then it lives.
                 if self.cut.contains_key(&to) {
                     let notice = self.now.after(self.random.time(self.detection));
                     return self.plan(notice, Plan::Lost { at: node, node: to });
@@ -419,7 +420,7 @@ impl Net {
         self.asked.iter().any(|asked| asked.proc == proc && asked.answer.is_none())
     }
 
-    /// Who was told of events, as codes.
+    /// The codes of the events of each process.
     pub(crate) fn codes(&self, proc: Proc) -> Vec<i32> {
         self.told.iter().filter(|t| t.proc == proc).map(|t| t.event.code).collect()
     }
