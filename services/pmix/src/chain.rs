@@ -238,7 +238,8 @@ impl Handlers {
         from && takes(&handler.with.codes, event)
     }
 
-    /// Begins the chain of an event; `only`: with this handler alone, which is newer than the event.
+    /// Begins the chain of an event; `only`: with this handler alone, which is newer than the
+    /// event.
     #[must_use]
     pub fn gather(&self, event: Event, only: Option<u64>) -> Run {
         let matching = self
@@ -293,8 +294,8 @@ impl Handlers {
                 false
             });
             if relative.len() == before {
-                // The handlers that are left refer to one that is not in this chain, or to each other: the
-                // oldest such handler is placed as without the reference.
+                // The handlers that are left refer to one that is not in this chain, or to each
+                // other: the oldest such handler is placed as without the reference.
                 let wanted = |id: &u64| {
                     let (Position::Before(which) | Position::After(which)) =
                         &self.handlers[id].with.position

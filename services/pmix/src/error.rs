@@ -4,6 +4,14 @@ use crate::names::{Group, JobId, Missing, Node, Proc};
 use petasos_macros::Wire;
 
 /// Why a request failed.
+///
+/// ```
+/// use petasos_pmix::{Error, JobId, Proc, status};
+///
+/// let error = Error::NotFound { proc: Proc::new(JobId(0), 3), key: "port".to_owned() };
+/// assert_eq!(error.code(), status::NOT_FOUND);
+/// assert!(error.to_string().contains("port") && error.to_string().contains("rank 3"));
+/// ```
 #[derive(Wire, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -66,6 +66,27 @@ impl Range {
 }
 
 /// Something that happened.
+///
+/// ```
+/// use petasos_pmix::{
+///     JobId, Node, Proc,
+///     event::{Event, EventId, Range, takes},
+///     status,
+/// };
+///
+/// let event = Event {
+///     id: EventId { node: Node(2), number: 1 },
+///     code: status::PROC_ABORTED,
+///     source: Proc::new(JobId(0), 7),
+///     node: Node(2),
+///     range: Range::Namespace,
+///     non_default: false,
+///     info: Vec::new(),
+/// };
+/// assert!(event.concerns(Proc::new(JobId(0), 0), Node(0)));
+/// assert!(!event.concerns(Proc::new(JobId(1), 0), Node(0)));
+/// assert!(takes(&[status::PROC_ABORTED], &event) && takes(&[], &event));
+/// ```
 #[derive(Wire, Clone, Debug, PartialEq)]
 pub struct Event {
     /// Its name.

@@ -62,6 +62,26 @@ pub enum JobError {
 }
 
 /// A checked description of a job, with indexes for what is looked up often.
+///
+/// ```
+/// use petasos_pmix::{
+///     JobId, Node,
+///     job::{JobMap, JobSpec, NodeInfo, Run},
+/// };
+///
+/// let base = |name: &str| format!("tcp://{name}:");
+/// let node = |name: &str| NodeInfo { name: name.into(), base: base(name), first: 9000 };
+/// let map = JobMap::new(JobSpec {
+///     id: JobId(0),
+///     name: "a-job".to_owned(),
+///     nodes: vec![node("a"), node("b")],
+///     runs: vec![Run { node: Node(0), count: 2 }, Run { node: Node(1), count: 1 }],
+///     info: Vec::new(),
+/// })?;
+/// assert_eq!((map.size(), map.node_of(2)), (3, Some(Node(1))));
+/// assert_eq!(map.address(1).as_deref(), Some("tcp://a:9001"));
+/// # Ok::<(), petasos_pmix::job::JobError>(())
+/// ```
 #[derive(Debug)]
 pub struct JobMap {
     spec: JobSpec,

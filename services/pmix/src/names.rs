@@ -72,6 +72,14 @@ pub struct Span {
 }
 
 /// A set of processes: spans in order, none of which touches the next.
+///
+/// ```
+/// use petasos_pmix::{Group, JobId, Proc};
+///
+/// let even = Group::of((0..8).step_by(2).map(|rank| Proc::new(JobId(0), rank)));
+/// assert_eq!(even.len(), 4);
+/// assert!(even.contains(Proc::new(JobId(0), 6)) && !even.contains(Proc::new(JobId(0), 7)));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Group(Vec<Span>);
 

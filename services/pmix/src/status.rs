@@ -60,8 +60,8 @@ pub const PARTIAL_SUCCESS: i32 = -52;
 /// Success.
 pub const SUCCESS: i32 = 0;
 
-/// Whether a code is an event of the environment (node, memory, network), which reaches a node only
-/// when somebody there asked for it.
+/// Whether a code is an environment event (node, memory, network). Such an event reaches only the
+/// nodes that have a handler for its code.
 #[must_use]
 pub fn is_environment(code: i32) -> bool {
     (-330..=-230).contains(&code) || (ACCELERATORS_CHANGED..=CPUS_CHANGED).contains(&code)
