@@ -8,12 +8,12 @@
 mod changes;
 mod cpus;
 mod numbers;
-mod place;
 mod sample;
+mod topology;
 mod watch;
 
 pub use cpus::binding;
-pub(crate) use place::{Place, memory, places};
+pub(crate) use topology::{Topology, memory, topologies};
 pub(crate) use watch::Watcher;
 
 use crate::{
@@ -24,6 +24,16 @@ use petasos_macros::Wire;
 use std::time::Duration;
 
 /// What a node has.
+///
+/// ```
+/// use petasos_pmix::inventory::Inventory;
+///
+/// let found = Inventory::sample();
+/// println!("{} processors, {} bytes of memory", found.cpus.len(), found.memory);
+/// for interface in found.interfaces.iter().filter(|interface| interface.up) {
+///     println!("{} at {:?}", interface.name, interface.addresses);
+/// }
+/// ```
 #[derive(Wire, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
     /// The logical processors that are online, in order.

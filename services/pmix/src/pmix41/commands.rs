@@ -1,28 +1,24 @@
 //! The commands of a client, and their answers.
 
 use super::{
-    Decoded, ELSEWHERE, Expected, OnMiss, Reader, Session, Step, USUAL_WAIT,
+    Decoded, Expected, OnMiss, Reader, Session, Step, USUAL_WAIT,
+    batch::{Batch, Outcome},
     job::job_data,
-    values::{
-        Attributes, MAX_PROCS, group_of, name_of, put_info, put_value, take_group, take_value,
-    },
+    values::{Attributes, MAX_PROCS, group_of, name_of, put_value, take_group},
     wire::{
         ANYBODY, BAD, Refusal, UNSUPPORTED, WILDCARD, kind, put_proc, put_size, put_status,
         put_text, put_unsigned,
     },
 };
 use crate::{
-    Entry, Error, Node, Proc, RESERVED, Scope, Termination, Value,
+    Error, Node, Proc, RESERVED, Termination, Value,
     event::{NO_CACHE, NON_DEFAULT, Range},
     job::JobMap,
     message::{Answer, Persistence, Published, Request},
     status,
 };
 use rustix::process::Signal;
-use std::{
-    collections::{BTreeMap, BTreeSet, btree_map},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 /// The command that carries an event, in both directions.
 pub(super) const EVENT: u8 = 12;
@@ -30,10 +26,6 @@ pub(super) const EVENT: u8 = 12;
 pub(super) const IN_RANGE: &str = "pmix.evrange";
 /// Keys in one message.
 const MAX_KEYS: usize = 4096;
-/// Bytes of the answer to a query.
-const MAX_ANSWER: usize = 64 << 20;
-/// Keys that a process may have put.
-const MAX_PUT: usize = 1 << 16;
 /// How long a lookup waits that waits and names no time.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Attributes that a client may require.
@@ -101,19 +93,6 @@ const QUERIES: &str = "pmix.qry.keys";
 const ENGINES: &str =
     "petasos.jobs,petasos.nodes,petasos.processes,petasos.published,petasos.events.cached";
 
-/// A message that is several requests of the engine.
-#[derive(Debug)]
-pub(super) struct Batch {
-    left: usize,
-    /// Whether a failure undoes the other parts, as in publishing. A query keeps what it found.
-    undone: bool,
-    done: Vec<String>,
-    /// Attributes for the answer, packed, and how many.
-    answer: Vec<u8>,
-    found: usize,
-    error: i32,
-}
-
 impl Session {
     pub(super) fn command(
         &mut self,
@@ -157,49 +136,8 @@ impl Session {
         Ok(self.ask(Expected::Status(tag), Request::Abort { status: code, message }))
     }
 
-    /// A commit has everything that the process has ever put, in two parts: one for its own node,
-    /// one for the other nodes.
     fn commit(&mut self, tag: u32, from: &mut Reader<'_>) -> Decoded<Step> {
-        let mut put: BTreeMap<String, [Option<Value>; 2]> = BTreeMap::new();
-        while !from.is_empty() {
-            from.begin()?;
-            let elsewhere = usize::from(from.byte()? != 1);
-            from.begin()?;
-            from.byte()?;
-            let mut pairs = Reader(from.bytes()?);
-            while !pairs.is_empty() {
-                pairs.begin()?;
-                let key = pairs.text()?;
-                put.entry(key).or_default()[elsewhere] = Some(take_value(&mut pairs)?);
-                if put.len() > MAX_PUT {
-                    return Err(BAD);
-                }
-            }
-        }
-        let mut entries = Vec::with_capacity(put.len());
-        for (key, values) in put {
-            let two = matches!(&values, [Some(here), Some(there)] if here != there);
-            if two {
-                self.two.insert(key.clone());
-                if self.two.len() > MAX_PUT {
-                    return Err(BAD);
-                }
-            }
-            let split = self.two.contains(&key);
-            match values {
-                [Some(value), Some(_)] if !split => {
-                    entries.push((key, Entry { scope: Scope::Global, value }));
-                }
-                [here, there] => {
-                    let to =
-                        |key: &str| if split { format!("{ELSEWHERE}{key}") } else { key.into() };
-                    let there =
-                        there.map(|value| (to(&key), Entry { scope: Scope::Remote, value }));
-                    let here = here.map(|value| (key, Entry { scope: Scope::Local, value }));
-                    entries.extend(here.into_iter().chain(there));
-                }
-            }
-        }
+        let entries = self.split.take_commit(from)?;
         Ok(self.ask(Expected::Commit(tag), Request::Commit(entries)))
     }
 
@@ -257,10 +195,9 @@ impl Session {
             true => Duration::ZERO,
             false => timeout.unwrap_or(USUAL_WAIT),
         };
-        self.next += 1;
-        self.expected
-            .insert(self.next, Expected::Any { tag, key: key.clone(), timed: timeout.is_some() });
-        Step::Find(self.next, key, patience)
+        let timed = timeout.is_some();
+        let number = self.pending.add(Expected::Any { tag, key: key.clone(), timed });
+        Step::Find(number, key, patience)
     }
 
     fn publish(&mut self, tag: u32, from: &mut Reader<'_>) -> Decoded<Vec<Step>> {
@@ -280,7 +217,7 @@ impl Session {
         if with.all.is_empty() {
             return Err(BAD);
         }
-        self.batches.insert(tag, Batch::new(with.all.len(), true));
+        self.batches.insert(tag, Batch::publish(with.all.len()));
         let mut steps = Vec::new();
         for (key, value) in with.all {
             let expected = Expected::Part(tag, key.clone());
@@ -467,7 +404,7 @@ impl Session {
         if wanted.is_empty() {
             return Err(BAD);
         }
-        let mut batch = Batch::new(wanted.len(), false);
+        let mut batch = Batch::query(wanted.len());
         let mut steps = Vec::new();
         for key in wanted {
             let asked = match key.as_str() {
@@ -502,17 +439,14 @@ impl Session {
         result: &Result<Answer, Error>,
         job: &JobMap,
     ) -> Vec<Step> {
-        let btree_map::Entry::Occupied(mut entry) = self.batches.entry(tag) else {
-            return Vec::new();
-        };
-        let batch = entry.get_mut();
-        match result {
+        let node = self.node;
+        let whole = self.batches.part_done(tag, |batch| match result {
             Ok(Answer::Info(info)) => {
-                let here = Some(self.node).filter(|_| key == LOCAL_PROCESSES);
+                let only = Some(node).filter(|_| key == LOCAL_PROCESSES);
                 let first = info.iter().find(|(name, _)| name != "petasos.silent");
                 match (key.as_str(), first) {
                     (PROCESSES | LOCAL_PROCESSES, Some((_, Value::List(lines)))) => {
-                        batch.found(&key, &process_table(lines, here, job));
+                        batch.found(&key, &process_table(lines, only, job));
                     }
                     (_, Some((_, value))) => batch.found(&key, value),
                     (_, None) => batch.failed(status::NOT_FOUND),
@@ -520,65 +454,24 @@ impl Session {
             }
             Ok(_) => batch.published(key),
             Err(error) => batch.failed(error.code()),
-        }
-        match batch.left {
-            0 => {
-                let batch = entry.remove();
-                self.batch_done(tag, batch)
-            }
-            _ => Vec::new(),
-        }
+        });
+        whole.map_or_else(Vec::new, |batch| self.batch_done(tag, batch))
     }
 
     fn batch_done(&mut self, tag: u32, batch: Batch) -> Vec<Step> {
-        let Batch { undone, done, answer, found, error, .. } = batch;
-        if undone {
-            let mut steps = vec![self.say_status(tag, error)];
-            match error {
-                status::SUCCESS => self.published.extend(done),
-                _ if done.is_empty() => {}
-                _ => steps.push(self.ask(Expected::Nothing, Request::Unpublish(done))),
+        match batch.outcome() {
+            Outcome::Published(keys) => {
+                self.published.extend(keys);
+                vec![self.say_status(tag, status::SUCCESS)]
             }
-            return steps;
-        }
-        if found == 0 {
-            return vec![self.say_status(tag, error)];
-        }
-        let mut out = Vec::new();
-        let whole = error == status::SUCCESS;
-        put_status(&mut out, if whole { status::SUCCESS } else { status::PARTIAL_SUCCESS });
-        put_size(&mut out, found);
-        out.extend(answer);
-        vec![self.say(tag, &out)]
-    }
-}
-
-impl Batch {
-    fn new(left: usize, undone: bool) -> Batch {
-        let (done, answer) = (Vec::new(), Vec::new());
-        Batch { left, undone, done, answer, found: 0, error: status::SUCCESS }
-    }
-
-    fn found(&mut self, key: &str, value: &Value) {
-        let before = self.answer.len();
-        put_info(&mut self.answer, key, value);
-        if self.answer.len() > MAX_ANSWER {
-            self.answer.truncate(before);
-            return self.failed(status::BAD_PARAM);
-        }
-        self.left -= 1;
-        self.found += 1;
-    }
-
-    fn published(&mut self, key: String) {
-        self.left -= 1;
-        self.done.push(key);
-    }
-
-    fn failed(&mut self, code: i32) {
-        self.left -= 1;
-        if self.error == status::SUCCESS {
-            self.error = code;
+            Outcome::Failed(error, keys) => {
+                let mut steps = vec![self.say_status(tag, error)];
+                if !keys.is_empty() {
+                    steps.push(self.ask(Expected::Nothing, Request::Unpublish(keys)));
+                }
+                steps
+            }
+            Outcome::Found(answer) => vec![self.say(tag, &answer)],
         }
     }
 }
@@ -639,8 +532,8 @@ fn range_of(value: Option<Value>) -> Decoded<Range> {
     range_numbered(value.as_u64().and_then(|number| number.try_into().ok()).ok_or(BAD)?)
 }
 
-/// The engine's table of processes in the client's form; `here`: only those of one node.
-fn process_table(lines: &[Value], here: Option<Node>, job: &JobMap) -> Value {
+/// The engine's table of processes in the client's form; `only`: those of one node.
+fn process_table(lines: &[Value], only: Option<Node>, job: &JobMap) -> Value {
     let command = job.value(Proc::JOB, "petasos.command").map(|value| value.to_string());
     let command = command.unwrap_or_default();
     let command = command.split(' ').next().unwrap_or_default();
@@ -652,7 +545,7 @@ fn process_table(lines: &[Value], here: Option<Node>, job: &JobMap) -> Value {
             u32::try_from(number).unwrap_or_default()
         };
         let (rank, node, pid) = (number(1), Node(number(2)), number(3));
-        if here.is_some_and(|here| here != node) {
+        if only.is_some_and(|only| only != node) {
             continue;
         }
         count += 1;
@@ -688,6 +581,7 @@ fn process_state(word: &str) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::super::{
+        ELSEWHERE,
         values::put_info,
         wire::{LOCAL_PEERS, put_signed},
     };
@@ -846,7 +740,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_names_nobody_means_all() {
+    fn an_empty_list_means_all_processes() {
         let group = |node, ranks: &[u32]| match &asked(node, &kill(ranks))[..] {
             [Request::Signal { group, signal: 9 }] => group.clone(),
             other => panic!("{other:?}"),

@@ -2,7 +2,7 @@
 
 use super::{
     VERSION,
-    here::{Surroundings, cpu_set, locality},
+    surroundings::{Surroundings, cpu_set, locality},
     wire::{kind, put_bytes, put_signed, put_text, put_unsigned},
 };
 use crate::{Node, job::JobMap};
@@ -78,7 +78,7 @@ pub(crate) fn own_directory(directory: &str, rank: u32) -> String {
 /// All job data, as a client receives it once: that of this rank.
 pub(super) fn job_data(
     job: &JobMap,
-    here: Node,
+    own_node: Node,
     around: &Surroundings,
     directory: &str,
     own: Option<u32>,
@@ -134,7 +134,7 @@ pub(super) fn job_data(
             ("pmix.lldr", Typed::Rank(ranks.first().copied().unwrap_or_default())),
             ("pmix.local.size", Typed::U32(ranks.len() as u32)),
         ];
-        if *node == here {
+        if *node == own_node {
             array.push(("pmix.pmem", Typed::U64(around.memory)));
             // `PMIX_NODE_OVERSUBSCRIBED`.
             array.push(("pmix.ndosub", Typed::Bool(around.crowded)));
@@ -164,10 +164,10 @@ pub(super) fn job_data(
         put_pair(&mut blob, "pmix.apprank", &Typed::Rank(rank));
         put_pair(&mut blob, "pmix.nodeid", &Typed::U32(node.0));
         put_pair(&mut blob, "pmix.hname", &Typed::Text(name(&node)));
-        let place = around.place(local.into()).filter(|_| node == here);
-        if let Some(place) = place {
-            put_pair(&mut blob, "pmix.cpuset", &Typed::Text(&cpu_set(place)));
-            put_pair(&mut blob, "pmix.locstr", &Typed::Text(&locality(place)));
+        let topology = around.topology(local.into()).filter(|_| node == own_node);
+        if let Some(topology) = topology {
+            put_pair(&mut blob, "pmix.cpuset", &Typed::Text(&cpu_set(topology)));
+            put_pair(&mut blob, "pmix.locstr", &Typed::Text(&locality(topology)));
             // No `pmix.numarank`: libpmix 4.2 does not know it, and then drops everything that
             // follows.
             put_pair(&mut blob, "pmix.pkgrank", &Typed::U16(around.package_rank(local.into())));

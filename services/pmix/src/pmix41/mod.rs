@@ -1,5 +1,5 @@
-//! The wire of OpenPMIx 4.1, as the client library of Open MPI speaks it: a front end on the engine,
-//! as a state machine. Bytes in; requests of the engine, and bytes, out.
+//! The wire of OpenPMIx 4.1, as the client library of Open MPI speaks it: a front end on the
+//! engine, as a state machine. Bytes in; requests of the engine, and bytes, out.
 //!
 //! A process puts its values on its card key by key, with the types that both sides have translated
 //! ([`values`]). So programs of both kinds can read each other's cards, events and published data.
@@ -10,12 +10,15 @@
 //! sees an event twice, a past event is not sent again for a default handler that comes late. It is
 //! sent for a late handler with a code, and skips the default handlers, which have seen it.
 
+mod batch;
 mod commands;
+mod commit;
 mod events;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
-mod here;
 mod job;
+mod pending;
+mod surroundings;
 pub(crate) mod values;
 pub(crate) mod wire;
 
@@ -27,18 +30,14 @@ use crate::{
     message::{Answer, Request},
     status,
 };
-use commands::Batch;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    io,
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use batch::Batches;
+use commit::SplitKeys;
+use pending::Pending;
+use std::{collections::BTreeSet, io, path::Path, sync::Arc, time::Duration};
 use wire::{Decoded, Reader, Refusal, put_bytes, put_proc, put_signed, put_size, put_status};
 
-pub(crate) use here::Surroundings;
 pub(crate) use job::own_directory;
+pub(crate) use surroundings::Surroundings;
 pub(crate) use values::number;
 
 /// The longest message of a client: a commit has twice whatever both its own node and the others
@@ -126,14 +125,11 @@ pub(crate) struct Session {
     around: Arc<Surroundings>,
     rank: Option<u32>,
     /// Bytes still to come of a message that was refused for its length.
-    left: usize,
-    next: u64,
-    expected: BTreeMap<u64, Expected>,
-    /// Messages that are several requests of the engine, by tag.
-    batches: BTreeMap<u32, Batch>,
+    to_skip: usize,
+    pending: Pending,
+    batches: Batches,
     events: events::Events,
-    /// Keys that it has put with two values.
-    two: BTreeSet<String>,
+    split: SplitKeys,
     /// The keys that it has published, for an unpublish without keys.
     published: BTreeSet<String>,
 }
@@ -154,12 +150,11 @@ impl Session {
             directory: directory.to_string_lossy().into_owned(),
             around,
             rank: None,
-            left: 0,
-            next: 0,
-            expected: BTreeMap::new(),
-            batches: BTreeMap::new(),
+            to_skip: 0,
+            pending: Pending::default(),
+            batches: Batches::default(),
             events: events::Events::default(),
-            two: BTreeSet::new(),
+            split: SplitKeys::default(),
             published: BTreeSet::new(),
         }
     }
@@ -170,9 +165,7 @@ impl Session {
     }
 
     fn ask(&mut self, expected: Expected, what: Request) -> Step {
-        self.next += 1;
-        self.expected.insert(self.next, expected);
-        Step::Ask(self.next, what)
+        Step::Ask(self.pending.add(expected), what)
     }
 
     fn say(&self, tag: u32, payload: &[u8]) -> Step {
@@ -199,10 +192,10 @@ impl Session {
         bytes: &[u8],
         job: &JobMap,
     ) -> io::Result<Option<(usize, Vec<Step>)>> {
-        if self.left > 0 {
-            let passed = self.left.min(bytes.len());
-            self.left -= passed;
-            return Ok((passed > 0).then(|| (passed, Vec::new())));
+        if self.to_skip > 0 {
+            let skipped = self.to_skip.min(bytes.len());
+            self.to_skip -= skipped;
+            return Ok((skipped > 0).then(|| (skipped, Vec::new())));
         }
         let Some(header) = bytes.first_chunk::<HEADER>() else { return Ok(None) };
         let hello = self.rank.is_none();
@@ -214,7 +207,7 @@ impl Session {
         }
         let tag = be(header, 4);
         if len > MAX_MESSAGE {
-            self.left = len;
+            self.to_skip = len;
             let why = format!("a message of {len} bytes: at most {MAX_MESSAGE} are allowed");
             let steps = vec![Step::Fail(why), self.say_status(tag, status::BAD_PARAM)];
             return Ok(Some((HEADER, steps)));
@@ -256,7 +249,7 @@ impl Session {
         result: &Result<Answer, Error>,
         job: &JobMap,
     ) -> Vec<Step> {
-        let expected = self.expected.remove(&id);
+        let expected = self.pending.answered(id);
         // The client library ignores the status of a commit.
         let why = match (result, &expected) {
             (Err(error), Some(Expected::Commit(_))) => {

@@ -216,7 +216,7 @@ pub(super) fn take_group(
     from: &mut Reader<'_>,
     count: u64,
     job: &JobMap,
-    here: Node,
+    own: Node,
 ) -> Decoded<Group> {
     if count > MAX_PROCS as u64 {
         return Err(BAD);
@@ -231,7 +231,7 @@ pub(super) fn take_group(
         match rank {
             WILDCARD => spans.push(span(0, job.size().saturating_sub(1))),
             LOCAL_NODE | LOCAL_PEERS => {
-                spans.extend(job.ranks_on(here).iter().map(|rank| span(*rank, *rank)));
+                spans.extend(job.ranks_on(own).iter().map(|rank| span(*rank, *rank)));
             }
             rank if rank < job.size() => spans.push(span(rank, rank)),
             _ => return Err(BAD),
@@ -244,14 +244,14 @@ pub(super) fn take_group(
 }
 
 /// The processes that a value names: one, or an array of them.
-pub(super) fn group_of(value: &Value, job: &JobMap, here: Node) -> Decoded<Group> {
+pub(super) fn group_of(value: &Value, job: &JobMap, own: Node) -> Decoded<Group> {
     let Value::Typed { kind, packed } = value else { return Err(BAD) };
     let mut from = Reader(packed);
     match *kind {
-        kind::PROC => take_group(&mut from, 1, job, here),
+        kind::PROC => take_group(&mut from, 1, job, own),
         kind::ARRAY if from.kind()? == kind::PROC => {
             let count = from.unsigned()?;
-            take_group(&mut from, count, job, here)
+            take_group(&mut from, count, job, own)
         }
         _ => Err(BAD),
     }

@@ -9,7 +9,7 @@ const LEVELS: usize = 3;
 /// The topology around a processor. Cores and caches are named by the number of their first
 /// processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Topology {
     pub(crate) cpu: u32,
     pub(crate) core: u32,
     /// From the first level on, without instruction caches.
@@ -19,8 +19,8 @@ pub(crate) struct Place {
 }
 
 /// The topology around these processors, in this order; `None` for one that is not online.
-pub(crate) fn places(cpus: &[u32]) -> Vec<Option<Place>> {
-    System::default().places(cpus)
+pub(crate) fn topologies(cpus: &[u32]) -> Vec<Option<Topology>> {
+    System::default().topologies(cpus)
 }
 
 /// Bytes of memory of this node.
@@ -29,14 +29,14 @@ pub(crate) fn memory() -> u64 {
 }
 
 impl System {
-    fn places(&self, cpus: &[u32]) -> Vec<Option<Place>> {
+    fn topologies(&self, cpus: &[u32]) -> Vec<Option<Topology>> {
         let online = self.cpus();
-        let place = |number: &u32| {
+        let topology = |number: &u32| {
             let cpu = online.iter().find(|cpu| cpu.number == *number)?;
             let (caches, core) = (self.caches(*number), cpu.core);
-            Some(Place { cpu: *number, core, caches, numa: cpu.numa, package: cpu.package })
+            Some(Topology { cpu: *number, core, caches, numa: cpu.numa, package: cpu.package })
         };
-        cpus.iter().map(place).collect()
+        cpus.iter().map(topology).collect()
     }
 
     fn caches(&self, cpu: u32) -> [Option<u32>; LEVELS] {
