@@ -6,8 +6,42 @@
 //! comes first, unless a handler says otherwise. Each sees what those before it returned, and may
 //! end the chain; then the last one is not run either.
 //!
-//! A state machine: [`Handlers::gather`] makes a [`Run`], [`Handlers::next`] says which handler to
-//! call, [`Run::completed`] takes what it said.
+//! A state machine: [`Handlers::gather`] makes a [`Run`], [`Handlers::next`] names the handler to
+//! call, [`Run::completed`] takes its result.
+//!
+//! ```
+//! use petasos_fabric::Time;
+//! use petasos_pmix::{
+//!     JobId, Node, Proc,
+//!     chain::{Handlers, Registration, Returned},
+//!     event::{Event, EventId, Range},
+//!     status,
+//! };
+//!
+//! let me = Proc::new(JobId(0), 0);
+//! let mut handlers = Handlers::new(me, Node(0));
+//! let codes = vec![status::PROC_ABORTED];
+//! let id = handlers.add(Registration { codes, ..Registration::default() })?;
+//! handlers.activate(id, Time::ZERO);
+//!
+//! let event = Event {
+//!     id: EventId { node: Node(1), number: 1 },
+//!     code: status::PROC_ABORTED,
+//!     source: Proc::new(JobId(0), 1),
+//!     node: Node(1),
+//!     range: Range::Namespace,
+//!     non_default: false,
+//!     info: Vec::new(),
+//! };
+//! let mut run = handlers.gather(event, None);
+//! while let Some((id, name)) = handlers.next(&mut run) {
+//!     // Call the handler here.
+//!     let (status, info) = (status::SUCCESS, Vec::new());
+//!     run.completed(Returned { id, name, status, info });
+//! }
+//! assert_eq!(run.returned.len(), 1);
+//! # Ok::<(), petasos_pmix::Error>(())
+//! ```
 
 use crate::{
     error::Error,
@@ -22,14 +56,14 @@ use std::{
     time::Duration,
 };
 
-/// Where in its category a handler comes.
+/// The position of a handler in its category.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Place {
-    /// Before those that are there already.
+pub enum Position {
+    /// Before those that are registered already.
     #[default]
     Prepend,
-    /// Behind those that are there already.
+    /// After those that are registered already.
     Append,
     /// Before this one, where both are in the chain.
     Before(Which),
@@ -41,39 +75,52 @@ pub enum Place {
     Last,
 }
 
-/// Another handler.
+/// Names another handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Which {
     /// By its name.
     Name(String),
-    /// By the number that registering it gave.
+    /// By its number, which its registration gave.
     Id(u64),
 }
 
-/// What a handler is registered with.
+/// How a handler is registered. The default is a default handler, before those that are registered
+/// already, for events of all sources.
+///
+/// ```
+/// use petasos_pmix::{chain::{Position, Registration}, status};
+///
+/// let first = Registration {
+///     name: Some("checkpoint".to_owned()),
+///     codes: vec![status::PREEMPTED],
+///     position: Position::First,
+///     ..Registration::default()
+/// };
+/// assert!(!first.once);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Registration {
-    /// Its name, for those that want to come before or after it, and in what it returns.
+    /// Its name, for handlers that are placed before or after it, and for its results.
     pub name: Option<String>,
-    /// For which events; none: a default handler.
+    /// The codes of its events; none: a default handler.
     pub codes: Vec<i32>,
-    /// Where in the chain.
-    pub place: Place,
-    /// Whether it is called once, and then no more.
+    /// Its position in the chain.
+    pub position: Position,
+    /// Whether it is removed after its first call.
     pub once: bool,
-    /// Whose events it wants: the processes that an event of this range from here would concern
-    /// ([`Range::Rm`]: what the daemons say); `None`: all.
+    /// The sources of its events: the processes that an event of this range from this process would
+    /// reach ([`Range::Rm`]: the daemons); `None`: all.
     pub sources: Option<Range>,
 }
 
 /// What a handler returned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Returned {
-    /// Which handler.
+    /// The number of the handler.
     pub id: u64,
     /// Its name.
     pub name: Option<String>,
-    /// What it says: [`status::ACTION_COMPLETE`] ends the chain.
+    /// Its status: [`status::ACTION_COMPLETE`] ends the chain.
     pub status: i32,
     /// Results.
     pub info: Info,
@@ -84,7 +131,7 @@ pub struct Returned {
 pub struct Run {
     /// The event.
     pub event: Event,
-    /// What the handlers before returned, in order.
+    /// The results of the handlers called so far, in order.
     pub returned: Vec<Returned>,
     queue: VecDeque<u64>,
 }
@@ -102,7 +149,7 @@ impl Run {
 #[derive(Debug)]
 struct Handler {
     with: Registration,
-    /// Its registration has completed.
+    /// Its registration is complete.
     active: bool,
 }
 
@@ -113,32 +160,33 @@ pub struct Handlers {
     node: Node,
     next: u64,
     handlers: BTreeMap<u64, Handler>,
-    /// Events of this process itself, which its daemon does not send back: for later handlers.
+    /// Events of this process itself, which its daemon does not send back, kept for later handlers.
     own: VecDeque<(Time, Event)>,
 }
 
-/// How many of its own events a process keeps for handlers that come later, and for how long.
+/// How many of its own events a process keeps for later handlers, and for how long.
 const KEPT: usize = 512;
 const KEPT_FOR: Duration = Duration::from_secs(120);
 
 impl Handlers {
-    /// None yet, of this process.
+    /// No handlers yet, of this process.
     #[must_use]
     pub fn new(me: Proc, node: Node) -> Handlers {
         let (handlers, own) = (BTreeMap::new(), VecDeque::new());
         Handlers { me, node, next: 1, handlers, own }
     }
 
-    /// Begins to register a handler: gives its number. It is called once [`Handlers::activate`]
-    /// says that it is registered.
+    /// Begins to register a handler, and gives its number. It is called only after
+    /// [`Handlers::activate`].
     ///
     /// # Errors
     /// [`Error::Registration`] if there is a first (or last) handler already.
     pub fn add(&mut self, with: Registration) -> Result<u64, Error> {
-        let taken = |place: &Place| self.handlers.values().any(|h| h.with.place == *place);
-        for (place, word) in [(Place::First, "first"), (Place::Last, "last")] {
-            if with.place == place && taken(&place) {
-                return Err(Error::Registration(format!("there is a {word} handler already")));
+        let taken =
+            |position: &Position| self.handlers.values().any(|h| h.with.position == *position);
+        for (position, name) in [(Position::First, "first"), (Position::Last, "last")] {
+            if with.position == position && taken(&position) {
+                return Err(Error::Registration(format!("there is a {name} handler already")));
             }
         }
         let id = self.next;
@@ -147,7 +195,7 @@ impl Handlers {
         Ok(id)
     }
 
-    /// The registration is complete: gives the events of this process itself that it has missed.
+    /// Completes a registration, and gives the events of this process itself that it has missed.
     pub fn activate(&mut self, id: u64, now: Time) -> Vec<Event> {
         let Some(handler) = self.handlers.get_mut(&id) else { return Vec::new() };
         handler.active = true;
@@ -156,7 +204,7 @@ impl Handlers {
         self.own.iter().map(|(_, event)| event).filter(matching).cloned().collect()
     }
 
-    /// There is no such handler any more.
+    /// Removes a handler.
     ///
     /// # Errors
     /// [`Error::UnknownHandler`].
@@ -164,7 +212,7 @@ impl Handlers {
         self.handlers.remove(&id).map(|_| ()).ok_or(Error::UnknownHandler(id))
     }
 
-    /// This process itself made an event: kept for handlers that come later.
+    /// Keeps an event of this process itself for later handlers.
     pub fn keep(&mut self, event: &Event, now: Time) {
         self.own.push_back((now, event.clone()));
         self.expire(now);
@@ -190,7 +238,8 @@ impl Handlers {
         from && takes(&handler.with.codes, event)
     }
 
-    /// The chain of an event; `only` for one that came before this handler did.
+    /// Begins the chain of an event; `only`: with this handler alone, which is newer than the
+    /// event.
     #[must_use]
     pub fn gather(&self, event: Event, only: Option<u64>) -> Run {
         let matching = self
@@ -202,9 +251,9 @@ impl Handlers {
         let (mut first, mut last) = (None, None);
         for id in matching {
             let with = &self.handlers[&id].with;
-            match (&with.place, with.codes.len()) {
-                (Place::First, _) => first = Some(id),
-                (Place::Last, _) => last = Some(id),
+            match (&with.position, with.codes.len()) {
+                (Position::First, _) => first = Some(id),
+                (Position::Last, _) => last = Some(id),
                 (_, 0) => default.push(id),
                 (_, 1) => single.push(id),
                 _ => multi.push(id),
@@ -218,37 +267,38 @@ impl Handlers {
         Run { event, returned: Vec::new(), queue }
     }
 
-    /// The order within a category, whose handlers come in the order of their registration.
+    /// The order within a category, of handlers in the order of their registration.
     fn order(&self, ids: Vec<u64>) -> VecDeque<u64> {
         let mut order = VecDeque::new();
         let mut relative: Vec<u64> = Vec::new();
         for id in &ids {
-            match self.handlers[id].with.place {
-                Place::Before(_) | Place::After(_) => relative.push(*id),
-                Place::Append => order.push_back(*id),
+            match self.handlers[id].with.position {
+                Position::Before(_) | Position::After(_) => relative.push(*id),
+                Position::Append => order.push_back(*id),
                 _ => order.push_front(*id),
             }
         }
         while !relative.is_empty() {
             let before = relative.len();
             relative.retain(|id| {
-                let (Place::Before(which) | Place::After(which)) = &self.handlers[id].with.place
+                let (Position::Before(which) | Position::After(which)) =
+                    &self.handlers[id].with.position
                 else {
                     return false;
                 };
                 let Some(at) = order.iter().position(|other| self.is(*other, which)) else {
                     return true;
                 };
-                let after = matches!(self.handlers[id].with.place, Place::After(_));
+                let after = matches!(self.handlers[id].with.position, Position::After(_));
                 order.insert(at + usize::from(after), *id);
                 false
             });
             if relative.len() == before {
-                // What it refers to is not in this chain, or refers back to it: the oldest such
-                // goes where it would go without.
+                // The handlers that are left refer to one that is not in this chain, or to each
+                // other: the oldest such handler is placed as without the reference.
                 let wanted = |id: &u64| {
-                    let (Place::Before(which) | Place::After(which)) =
-                        &self.handlers[id].with.place
+                    let (Position::Before(which) | Position::After(which)) =
+                        &self.handlers[id].with.position
                     else {
                         return false;
                     };
@@ -268,8 +318,8 @@ impl Handlers {
         }
     }
 
-    /// The handler to call next, with its name. One that is called once is gone by now, and one
-    /// that was removed meanwhile is passed over.
+    /// The handler to call next, with its name. One that is called once is removed by this, and one
+    /// that was removed meanwhile is skipped.
     pub fn next(&mut self, run: &mut Run) -> Option<(u64, Option<String>)> {
         while let Some(id) = run.queue.pop_front() {
             let Some(handler) = self.handlers.get(&id) else { continue };
@@ -282,7 +332,7 @@ impl Handlers {
         None
     }
 
-    /// Whether this handler is still there.
+    /// Whether there is such a handler.
     #[must_use]
     pub fn has(&self, id: u64) -> bool {
         self.handlers.contains_key(&id)

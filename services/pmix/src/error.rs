@@ -1,120 +1,129 @@
-//! How requests fail: in terms that say which process and what is missing, and that travel.
+//! The errors of requests. They name the process and what is missing, and travel between nodes.
 
 use crate::names::{Group, JobId, Missing, Node, Proc};
 use petasos_macros::Wire;
 
 /// Why a request failed.
+///
+/// ```
+/// use petasos_pmix::{Error, JobId, Proc, status};
+///
+/// let error = Error::NotFound { proc: Proc::new(JobId(0), 3), key: "port".to_owned() };
+/// assert_eq!(error.code(), status::NOT_FOUND);
+/// assert!(error.to_string().contains("port") && error.to_string().contains("rank 3"));
+/// ```
 #[derive(Wire, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A fence did not come together in time.
+    /// A fence was not complete in time.
     #[error("fence {nth} of {group}: not complete in time; missing: {missing}")]
     FenceTimeout {
-        /// The processes that were to take part.
+        /// The group of the fence.
         group: Group,
-        /// The how manieth fence of that group.
+        /// The number of the fence among those of the group, from 0.
         nth: u64,
         /// The processes that did not come.
         missing: Missing,
     },
-    /// A process that was to take part in a fence is gone.
+    /// A participant of a fence has ended.
     #[error("fence {nth} of {group}: {proc} on {node} did not come to it: {why}")]
     FenceBroken {
-        /// The processes that were to take part.
+        /// The group of the fence.
         group: Group,
-        /// The how manieth fence of that group.
+        /// The number of the fence among those of the group, from 0.
         nth: u64,
-        /// The process that is gone.
+        /// The process that has ended.
         proc: Proc,
-        /// Where it ran.
+        /// Its node.
         node: Node,
-        /// What became of it.
+        /// How it ended.
         why: Termination,
     },
-    /// A key did not come in time.
+    /// A key was not put in time.
     #[error("key `{key}` of {proc} on {node} did not come in time: {state}")]
     GetTimeout {
-        /// Whose key.
+        /// The process that should have put it.
         proc: Proc,
-        /// Where it runs.
+        /// Its node.
         node: Node,
-        /// Which key.
+        /// The key.
         key: String,
-        /// What is known.
+        /// What is known of the process.
         state: String,
     },
-    /// There is no such key.
+    /// The process has not put the key.
     #[error("{proc} has no key `{key}`")]
     NotFound {
-        /// Whose key.
+        /// The process.
         proc: Proc,
-        /// Which key.
+        /// The key.
         key: String,
     },
-    /// A process is gone.
+    /// A process has ended.
     #[error("{proc} on {node} is gone: {why}")]
     ProcGone {
         /// The process.
         proc: Proc,
-        /// Where it ran.
+        /// Its node.
         node: Node,
-        /// What became of it.
+        /// How it ended.
         why: Termination,
     },
     /// A node is lost.
     #[error("{node} is lost, and with it {missing}")]
     NodeLost {
-        /// Which.
+        /// The node.
         node: Node,
-        /// The processes that ran there, as far as it concerns the request.
+        /// The processes of the node that the request concerns.
         missing: Missing,
     },
     /// No such process, or job.
     #[error("there is no {0}")]
     NoSuchProc(Proc),
-    /// Another job's affairs.
+    /// The request concerns another job.
     #[error("{asker} may not see or touch what belongs to job {}", job.0)]
     NotPermitted {
         /// The process that asked.
         asker: Proc,
-        /// Whose it is.
+        /// The other job.
         job: JobId,
     },
-    /// A fence of others.
+    /// The process is not in the group of the fence.
     #[error("{0} is not a member of the fence that it asks for")]
     NotInGroup(Proc),
-    /// A published key is there already.
+    /// The key is published already.
     #[error("`{0}` is published already")]
     Published(String),
-    /// It was not published.
+    /// The keys are not published.
     #[error("no process published `{0}`")]
     NotPublished(String),
-    /// A lookup that waited did not get what it waited for.
+    /// The keys were not published in time.
     #[error("no process published `{0}` in time")]
     LookupTimeout(String),
-    /// A query for what is not known.
+    /// There is no such key to query.
     #[error("`{0}` is no key that can be queried")]
     UnknownQuery(String),
-    /// A handler's place is taken (there is one first and one last), or it asks for nonsense.
+    /// A handler is registered for a position that is taken (there is one first and one last), or
+    /// with a wrong argument.
     #[error("event handler: {0}")]
     Registration(String),
     /// No such handler.
     #[error("there is no event handler {0}")]
     UnknownHandler(u64),
-    /// More than a limit allows.
+    /// A request exceeds a limit.
     #[error("{what}: {asked} is more than the {limit} that are allowed")]
     Limit {
-        /// Of what.
+        /// What is limited.
         what: String,
         /// How much was asked for.
         asked: u64,
-        /// How much there may be.
+        /// The limit.
         limit: u64,
     },
-    /// The head or another daemon did not answer.
+    /// The head node or another daemon did not answer in time.
     #[error("{node} did not answer in time: {what}")]
     Silent {
-        /// The process.
+        /// The node.
         node: Node,
         /// What was asked.
         what: String,
@@ -122,29 +131,29 @@ pub enum Error {
     /// The job is being ended.
     #[error("the job is ended: {0}")]
     Ending(String),
-    /// The client did what it may not: connect twice, ask before connecting.
+    /// The client violated the protocol: it connected twice, or sent a request before it connected.
     #[error("{0}")]
     Misuse(String),
-    /// A process is not started again.
+    /// A process cannot be started again.
     #[error("{proc} is not started again: {why}")]
     NotRestarted {
         /// The process.
         proc: Proc,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// No other node takes the place of one.
+    /// A node cannot be replaced.
     #[error("{node} is not replaced: {why}")]
     NotReplaced {
-        /// Which.
+        /// The node.
         node: Node,
-        /// Why not.
+        /// The reason.
         why: String,
     },
 }
 
 impl Error {
-    /// The status of the PMIx Standard that says about the same.
+    /// The closest status of the PMIx Standard.
     #[must_use]
     pub fn code(&self) -> i32 {
         match self {
@@ -171,7 +180,7 @@ impl Error {
     }
 }
 
-/// What became of a process that is no more.
+/// How a process ended.
 #[derive(Wire, Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Termination {
@@ -179,7 +188,7 @@ pub enum Termination {
     Finalized,
     /// It closed its connection without finalizing.
     Disconnected,
-    /// It ended with this code.
+    /// It ended with this exit code.
     Exited(i32),
     /// A signal ended it.
     Signalled(i32),
@@ -187,15 +196,15 @@ pub enum Termination {
     NotStarted(String),
     /// Its node is lost.
     NodeLost,
-    /// It had connected, and ended with code 0 without finalizing: the others may wait for it.
+    /// It had connected, and exited with code 0 without finalizing: others may wait for it.
     NotFinalized,
-    /// It exited with code 0, and had failed before, perhaps without noticing: its daemon had
-    /// refused what it committed, or cut its connection.
+    /// It exited with code 0 after a failure that it may not have noticed: its daemon had refused
+    /// what it committed, or cut its connection.
     Failed(String),
 }
 
 impl Termination {
-    /// Whether it went as it should.
+    /// Whether it ended without a failure.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         matches!(self, Termination::Finalized | Termination::Exited(0))

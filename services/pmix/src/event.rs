@@ -7,45 +7,45 @@ use crate::{
 };
 use petasos_macros::Wire;
 
-/// Said of an event (`true`): it is for handlers that are registered for its code, and for no
-/// default ones.
+/// A key in the information of an event. `true`: only handlers for its code get it, and no default
+/// handlers.
 pub const NON_DEFAULT: &str = "pmix.evnondef";
-/// Said of an event (`true`): it is not kept for handlers that come later.
+/// A key in the information of an event. `true`: it is not kept for handlers that come later.
 pub const NO_CACHE: &str = "pmix.evnocache";
 
-/// The name of an event among all: where it entered, and the how manieth there.
+/// The name of an event: the node at which it was raised, and a number.
 #[derive(Wire, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventId {
     /// The node.
     pub node: Node,
-    /// Counted there; see [`EventId::LOSS`].
+    /// The number at that node; see [`EventId::LOSS`].
     pub number: u64,
 }
 
 impl EventId {
-    /// In place of a number: the event that a node is lost, which every daemon makes by itself.
+    /// In place of a number: the loss of the node. Every daemon raises this event itself.
     pub const LOSS: u64 = u64::MAX;
-    /// The number of the event that a node was replaced, less the number of the job; that a node is
-    /// lost is, for each job, one of those above.
+    /// In place of a number: the node was replaced; less the number of the job. The loss of a node
+    /// has, for each job, one of the numbers above this.
     pub const REPLACED: u64 = u64::MAX - (1 << 33);
 }
 
 /// The processes that are told of an event (PMIx Standard 4.1, section 3.4.20).
 #[derive(Wire, Clone, Debug, PartialEq, Eq)]
 pub enum Range {
-    /// The resource manager alone: the head node.
+    /// Only the resource manager, which is the head node.
     Rm,
-    /// This node.
+    /// All processes of the node of the source.
     Local,
-    /// The job of the source.
+    /// All processes of the job of the source.
     Namespace,
-    /// All jobs that run together.
+    /// All processes of all jobs that run together.
     Session,
-    /// All, the commands that look on included.
+    /// All processes, and tools.
     Global,
-    /// These.
+    /// These processes.
     Custom(Group),
-    /// The source itself.
+    /// Only the source itself.
     ProcLocal,
 }
 
@@ -66,21 +66,42 @@ impl Range {
 }
 
 /// Something that happened.
+///
+/// ```
+/// use petasos_pmix::{
+///     JobId, Node, Proc,
+///     event::{Event, EventId, Range, takes},
+///     status,
+/// };
+///
+/// let event = Event {
+///     id: EventId { node: Node(2), number: 1 },
+///     code: status::PROC_ABORTED,
+///     source: Proc::new(JobId(0), 7),
+///     node: Node(2),
+///     range: Range::Namespace,
+///     non_default: false,
+///     info: Vec::new(),
+/// };
+/// assert!(event.concerns(Proc::new(JobId(0), 0), Node(0)));
+/// assert!(!event.concerns(Proc::new(JobId(1), 0), Node(0)));
+/// assert!(takes(&[status::PROC_ABORTED], &event) && takes(&[], &event));
+/// ```
 #[derive(Wire, Clone, Debug, PartialEq)]
 pub struct Event {
     /// Its name.
     pub id: EventId,
-    /// What: a status code; negative ones are the Standard's.
+    /// A status code; negative ones are the Standard's.
     pub code: i32,
-    /// The process that said so; [`Proc::JOB`] of a job when the daemons did.
+    /// The process that raised it, or [`Proc::JOB`] of a job if a daemon did.
     pub source: Proc,
-    /// Where the source is.
+    /// The node of the source.
     pub node: Node,
     /// The processes that are told.
     pub range: Range,
     /// Whether default handlers are left out.
     pub non_default: bool,
-    /// More about it.
+    /// Further information.
     pub info: Info,
 }
 
@@ -91,14 +112,14 @@ impl Event {
         self.range.covers(self.source, self.node, proc, node)
     }
 
-    /// Whether it is an event of the environment.
+    /// Whether it is an environment event: see [`is_environment`](crate::status::is_environment).
     #[must_use]
     pub fn is_environment(&self) -> bool {
         status::is_environment(self.code)
     }
 }
 
-/// Whether codes that a handler registered (none: it is a default handler) take an event.
+/// Whether the codes of a handler (none: a default handler) take an event.
 #[must_use]
 pub fn takes(codes: &[i32], event: &Event) -> bool {
     if codes.is_empty() { !event.non_default } else { codes.contains(&event.code) }

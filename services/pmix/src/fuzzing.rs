@@ -1,4 +1,4 @@
-//! What others may send: for the fuzz targets. No part of the interface.
+//! Input from other processes, for the fuzz targets. Not part of the interface.
 
 use crate::{
     BusinessCard, Entry, Error, Group, JobId, Node, Proc, Scope, Value,
@@ -47,7 +47,7 @@ pub(crate) fn engine(job: &Arc<JobMap>) -> Engine {
 }
 
 /// What travels between daemons, and between them and their clients: the first byte says which.
-/// Decoding takes memory within the limits, and what was understood can be said again.
+/// Decoding takes memory within the limits, and what was decoded can be encoded again.
 ///
 /// # Panics
 /// If not.
@@ -224,7 +224,7 @@ fn answers() -> Vec<Result<Answer, Error>> {
     ]
 }
 
-/// The data of a job as its processes map it: whatever it says, all questions have an answer.
+/// The data of a job as its processes map it: whatever the bytes are, every lookup returns.
 pub fn table(bytes: &[u8]) {
     let Some(table) = Table::open(bytes.to_vec(), 0) else { return };
     for rank in [0, 1, 3, table.size().wrapping_sub(1), u32::MAX] {
@@ -232,7 +232,7 @@ pub fn table(bytes: &[u8]) {
             let _ = table.value(rank, key);
         }
     }
-    // What it says of how much there is bounds what is put together.
+    // The counts in it bound what is built from it.
     let spec = table.spec();
     assert!(spec.nodes.len() + spec.runs.len() + spec.info.len() <= bytes.len());
 }
@@ -276,7 +276,7 @@ pub fn frames(bytes: &[u8]) {
     }
 }
 
-/// One side: what it says first, and how it answers what it hears.
+/// One side of a stream: its first bytes, and its answers to what it receives.
 struct Other<F> {
     says: Vec<u8>,
     answer: F,
@@ -303,11 +303,12 @@ impl<F: FnMut(&[u8]) -> Vec<u8>> Write for Other<F> {
     }
 }
 
-/// The handshake of daemons with one who may know the secret: the first byte says which side it is
-/// (1), and whether it knows the secret (2); the others are what it says.
+/// The handshake of daemons with a peer that may know the secret. The first byte says which side
+/// the peer is (1), and whether it knows the secret (2). The other bytes are its message.
 ///
 /// # Panics
-/// If somebody is let in who does not know the secret, or means somebody else, or is not who does.
+/// If a peer is admitted that does not know the secret, or means another node; or if one is refused
+/// that does know it and means this node.
 pub fn admission(bytes: &[u8]) {
     let Some((choice, rest)) = bytes.split_first() else { return };
     let (secret, own) = ([7; 32], [9; 32]);

@@ -1,5 +1,5 @@
-//! What all nodes know of a job before it starts: its nodes, which rank is where, and what follows
-//! from that. Keys of it are answered where they are asked, and never travel.
+//! The description of a job that all nodes have before it starts: its nodes, which rank is where,
+//! and what follows from that. Keys of job data are answered locally, and never travel.
 
 use crate::{
     names::{JobId, Node, Proc},
@@ -8,9 +8,9 @@ use crate::{
 use petasos_macros::Wire;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// The key of how many spare nodes a job began with, if it did with any.
+/// The key of the number of spare nodes that a job began with, if any.
 pub(crate) const SPARES: &str = "petasos.spares";
-/// The most ranks that a job may have.
+/// The most ranks of a job.
 pub const MAX_RANKS: u32 = 1 << 24;
 
 /// A node of the job.
@@ -18,14 +18,14 @@ pub const MAX_RANKS: u32 = 1 << 24;
 pub struct NodeInfo {
     /// The host's name.
     pub name: String,
-    /// How the addresses of the processes on it begin; empty where they have none. A number
-    /// follows.
+    /// The beginning of the addresses of the processes on it, to which a number is appended; empty:
+    /// they have none.
     pub base: String,
-    /// The number of its first process; those of the next ones follow.
+    /// The number of its first process. The next processes follow.
     pub first: u16,
 }
 
-/// Ranks that follow each other on one node.
+/// Consecutive ranks on one node.
 #[derive(Wire, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The node.
@@ -34,22 +34,22 @@ pub struct Run {
     pub count: u32,
 }
 
-/// A job as it travels.
+/// The description of a job, as it travels.
 #[derive(Wire, Clone, Debug, PartialEq)]
 pub struct JobSpec {
     /// Its number.
     pub id: JobId,
-    /// Its name: unlike that of any other job.
+    /// Its name, which no other job has.
     pub name: String,
     /// All nodes, in order; also those without ranks.
     pub nodes: Vec<NodeInfo>,
-    /// Where the ranks are, from 0 on.
+    /// The nodes of the ranks, from rank 0 on.
     pub runs: Vec<Run>,
-    /// More that its processes may ask for.
+    /// Further job data, by key.
     pub info: Vec<(String, Value)>,
 }
 
-/// What is wrong with a job.
+/// Why the description of a job is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JobError {
@@ -61,7 +61,27 @@ pub enum JobError {
     NoSuchNode(Node),
 }
 
-/// A job, checked, with what is looked up often.
+/// A checked description of a job, with indexes for what is looked up often.
+///
+/// ```
+/// use petasos_pmix::{
+///     JobId, Node,
+///     job::{JobMap, JobSpec, NodeInfo, Run},
+/// };
+///
+/// let base = |name: &str| format!("tcp://{name}:");
+/// let node = |name: &str| NodeInfo { name: name.into(), base: base(name), first: 9000 };
+/// let map = JobMap::new(JobSpec {
+///     id: JobId(0),
+///     name: "a-job".to_owned(),
+///     nodes: vec![node("a"), node("b")],
+///     runs: vec![Run { node: Node(0), count: 2 }, Run { node: Node(1), count: 1 }],
+///     info: Vec::new(),
+/// })?;
+/// assert_eq!((map.size(), map.node_of(2)), (3, Some(Node(1))));
+/// assert_eq!(map.address(1).as_deref(), Some("tcp://a:9001"));
+/// # Ok::<(), petasos_pmix::job::JobError>(())
+/// ```
 #[derive(Debug)]
 pub struct JobMap {
     spec: JobSpec,
@@ -73,7 +93,7 @@ pub struct JobMap {
 }
 
 impl JobMap {
-    /// Checks a job.
+    /// Checks a description.
     ///
     /// # Errors
     /// [`JobError::TooLarge`] beyond [`MAX_RANKS`], [`JobError::NoSuchNode`] for ranks on a node
@@ -101,12 +121,12 @@ impl JobMap {
         JobMap { space: Some(space), ..self }
     }
 
-    /// The namespace by which clients of OpenPMIx know the job: only its ranks are told.
+    /// The namespace by which clients of OpenPMIx know the job. Only its ranks are told.
     pub(crate) fn space(&self) -> &str {
         self.space.as_ref().unwrap_or(&self.spec.name)
     }
 
-    /// The job as it travels.
+    /// The description, as it travels.
     #[must_use]
     pub fn spec(&self) -> &JobSpec {
         &self.spec
@@ -130,7 +150,7 @@ impl JobMap {
         &self.hosts
     }
 
-    /// Where a rank is.
+    /// The node of a rank.
     #[must_use]
     pub fn node_of(&self, rank: u32) -> Option<Node> {
         self.node_of.get(rank as usize).copied()
@@ -142,14 +162,14 @@ impl JobMap {
         self.on.get(&node).map_or(&[], Vec::as_slice)
     }
 
-    /// The how manieth of its node a rank is.
+    /// The index of a rank among those of its node.
     #[must_use]
     pub fn local_rank(&self, rank: u32) -> Option<u32> {
         let ranks = self.ranks_on(self.node_of(rank)?);
         ranks.binary_search(&rank).ok().map(|at| at as u32)
     }
 
-    /// What is known of a node.
+    /// The information about a node.
     #[must_use]
     pub fn node(&self, node: Node) -> Option<&NodeInfo> {
         self.spec.nodes.get(node.0 as usize)
@@ -161,14 +181,14 @@ impl JobMap {
         Facts::address(self, rank)
     }
 
-    /// A key of job data, of one rank or (with [`Proc::JOB`]) of the job.
+    /// The value of a key of job data, of one rank or (with [`Proc::JOB`]) of the job.
     #[must_use]
     pub fn value(&self, rank: u32, key: &str) -> Option<Value> {
         Facts::value(self, rank, key)
     }
 
-    /// The same job with the ranks of one node on another, which has none; nothing if there are
-    /// none to move, or no place for them.
+    /// The same job with the ranks of one node moved to another, which has none; `None` if there
+    /// are none to move, or the other node has ranks.
     #[must_use]
     pub fn moved(&self, from: Node, to: Node) -> Option<JobMap> {
         if self.ranks_on(from).is_empty() || !self.ranks_on(to).is_empty() {
@@ -186,7 +206,7 @@ impl JobMap {
     }
 }
 
-/// What is looked up of a job, wherever it lies, and what follows from that.
+/// Lookups in the description of a job, wherever it is stored, and what follows from them.
 pub(crate) trait Facts {
     fn id(&self) -> JobId;
     fn name(&self) -> &str;
@@ -194,15 +214,15 @@ pub(crate) trait Facts {
     /// How many nodes have ranks.
     fn host_count(&self) -> u32;
     fn node_of(&self, rank: u32) -> Option<Node>;
-    /// The how manieth of its node a rank is.
+    /// The index of a rank among those of its node.
     fn local_rank(&self, rank: u32) -> Option<u32>;
     /// How many ranks a node has.
     fn count_on(&self, node: Node) -> u32;
     fn node_name(&self, node: Node) -> Option<String>;
-    /// How addresses of the processes of a node begin, and the number of the first: see
+    /// The beginning of the addresses of the processes of a node, and the number of the first: see
     /// [`NodeInfo`].
     fn place(&self, node: Node) -> Option<(String, u16)>;
-    /// What else was said of the job.
+    /// Further job data.
     fn info(&self, key: &str) -> Option<Value>;
 
     /// See [`JobMap::address`].

@@ -3,20 +3,20 @@
 //! PMIx Standard (version 4.1), in its terms.
 //!
 //! * [`launch`] runs a job, as the command `petasos run` does.
-//! * [`Job`] is a process's place in it: rank, size, the addresses of the others; cards (put,
-//!   commit, get), fences, publishing, queries, events. The face crate's `job()` gives the
-//!   process's own. It also speaks to other launchers: to PMIx servers (`mpirun` of Open MPI), and
-//!   PMI-1 (`mpiexec` of MPICH).
-//! * [`engine`] is what each node's daemon is about, a state machine without I/O; [`chain`] the
-//!   same for the event handlers of a process. [`message`], [`event`], [`job`] and [`inventory`]
-//!   are what they talk about.
+//! * [`Job`] is a process as a member of its job: rank, size, the addresses of the others; business
+//!   cards (put, commit, get), fences, publishing, queries, events. The face crate's `job()` gives
+//!   the process's own. It also connects to other launchers: to PMIx servers (`mpirun` of Open
+//!   MPI), and PMI-1 (`mpiexec` of MPICH).
+//! * [`engine`] is the core of each node's daemon, a state machine without I/O; [`chain`] the same
+//!   for the event handlers of a process. [`message`], [`event`], [`job`] and [`inventory`] are the
+//!   data that they exchange.
 //!
-//! A program that runs jobs also has to lend itself to the processes that guard a daemon
-//! ([`GUARD`]), or are the daemon of another host ([`DAEMON`]): the first word of the command line
-//! says so.
+//! A program that runs jobs is also the program of the processes that guard a daemon ([`GUARD`])
+//! and of the daemons of other hosts ([`DAEMON`]): it must run them when its first argument says
+//! so.
 //!
-//! Everything that waits has an end, with success or with an [`Error`] that names which process and
-//! what is missing.
+//! Every request ends, with success or with an [`Error`] that names the process and what is
+//! missing.
 //!
 #![doc = include_str!("../DESIGN.md")]
 #![warn(clippy::missing_errors_doc)]
@@ -26,6 +26,7 @@
 pub mod chain;
 mod client;
 mod daemon;
+mod datastore;
 pub mod engine;
 mod error;
 pub mod event;
@@ -40,7 +41,6 @@ mod net;
 mod numbers;
 mod pmi1;
 mod pmix41;
-mod shelf;
 pub mod status;
 mod table;
 mod value;

@@ -1,4 +1,4 @@
-//! What daemons say to each other, and what clients ask of theirs.
+//! The messages between daemons, and between a client and its daemon.
 
 use crate::{
     error::{Error, Termination},
@@ -10,136 +10,138 @@ use crate::{
 use petasos_macros::Wire;
 use std::time::Duration;
 
-/// From daemon to daemon.
+/// A message from one daemon to another.
 #[derive(Wire, Clone, Debug, PartialEq)]
 pub enum Message {
-    /// About a fence: the `nth` of this group.
+    /// A step of a fence.
     Fence {
         /// The processes that take part.
         group: Group,
-        /// After the how manieth replacement of a node, of those of the group: fences are counted
-        /// anew with each.
+        /// The number of the last replacement of a node of the group. Fences are counted anew with
+        /// each.
         replaced: u32,
-        /// The how manieth of the group.
+        /// The number of the fence among those of the group, from 0.
         nth: u64,
-        /// What.
+        /// The step.
         step: FenceStep,
     },
-    /// Asks the daemon of a process for its card.
+    /// Asks the daemon of a process for its business card.
     CardAsk {
-        /// Comes back in the answer.
+        /// The number of the question, which the answer repeats.
         id: u64,
-        /// Of which process.
+        /// The process.
         proc: Proc,
-        /// Of which of the processes of its rank, at least: how often that was started again.
+        /// The least number of restarts of the rank before the process that is meant.
         restarts: u32,
-        /// How many replacements of nodes are known to the asker.
+        /// How many replacements of nodes the asker knows of.
         replaced: u32,
-        /// The key that is wanted of it.
+        /// The wanted key.
         key: String,
         /// Whether to wait for the key beyond the first commit.
         wait: bool,
         /// How long to keep the question.
         patience: Duration,
     },
-    /// The answer.
+    /// The answer to a [`Message::CardAsk`].
     CardAnswer {
-        /// Of the question.
+        /// The number of the question.
         id: u64,
-        /// All that may be seen, whatever key was asked for.
+        /// Everything that the asker's node may see, whatever the key.
         result: Result<BusinessCard, Error>,
     },
-    /// Asks the head node, or (queries) a node.
+    /// A question for the head node or, in a query, for any node.
     Ask {
-        /// Comes back in the answer.
+        /// The number of the question, which the answer repeats.
         id: u64,
-        /// On behalf of which process.
+        /// The process that asks.
         asker: Proc,
-        /// What.
+        /// The question.
         what: ControllerRequest,
     },
-    /// The answer.
+    /// The answer to a [`Message::Ask`].
     Answer {
-        /// Of the question.
+        /// The number of the question.
         id: u64,
-        /// What came of it.
+        /// The outcome.
         result: Result<Answer, Error>,
     },
-    /// An event; handed on if it is for all nodes.
+    /// An event; forwarded if it is for all nodes.
     Event {
         /// The event.
         event: Event,
         /// Whether it is for all nodes.
         all: bool,
     },
-    /// To the head node: a process of this node wants an environment event, or none does any more.
+    /// To the head node: a process of this node wants an environment event, or none wants it any
+    /// more.
     Interest {
-        /// Which.
+        /// The code of the event.
         code: i32,
         /// Whether it is wanted.
         wanted: bool,
     },
-    /// These nodes are lost; handed on.
+    /// These nodes are lost; forwarded.
     Lost(Vec<Node>),
-    /// This process is gone, not as it should be; handed on.
+    /// This process has failed; forwarded.
     Termination {
         /// The process.
         proc: Proc,
-        /// How often its rank had been started again by then.
+        /// How often its rank had been started again before it.
         restarts: u32,
-        /// What became of it.
+        /// How it ended.
         why: Termination,
     },
-    /// From the head node: this process is started again in place of one that is gone; handed on.
+    /// From the head node: this process is started again in place of one that failed; forwarded.
     Restarted {
         /// The process.
         proc: Proc,
-        /// How often its rank has been by now.
+        /// How often its rank was started again, this time included.
         restarts: u32,
     },
-    /// From the head node: a node takes the place of another; handed on.
+    /// From the head node: a node takes the place of another; forwarded.
     Replaced(Box<Replacement>),
-    /// To the head node: a process of this node has connected. From the head node, handed on:
-    /// somewhere one has, so that all must.
+    /// To the head node: a process of this node has connected. From the head node, forwarded: one
+    /// has somewhere, so all must.
     Wired,
     /// To the head node: these never connected.
     NeverConnected(Missing),
-    /// To the head node: this process is gone, and what it published goes with it.
+    /// To the head node: this process has ended. What it published for its lifetime is dropped.
     Release(Proc),
-    /// To the head node: what this node has, now.
+    /// To the head node: what this node has.
     Inventory(Box<Inventory>),
-    /// From the head node: how long do messages to other nodes take?
+    /// From the head node: measure how long messages to other nodes take.
     MeasureLinks,
-    /// To the head node: so long.
+    /// To the head node: the measured times.
     Links(Vec<RoundTrip>),
-    /// Goes there, and back at once.
+    /// A message that the other node returns at once.
     Echo {
-        /// Comes back as it is.
+        /// The number of the exchange.
         id: u64,
-        /// Whether it is on its way back.
+        /// Whether it is the returned one.
         back: bool,
     },
-    /// From the head node: those of these processes that are there get this signal.
+    /// From the head node: the processes of this group on the receiving node get a signal.
     Signal {
-        /// The process.
+        /// The group.
         group: Group,
-        /// By its number.
+        /// The number of the signal.
         signal: i32,
     },
 }
 
-/// A node that is lost, and another that has its ranks from now on.
+/// A lost node, and the node that has its ranks from now on.
 #[derive(Wire, Clone, Debug, PartialEq)]
 pub struct Replacement {
-    /// The how manieth of all, from 1 on.
+    /// The number of the replacement, from 1.
     pub number: u32,
-    /// Which is lost.
+    /// The lost node.
     pub node: Node,
-    /// Which has its ranks.
+    /// The node that has its ranks.
     pub by: Node,
-    /// Those that are started again there, each with how often its rank has been by then.
+    /// The processes that are started again, each with the number of restarts of its rank, this
+    /// time included.
     pub again: Vec<(Proc, u32)>,
-    /// Those that had ended before, with how often their ranks had been started again by then, and
+    /// The processes that had ended before, with the number of restarts of their ranks by then, and
     /// how they ended.
     pub ended: Vec<(Proc, u32, Termination)>,
 }
@@ -147,36 +149,36 @@ pub struct Replacement {
 /// A step of a fence. The nodes that take part form a tree.
 #[derive(Wire, Clone, Debug, PartialEq)]
 pub enum FenceStep {
-    /// To the parent: all of this part of the tree have come, with these cards.
+    /// To the parent: all of this part of the tree have come, with their business cards.
     Up(Vec<(Proc, BusinessCard)>),
-    /// To the children: it is over.
+    /// To the children: the fence is over.
     Down(Result<Vec<(Proc, BusinessCard)>, Error>),
-    /// To the root: it cannot succeed.
+    /// To the root: the fence cannot succeed.
     Fail(Error),
     /// To the root: the time of a process is over.
     Late,
     /// To the children: which processes are missing?
     Count,
-    /// To the parent: these are.
+    /// To the parent: these are missing.
     Missing(Missing),
-    /// To a node whose processes may be gone: does one of them lack here?
+    /// To a node whose processes may have ended: does the fence lack one of them?
     Check,
 }
 
-/// What the head node does for all.
+/// A request to the head node, on behalf of a client.
 #[derive(Wire, Clone, Debug, PartialEq)]
 pub enum ControllerRequest {
     /// See [`Request::Publish`].
     Publish(Published),
     /// See [`Request::Lookup`].
     Lookup {
-        /// Which.
+        /// The keys.
         keys: Vec<String>,
-        /// How long to wait for those that are not there.
+        /// How long to wait for keys that are not published; `None`: not at all.
         wait: Option<Duration>,
-        /// How many of them are waited for; 0: all.
+        /// How many of the keys are enough; 0: all.
         least: u32,
-        /// Only what one of these has published, seen from the asker.
+        /// Only what these processes have published, as a range around the asker.
         within: Range,
     },
     /// See [`Request::Unpublish`].
@@ -187,25 +189,25 @@ pub enum ControllerRequest {
     Processes,
     /// See [`Request::Abort`].
     Abort {
-        /// The code that the job ends with.
+        /// The exit code of the job.
         status: i32,
-        /// Why.
+        /// The reason.
         message: String,
     },
     /// See [`Request::Restart`].
     Restart {
-        /// The process that is gone.
+        /// The process that failed.
         proc: Proc,
-        /// How often its rank had been started again by then.
+        /// How often its rank had been started again before it.
         after: u32,
     },
     /// See [`Request::Replace`].
     Replace(Node),
     /// See [`Request::Signal`].
     Signal {
-        /// The process.
+        /// The processes.
         group: Group,
-        /// By its number.
+        /// The number of the signal.
         signal: i32,
     },
 }
@@ -213,153 +215,153 @@ pub enum ControllerRequest {
 /// How long something stays published (PMIx Standard 4.1, section 3.4.24).
 #[derive(Wire, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
-    /// Until it was looked up once.
+    /// Until it has been looked up once.
     FirstRead,
     /// Until the process that published it ends.
     Process,
-    /// As long as anything runs.
+    /// Until the last job ends.
     Session,
 }
 
-/// What a process publishes.
+/// A value that a process publishes.
 #[derive(Wire, Clone, Debug, PartialEq)]
 pub struct Published {
-    /// Under which key.
+    /// The key.
     pub key: String,
-    /// What.
+    /// The value.
     pub value: Value,
-    /// The processes that may look it up, in terms of events' ranges.
+    /// The processes that may look it up, as a range around the publisher.
     pub range: Range,
-    /// For how long.
+    /// How long it stays published.
     pub persistence: Persistence,
 }
 
-/// From a client to its daemon.
+/// A request of a client to its daemon.
 #[derive(Wire, Clone, Debug, PartialEq)]
 pub enum Request {
-    /// It is this process.
+    /// The client is this process.
     Connect(Proc),
-    /// It is a command that looks on.
+    /// The client is a tool, such as `petasos ps`.
     ConnectTool,
-    /// What it has put is to be seen.
+    /// Makes these entries of the process's business card visible.
     Commit(Vec<(String, Entry)>),
-    /// It waits for all of a group to come.
+    /// Comes to a fence of a group, and waits for all of it.
     Fence {
         /// The processes; `None`: all of its job.
         group: Option<Group>,
-        /// Whether all cards are to be spread.
+        /// Whether to spread the business cards of all.
         collect: bool,
-        /// How long it waits; `None`: as long as the daemon allows.
+        /// How long to wait; `None`: as long as the daemon allows.
         timeout: Option<Duration>,
     },
-    /// It wants a key of a process.
+    /// Gets the value that a process has put under a key.
     Get {
-        /// Of which process; [`Proc::JOB`] for keys of the job.
+        /// The process; [`Proc::JOB`] for keys of the job.
         proc: Proc,
-        /// Which; the empty one: all that it has put.
+        /// The key; empty: everything that the process has put.
         key: String,
-        /// How long it waits; `None`: as long as the daemon allows.
+        /// How long to wait; `None`: as long as the daemon allows.
         timeout: Option<Duration>,
-        /// What is not known here at once is not found.
+        /// Answer at once: what is not known on this node is not found.
         immediate: bool,
-        /// It waits for the key, even if the process has committed without it.
+        /// Wait for the key even if the process has committed without it.
         wait: bool,
     },
     /// Publishes a value for others to look up.
     Publish(Published),
-    /// Looks up what was published.
+    /// Looks up published values.
     Lookup {
-        /// Which.
+        /// The keys.
         keys: Vec<String>,
-        /// How long to wait for those that are not there; `None`: not at all.
+        /// How long to wait for keys that are not published; `None`: not at all.
         wait: Option<Duration>,
-        /// How many of them are waited for; 0: all.
+        /// How many of the keys are enough; 0: all.
         least: u32,
-        /// Only what one of these has published, seen from the asker.
+        /// Only what these processes have published, as a range around the asker.
         within: Range,
     },
-    /// Takes back what it published.
+    /// Removes what this process has published under these keys.
     Unpublish(Vec<String>),
-    /// Asks about the running jobs.
+    /// Queries the running jobs by these keys.
     Query(Vec<String>),
-    /// It has an event handler, for these codes (none: a default handler).
+    /// Registers an event handler for these codes (none: a default handler).
     Register {
-        /// Its name for the handler.
+        /// The client's number for the handler.
         handler: u64,
-        /// For which events.
+        /// The codes.
         codes: Vec<i32>,
     },
-    /// It has no longer.
+    /// Removes the event handler of this number.
     Deregister(u64),
-    /// Something happened.
+    /// Raises an event.
     Notify {
-        /// What.
+        /// The code.
         code: i32,
         /// The processes that are told.
         range: Range,
         /// Whether default handlers are left out.
         non_default: bool,
-        /// More about it.
+        /// Further information.
         info: Info,
     },
-    /// The job is to end.
+    /// Ends the job.
     Abort {
-        /// With which code.
+        /// The exit code of the job.
         status: i32,
-        /// Why.
+        /// The reason.
         message: String,
     },
-    /// It is done.
+    /// The process is done.
     Finalize,
-    /// From now on it says [`Request::Progress`] at least this often, or an event tells the others
-    /// that it does not; `None`: no longer.
+    /// From now on the client sends [`Request::Progress`] at least this often. If it does not, an
+    /// event tells the others; `None`: it need not any more.
     Watch(Option<Duration>),
-    /// It makes progress.
+    /// The process makes progress.
     Progress,
-    /// A process that failed is to be started again. The answer is how often its rank has been,
-    /// which is one more than `after`, however many ask.
+    /// Starts a failed process again. The answer is how often its rank was started again: one more
+    /// than `after`, however many ask.
     Restart {
         /// The process.
         proc: Proc,
-        /// How often its rank had been started again when it failed; `None`: as the daemon knows.
+        /// How often its rank had been started again before it failed; `None`: as the daemon knows.
         after: Option<u32>,
     },
-    /// The ranks of a node that is lost are to be started again on a spare one. The answer is that
-    /// one's number, however many ask.
+    /// Starts the ranks of a lost node again on a spare one. The answer is the number of that node,
+    /// however many ask.
     Replace(Node),
-    /// Processes of its job are to get a signal, those of them that have not ended, with what they
-    /// have started. It is done when the signal is on its way.
+    /// Sends a signal to processes of the job that have not ended, and to what they have started.
+    /// It is answered when the signal is on its way.
     Signal {
         /// The processes; `None`: all of its job.
         group: Option<Group>,
-        /// By its number, from 1 to 31.
+        /// The number of the signal, from 1 to 31.
         signal: i32,
     },
 }
 
-/// From the daemon to its client.
+/// The answer of a daemon to its client.
 #[derive(Wire, Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// It is done.
+    /// The request is done.
     Done,
-    /// The client is known, as this process on this node.
+    /// The client is connected as this process, on this node.
     Welcome {
-        /// Which process it is.
+        /// The process.
         proc: Proc,
-        /// Where. What its job is like, it has read before from what all processes of the node
+        /// The node. The client reads the job's data from the memory that all processes of the node
         /// share.
         node: Node,
         /// How often its rank was started again.
         restarts: u32,
     },
-    /// The card of a process, as far as it may be seen: kept by the client.
+    /// The business card of a process, as far as this node may see it. The client keeps it.
     BusinessCard(BusinessCard),
     /// A value of job data.
     Value(Value),
-    /// What was looked up, with the process that published it.
+    /// The values that were looked up, with the processes that published them.
     Found(Vec<(String, Value, Proc)>),
-    /// What was queried.
+    /// The answer to a query.
     Info(Info),
-    /// The event has this name.
+    /// The name of the raised event.
     Notified(EventId),
 }

@@ -4,12 +4,12 @@ use petasos_macros::Wire;
 use petasos_wire::{DecodeError, Decoder, Encoder, Format, Wire};
 use std::fmt;
 
-/// A node of the machine that takes part, by its place in the list of nodes. The head is 0.
+/// A node of the machine that takes part, by its index in the list of nodes. The head node is 0.
 #[derive(Wire, Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Node(pub u32);
 
 impl Node {
-    /// The node from which the job is run.
+    /// The head node, from which the job is run.
     pub const HEAD: Node = Node(0);
 }
 
@@ -18,7 +18,7 @@ impl Node {
 pub struct JobId(pub u32);
 
 impl JobId {
-    /// What is no part of any job: commands that look into a running one.
+    /// No job: tools that observe running jobs.
     pub const TOOLS: JobId = JobId(u32::MAX);
 }
 
@@ -60,7 +60,7 @@ impl fmt::Display for Proc {
     }
 }
 
-/// Ranks of one job that follow each other.
+/// Consecutive ranks of one job.
 #[derive(Wire, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
     /// The job.
@@ -72,11 +72,19 @@ pub struct Span {
 }
 
 /// A set of processes: spans in order, none of which touches the next.
+///
+/// ```
+/// use petasos_pmix::{Group, JobId, Proc};
+///
+/// let even = Group::of((0..8).step_by(2).map(|rank| Proc::new(JobId(0), rank)));
+/// assert_eq!(even.len(), 4);
+/// assert!(even.contains(Proc::new(JobId(0), 6)) && !even.contains(Proc::new(JobId(0), 7)));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Group(Vec<Span>);
 
 impl Group {
-    /// The processes of these spans; those that are turned around hold none.
+    /// The processes of these spans. A span whose last rank is before its first is empty.
     #[must_use]
     pub fn new(spans: impl IntoIterator<Item = Span>) -> Group {
         let mut spans: Vec<Span> = spans.into_iter().filter(|s| s.first <= s.last).collect();
@@ -123,7 +131,7 @@ impl Group {
         self.0.get(at).is_some_and(|s| s.job == proc.job && s.first <= proc.rank)
     }
 
-    /// How many.
+    /// How many processes there are.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.0.iter().map(|s| u64::from(s.last - s.first) + 1).sum()
@@ -135,13 +143,13 @@ impl Group {
         self.0.is_empty()
     }
 
-    /// All of them.
+    /// All processes, in order.
     pub fn iter(&self) -> impl Iterator<Item = Proc> + '_ {
         self.0.iter().flat_map(|s| (s.first..=s.last).map(|rank| Proc { job: s.job, rank }))
     }
 }
 
-/// As its spans; whatever comes is brought in order.
+/// Encoded as its spans. Decoding brings any spans into order.
 impl Wire for Group {
     const SHAPE: u64 = <Vec<Span>>::SHAPE;
 
@@ -174,15 +182,15 @@ pub struct Missing {
     pub procs: Vec<Proc>,
     /// How many more there are.
     pub more: u64,
-    /// Nodes that did not say which processes are missing there, at most [`Missing::NAMED`].
+    /// Nodes that did not report their missing processes, at most [`Missing::NAMED`].
     pub silent: Vec<Node>,
 }
 
 impl Missing {
-    /// How many are named.
+    /// How many are named at most.
     pub const NAMED: usize = 16;
 
-    /// One more.
+    /// Adds a process.
     pub fn add(&mut self, proc: Proc) {
         let at = self.procs.partition_point(|p| *p < proc);
         if self.procs.get(at) != Some(&proc) {
@@ -191,14 +199,14 @@ impl Missing {
         self.trim();
     }
 
-    /// One more node that said nothing.
+    /// Adds a node that did not report.
     pub fn add_silent(&mut self, node: Node) {
         if self.silent.len() < Self::NAMED && !self.silent.contains(&node) {
             self.silent.push(node);
         }
     }
 
-    /// Those of another part of the machine.
+    /// Adds the missing processes of another part of the machine.
     pub fn join(&mut self, other: Missing) {
         self.more = self.more.saturating_add(other.more);
         other.procs.into_iter().for_each(|proc| self.add(proc));
@@ -212,7 +220,7 @@ impl Missing {
         }
     }
 
-    /// Whether none is missing.
+    /// Whether no process is missing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.procs.is_empty() && self.more == 0 && self.silent.is_empty()

@@ -16,7 +16,7 @@ use crate::{
 pub(crate) const MAX_LINE: usize = 64 << 10;
 /// The longest value, as it is told to the client.
 const MAX_VALUE: usize = 1024;
-/// What the keys begin with on a card, so that they are nobody else's.
+/// Prefix of the keys on a card, so that they collide with no others.
 const PREFIX: &str = "pmi1.";
 
 /// What a line, or an answer, leads to.
@@ -30,9 +30,9 @@ pub(crate) enum Step {
     Find(String),
 }
 
-/// What the client waits for; the engine answers in order.
+/// What the client waits for. The engine answers in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waits {
+enum Expected {
     Init,
     Commit,
     Barrier,
@@ -47,7 +47,7 @@ enum Waits {
 pub(crate) struct Session {
     proc: Proc,
     put: Vec<(String, Entry)>,
-    waits: Vec<Waits>,
+    expected: Vec<Expected>,
     /// A command of several lines, of which the last has not come.
     lines: Option<Lines>,
 }
@@ -56,13 +56,13 @@ pub(crate) struct Session {
 #[derive(Debug)]
 struct Lines {
     command: String,
-    /// So many of them are answered once, after the last.
+    /// How many of them are answered once, after the last.
     of: u32,
     nth: u32,
 }
 
-/// How the answer to each command is called that is not served (`pmi-1.1.txt` of MPICH, and its older clients);
-/// those of others end in `_result`.
+/// How the answers to commands that are not served are named (`pmi-1.1.txt` of MPICH, and its older
+/// clients). Answers to others end in `_result`.
 const NOT_SERVED: [(&str, &str); 5] = [
     ("initack", "initack"),
     ("singinit", "singinit_info versionok=no"),
@@ -78,18 +78,18 @@ fn refused(command: &str) -> Vec<Step> {
     vec![Step::Say(format!("cmd={answer} rc=-1 msg=not_supported"))]
 }
 
-/// The value of a word of a line.
-fn word<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+/// The value of a field of a line.
+fn field<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
 }
 
-/// The value of the last word, which may have spaces in it.
+/// The value of the last field, which may have spaces in it.
 fn rest<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     let at = line.find(&format!(" {name}="))?;
     Some(&line[at + name.len() + 2..])
 }
 
-/// Where the ranks are, as MPICH wants it: blocks of (first node, how many, ranks on each).
+/// The nodes of the ranks in MPICH's form: blocks of (first node, how many, ranks on each).
 fn mapping(job: &JobMap) -> String {
     let hosts = job.hosts();
     let mut blocks: Vec<(usize, usize, u32)> = Vec::new();
@@ -110,15 +110,15 @@ fn mapping(job: &JobMap) -> String {
 impl Session {
     pub(crate) fn new(rank: u32) -> Session {
         let proc = Proc::new(JobId(0), rank);
-        Session { proc, put: Vec::new(), waits: Vec::new(), lines: None }
+        Session { proc, put: Vec::new(), expected: Vec::new(), lines: None }
     }
 
     pub(crate) fn rank(&self) -> u32 {
         self.proc.rank
     }
 
-    fn ask(&mut self, waits: Waits, what: Request) -> Step {
-        self.waits.push(waits);
+    fn ask(&mut self, expected: Expected, what: Request) -> Step {
+        self.expected.push(expected);
         Step::Ask(what)
     }
 
@@ -142,11 +142,11 @@ impl Session {
             self.lines = Some(Lines { command: command.trim_end().to_owned(), of: 1, nth: 1 });
             return Vec::new();
         }
-        match word(line, "cmd").unwrap_or_default() {
-            "init" if word(line, "pmi_version").is_some_and(|version| version != "1") => {
+        match field(line, "cmd").unwrap_or_default() {
+            "init" if field(line, "pmi_version").is_some_and(|version| version != "1") => {
                 say("cmd=response_to_init rc=-1 pmi_version=1 pmi_subversion=1".to_owned())
             }
-            "init" => vec![self.ask(Waits::Init, Request::Connect(self.proc))],
+            "init" => vec![self.ask(Expected::Init, Request::Connect(self.proc))],
             "get_maxes" => {
                 say(format!("cmd=maxes rc=0 kvsname_max=256 keylen_max=256 vallen_max={MAX_VALUE}"))
             }
@@ -156,7 +156,7 @@ impl Session {
             }
             "get_universe_size" => say(format!("cmd=universe_size rc=0 size={}", job.size())),
             "put" => {
-                let (Some(key), Some(value)) = (word(line, "key"), rest(line, "value")) else {
+                let (Some(key), Some(value)) = (field(line, "key"), rest(line, "value")) else {
                     return say("cmd=put_result rc=-1 msg=no_key_or_value".to_owned());
                 };
                 let entry = Entry { scope: Scope::Global, value: value.into() };
@@ -164,7 +164,7 @@ impl Session {
                 say("cmd=put_result rc=0 msg=success".to_owned())
             }
             "get" => {
-                let key = word(line, "key").unwrap_or_default();
+                let key = field(line, "key").unwrap_or_default();
                 let mapping = mapping(job);
                 match key {
                     "PMI_process_mapping" if mapping.len() <= MAX_VALUE => {
@@ -180,23 +180,24 @@ impl Session {
                 }
             }
             // Of version 1.2, which is not offered.
-            "barrier_in" if word(line, "group").is_some_and(|group| group != "WORLD") => {
+            "barrier_in" if field(line, "group").is_some_and(|group| group != "WORLD") => {
                 say("cmd=barrier_out rc=-1 msg=not_supported".to_owned())
             }
             "barrier_in" => {
                 let commit = Request::Commit(std::mem::take(&mut self.put));
                 let fence = Request::Fence { group: None, collect: true, timeout: None };
-                vec![self.ask(Waits::Commit, commit), self.ask(Waits::Barrier, fence)]
+                vec![self.ask(Expected::Commit, commit), self.ask(Expected::Barrier, fence)]
             }
-            "finalize" => vec![self.ask(Waits::Finalize, Request::Finalize)],
+            "finalize" => vec![self.ask(Expected::Finalize, Request::Finalize)],
             "abort" => {
-                let status = word(line, "exitcode").and_then(|code| code.parse().ok()).unwrap_or(1);
+                let status =
+                    field(line, "exitcode").and_then(|code| code.parse().ok()).unwrap_or(1);
                 let message = rest(line, "error_msg").or_else(|| rest(line, "message"));
                 let message = message.unwrap_or("it called abort").to_owned();
-                vec![self.ask(Waits::Abort, Request::Abort { status, message })]
+                vec![self.ask(Expected::Abort, Request::Abort { status, message })]
             }
             "publish_name" => {
-                let (Some(key), Some(port)) = (word(line, "service"), word(line, "port")) else {
+                let (Some(key), Some(port)) = (field(line, "service"), field(line, "port")) else {
                     return say("cmd=publish_result rc=-1 msg=no_service_or_port".to_owned());
                 };
                 let what = Published {
@@ -205,16 +206,16 @@ impl Session {
                     range: Range::Session,
                     persistence: Persistence::Process,
                 };
-                vec![self.ask(Waits::Name("publish"), Request::Publish(what))]
+                vec![self.ask(Expected::Name("publish"), Request::Publish(what))]
             }
             "unpublish_name" => {
-                let key = format!("{PREFIX}{}", word(line, "service").unwrap_or_default());
-                vec![self.ask(Waits::Name("unpublish"), Request::Unpublish(vec![key]))]
+                let key = format!("{PREFIX}{}", field(line, "service").unwrap_or_default());
+                vec![self.ask(Expected::Name("unpublish"), Request::Unpublish(vec![key]))]
             }
             "lookup_name" => {
-                let key = format!("{PREFIX}{}", word(line, "service").unwrap_or_default());
+                let key = format!("{PREFIX}{}", field(line, "service").unwrap_or_default());
                 vec![self.ask(
-                    Waits::Lookup,
+                    Expected::Lookup,
                     Request::Lookup {
                         keys: vec![key],
                         wait: None,
@@ -231,29 +232,29 @@ impl Session {
 
     /// The engine answers the oldest request.
     pub(crate) fn answered(&mut self, result: &Result<Answer, Error>) -> Vec<Step> {
-        if self.waits.is_empty() {
+        if self.expected.is_empty() {
             return Vec::new();
         }
-        let waits = self.waits.remove(0);
+        let expected = self.expected.remove(0);
         let rc = if result.is_ok() { "rc=0" } else { "rc=-1" };
         let say = |text: String| vec![Step::Say(text)];
-        match (waits, result) {
-            (Waits::Init, _) => {
+        match (expected, result) {
+            (Expected::Init, _) => {
                 say(format!("cmd=response_to_init {rc} pmi_version=1 pmi_subversion=1"))
             }
-            (Waits::Barrier, _) => say(format!("cmd=barrier_out {rc}")),
-            (Waits::Finalize, _) => say(format!("cmd=finalize_ack {rc}")),
-            (Waits::Name(verb), Ok(_)) => {
+            (Expected::Barrier, _) => say(format!("cmd=barrier_out {rc}")),
+            (Expected::Finalize, _) => say(format!("cmd=finalize_ack {rc}")),
+            (Expected::Name(verb), Ok(_)) => {
                 say(format!("cmd={verb}_result rc=0 info=ok msg=success"))
             }
-            (Waits::Name(verb), Err(_)) => say(format!("cmd={verb}_result rc=-1 msg=refused")),
-            (Waits::Lookup, Ok(Answer::Found(found))) => {
+            (Expected::Name(verb), Err(_)) => say(format!("cmd={verb}_result rc=-1 msg=refused")),
+            (Expected::Lookup, Ok(Answer::Found(found))) => {
                 let port =
                     found.first().map_or_else(String::new, |(_, value, _)| value.to_string());
                 say(format!("cmd=lookup_result rc=0 info=ok port={port}"))
             }
-            (Waits::Lookup, _) => say("cmd=lookup_result rc=-1 msg=not_found".to_owned()),
-            (Waits::Commit | Waits::Abort, _) => Vec::new(),
+            (Expected::Lookup, _) => say("cmd=lookup_result rc=-1 msg=not_found".to_owned()),
+            (Expected::Commit | Expected::Abort, _) => Vec::new(),
         }
     }
 
@@ -301,7 +302,7 @@ mod tests {
         assert_eq!(session.answered(&welcome), expected);
         let put = session.line("cmd=put kvsname=x key=a value=b c=d e", &job);
         assert_eq!(put, say("cmd=put_result rc=0 msg=success"));
-        // Its own it sees at once.
+        // It sees its own values at once.
         let got = session.line("cmd=get kvsname=x key=a", &job);
         assert_eq!(got, say("cmd=get_result rc=0 msg=success value=b c=d e"));
         let barrier = session.line("cmd=barrier_in", &job);
@@ -318,7 +319,8 @@ mod tests {
         }
     }
 
-    /// All that clients send, of this version, of the next, and of older ones, with what each waits for.
+    /// All that clients send, of this version, of the next, and of older ones, with what each waits
+    /// for.
     #[test]
     fn every_command_is_answered() {
         let job = job(&[(0, 2)]);
@@ -358,7 +360,8 @@ mod tests {
         }
     }
 
-    /// The lines of a spawn are answered once, at their end; what follows is served as ever.
+    /// The lines of a spawn are answered once, at their end. The commands that follow are served as
+    /// always.
     #[test]
     fn what_has_many_lines_is_refused_at_its_end() {
         let (job, mut session) = (job(&[(0, 2)]), Session::new(1));

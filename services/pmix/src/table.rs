@@ -1,15 +1,16 @@
-//! A job as its processes read it: from memory that the daemon of their node wrote, and that all of them map. It is
-//! written once, and then only when ranks are on another node than before: a word at a time, each of which says enough.
+//! The description of a job as its processes read it: from memory that the daemon of their node
+//! wrote, and that all of them map. It is written once. It changes only when ranks move to another
+//! node: a word at a time, and each word is valid by itself.
 //!
-//! Nothing is decoded when a process begins, and nothing is copied: a question looks up the few words that it is
-//! about. So a process of a job of a million ranks begins as fast as one of two, and takes no more memory.
+//! A process decodes and copies nothing when it begins. A lookup reads the few words that it needs.
+//! So a process of a job of a million ranks begins as fast as one of two, and takes no more memory.
 //!
 //! ```text
 //! header | runs of ranks, in order | the same runs, by node | nodes | named values | texts
 //! ```
 //!
-//! All are words of 64 bits, but for the texts. What is read is checked where it is used: a place outside of the
-//! memory, or a text that is none, is nothing, whatever else is there.
+//! All are words of 64 bits, but for the texts. A reader checks what it uses: an offset outside of
+//! the memory, or a text that is invalid, gives nothing, whatever else is there.
 
 use crate::{
     job::{Facts, JobMap, JobSpec, MAX_RANKS, NodeInfo, Run},
@@ -22,23 +23,23 @@ use std::{cell::Cell, fmt::Debug, sync::atomic::Ordering};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"PETJOB\x01\0");
 const WORD: usize = 8;
-/// Words of the header, of a run, of a node, of a named value.
+/// Sizes in words: the header, a run, a node, a named value.
 const HEADER: usize = 8;
 const RUN: usize = 2;
 const NODE: usize = 4;
 const NAMED: usize = 2;
-/// The longest value that is taken.
+/// The longest value that is accepted, in bytes.
 const LONGEST: usize = crate::value::MAX_VALUE + 1024;
-/// The longest name of a node or a job, and of how addresses there begin.
+/// The longest name of a node or a job, and the longest beginning of addresses, in bytes.
 const LONGEST_NAME: usize = 1024;
-/// Named values that are taken.
+/// The most named values that are accepted.
 const MAX_NAMED: u32 = 4096;
 
-/// Where a table lies.
+/// The memory that has a table.
 pub(crate) trait Memory: Debug + Send + Sync {
-    /// The word at a place, if it lies within, on a multiple of 8.
+    /// The word at an offset, if it lies within, on a multiple of 8.
     fn word(&self, at: usize) -> Option<u64>;
-    /// Bytes from a multiple of 8 on, if they lie within.
+    /// Bytes from an offset that is a multiple of 8, if they lie within.
     fn bytes(&self, at: usize, len: usize) -> Option<Vec<u8>>;
     /// How many bytes there are.
     fn size(&self) -> usize;
@@ -46,7 +47,7 @@ pub(crate) trait Memory: Debug + Send + Sync {
 
 impl Memory for SharedView {
     fn word(&self, at: usize) -> Option<u64> {
-        // It was written before this process began, or before it heard that something has changed.
+        // It was written before this process began, or before this process heard of the change.
         self.load(at, Ordering::Relaxed)
     }
 
@@ -59,7 +60,7 @@ impl Memory for SharedView {
     }
 }
 
-/// In a process's own memory, where the system does not let it be shared.
+/// In a process's own memory, where the system does not let memory be shared.
 impl Memory for Vec<u8> {
     fn word(&self, at: usize) -> Option<u64> {
         let word = self.get(at..at.checked_add(WORD)?)?;
@@ -88,7 +89,7 @@ fn halves(word: u64) -> (u32, u32) {
 struct Texts(Vec<u8>);
 
 impl Texts {
-    /// Its place among the texts, in words, and its length in bytes.
+    /// Gives its offset among the texts, in words, and its length in bytes.
     fn put(&mut self, bytes: &[u8]) -> u64 {
         let at = self.0.len() / WORD;
         self.0.extend(bytes);
@@ -102,7 +103,7 @@ pub(crate) fn write(map: &JobMap) -> Vec<u8> {
     let spec = map.spec();
     let mut texts = Texts::default();
     let name = texts.put(spec.name.as_bytes());
-    // First rank, node; the first one's place on its node, how many.
+    // First rank, node; index of the first rank on its node, count.
     let mut on = vec![0u32; spec.nodes.len()];
     let (mut runs, mut first) = (Vec::new(), 0);
     for run in spec.runs.iter().filter(|run| run.count > 0) {
@@ -146,11 +147,11 @@ pub(crate) fn write(map: &JobMap) -> Vec<u8> {
     bytes
 }
 
-/// A table that is read.
+/// A reader of a table.
 #[derive(Debug)]
 pub(crate) struct Table<M> {
     memory: M,
-    /// Where it begins.
+    /// The offset of the table.
     at: usize,
     id: JobId,
     size: u32,
@@ -161,7 +162,7 @@ pub(crate) struct Table<M> {
     name: String,
 }
 
-/// One run: its first rank, its node, the place of its first rank there, how many.
+/// One run: its first rank, its node, the index of its first rank there, its length.
 #[derive(Clone, Copy)]
 struct Found {
     first: u32,
@@ -171,7 +172,7 @@ struct Found {
 }
 
 impl<M: Memory> Table<M> {
-    /// The table that begins there, if there is one.
+    /// The table at an offset, if there is one.
     pub(crate) fn open(memory: M, at: usize) -> Option<Table<M>> {
         let word = |nth: usize| memory.word(at.checked_add(nth * WORD)?);
         let (id, size) = halves(word(1)?);
@@ -187,7 +188,7 @@ impl<M: Memory> Table<M> {
         Some(table)
     }
 
-    /// Where it lies.
+    /// The memory that has the table.
     pub(crate) fn memory(&self) -> &M {
         &self.memory
     }
@@ -219,7 +220,7 @@ impl<M: Memory> Table<M> {
         String::from_utf8(self.bytes(place, LONGEST_NAME)?).ok()
     }
 
-    /// A run by its number, of those in order or behind them of those by node.
+    /// A run by its number: first those in order of ranks, then those by node.
     fn run(&self, nth: usize) -> Option<Found> {
         let (first, node) = halves(self.word(HEADER + RUN * nth)?);
         let (local, count) = halves(self.word(HEADER + RUN * nth + 1)?);
@@ -258,9 +259,9 @@ impl<M: Memory> Table<M> {
         runs.flat_map(|run| run.first..run.first.saturating_add(run.count)).collect()
     }
 
-    /// All of it, for who wants to go through it. What makes no sense is left out, and so is what follows when there
-    /// were as many bytes of texts as there can be: each is written once, so that all of them are no longer than what
-    /// they lie in. Many that are said to lie in one place are not copied again and again.
+    /// The whole description, for callers that iterate over it. Invalid parts are left out. The
+    /// bytes of texts are bounded by the size of the memory, since each text is written once: many
+    /// entries that refer to one text do not copy it again and again.
     pub(crate) fn spec(&self) -> JobSpec {
         let left = Cell::new(self.memory.size());
         let counted = |place: u64| {
@@ -453,7 +454,7 @@ mod tests {
 
     #[test]
     fn a_process_reads_no_more_of_a_larger_job() {
-        // One rank in turn on each node: no two that follow each other are on one.
+        // One rank in turn on each node: consecutive ranks are on different nodes.
         let runs: Vec<(u32, u32)> = (0..200_000).map(|nth| (nth % 10_000, 1)).collect();
         for (map, most) in [(job(2, &[(0, 1), (1, 1)]), 200), (job(10_000, &runs), 1_000)] {
             let table = Table::open(Counted(write(&map), AtomicUsize::default()), 0).unwrap();
@@ -464,7 +465,7 @@ mod tests {
         }
     }
 
-    /// Whatever the words say, there is an answer, and nothing but the table is read.
+    /// Whatever the words are, every lookup returns, and reads nothing but the table.
     #[test]
     fn a_table_that_lies_is_no_danger() {
         let mut random = petasos_sim::Random::new(11);
@@ -484,7 +485,7 @@ mod tests {
         }
     }
 
-    /// What is said to lie in one place many times is no more than what is there.
+    /// Many entries that refer to one text give no more bytes than the table has.
     #[test]
     fn a_table_is_no_shorter_than_what_it_says() {
         let value = Value::Bytes(vec![7; 1 << 20]);
@@ -494,7 +495,7 @@ mod tests {
         let bytes = write(&JobMap::new(spec.clone()).unwrap());
         let table = Table::open(bytes.clone(), 0).unwrap();
         assert_eq!(table.spec(), spec);
-        // All of them are the last one.
+        // All of them refer to the last one.
         let word = |nth: usize| WORD * (table.named_at() + nth);
         let mut lies = bytes.clone();
         let long = bytes[word(2 * 64)..][..2 * WORD].to_vec();

@@ -1,46 +1,56 @@
-//! Keys, values, and the processes that see them: the business card of a process.
+//! Keys, values and scopes: the business card of a process.
 
 use crate::names::Node;
 use petasos_macros::Wire;
 use std::{collections::BTreeMap, fmt};
 
-/// The longest key in bytes.
+/// The longest key, in bytes.
 pub const MAX_KEY: usize = 511;
-/// The longest value in bytes.
+/// The longest value, in bytes: see [`Value::size`].
 pub const MAX_VALUE: usize = 4 << 20;
-/// What keys of job data begin with: the daemon knows them, and they never travel in an exchange.
+/// The prefix of keys of job data. The daemon answers them, and a process cannot put them.
 pub const RESERVED: &str = "pmix.";
 
-/// A value.
+/// A value of a key.
+///
+/// ```
+/// use petasos_pmix::Value;
+///
+/// assert_eq!(Value::from(4040u32), Value::Uint(4040));
+/// assert_eq!(Value::from("tcp://h:1").as_str(), Some("tcp://h:1"));
+/// assert_eq!(Value::from(7i32).as_u64(), Some(7));
+/// assert_eq!(Value::from(-7i32).as_u64(), None);
+/// assert_eq!(Value::from(&[1u8, 2][..]).as_bytes(), Some(&[1u8, 2][..]));
+/// ```
 #[derive(Wire, Clone, Debug, PartialEq)]
 pub enum Value {
     /// A truth value.
     Bool(bool),
-    /// A number that may be negative.
+    /// A signed integer.
     Int(i64),
-    /// A number.
+    /// An unsigned integer.
     Uint(u64),
-    /// A number with a fraction.
+    /// A floating-point number.
     Real(f64),
     /// Text.
     Text(String),
-    /// Bytes of the user's own.
+    /// Bytes that only the program interprets.
     Bytes(Vec<u8>),
-    /// Several.
+    /// A list of values.
     List(#[wire(recursive)] Vec<Value>),
-    /// Of another type of PMIx: comes from, and goes to, programs that use OpenPMIx.
+    /// A value of another type of PMIx, from or for a program that uses OpenPMIx.
     Typed {
         /// The number of the type.
         kind: u16,
         /// The value, as OpenPMIx 4.1 packs it.
         packed: Vec<u8>,
     },
-    /// Several, each with a name.
+    /// Named values.
     Record(#[wire(recursive)] Vec<(String, Value)>),
 }
 
 impl Value {
-    /// About how many bytes it takes.
+    /// About how many bytes it takes. This is what [`MAX_VALUE`] limits.
     #[must_use]
     pub fn size(&self) -> usize {
         match self {
@@ -54,7 +64,7 @@ impl Value {
         }
     }
 
-    /// The number, if it is one that is not negative.
+    /// The number, if it is an integer and not negative.
     #[must_use]
     pub fn as_u64(&self) -> Option<u64> {
         match self {
@@ -128,20 +138,27 @@ impl<const N: usize> From<&[u8; N]> for Value {
 pub type Info = Vec<(String, Value)>;
 
 /// The processes that see what a process puts (PMIx Standard 4.1, section 7.1).
+///
+/// ```
+/// use petasos_pmix::{Node, Scope};
+///
+/// assert!(Scope::Local.shows(Node(1), Node(1)) && !Scope::Local.shows(Node(1), Node(2)));
+/// assert!(Scope::Remote.shows(Node(1), Node(2)) && !Scope::Remote.shows(Node(1), Node(1)));
+/// ```
 #[derive(Wire, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Processes on the same node.
     Local,
     /// Processes on other nodes.
     Remote,
-    /// All.
+    /// All processes.
     Global,
-    /// The process itself.
+    /// Only the process itself. The value stays in its memory.
     Internal,
 }
 
 impl Scope {
-    /// Whether a process on `viewer` sees what was put so on `host`.
+    /// Whether a process on `viewer` sees what a process on `host` has put in this scope.
     #[must_use]
     pub fn shows(self, host: Node, viewer: Node) -> bool {
         match self {
@@ -153,12 +170,12 @@ impl Scope {
     }
 }
 
-/// What a process puts under a key.
+/// A value that a process puts under a key, and its scope.
 #[derive(Wire, Clone, Debug, PartialEq)]
 pub struct Entry {
     /// The processes that see it.
     pub scope: Scope,
-    /// What.
+    /// The value.
     pub value: Value,
 }
 
@@ -169,19 +186,19 @@ impl Entry {
     }
 }
 
-/// All that a process has committed.
+/// The business card of a process: everything that it has committed.
 #[derive(Wire, Clone, Debug, Default, PartialEq)]
 pub struct BusinessCard {
     /// How often the rank was started again before this process.
     pub restarts: u32,
-    /// How often it has committed; 0: not yet.
+    /// How often the process has committed; 0: not yet.
     pub version: u64,
-    /// By key.
+    /// The entries, by key.
     pub entries: BTreeMap<String, Entry>,
 }
 
 impl BusinessCard {
-    /// Takes a commit: what is new replaces what was.
+    /// Applies a commit: its entries replace those under the same keys.
     pub fn commit(&mut self, entries: impl IntoIterator<Item = (String, Entry)>) {
         self.version += 1;
         self.entries.extend(entries);
@@ -193,7 +210,7 @@ impl BusinessCard {
         64 + self.entries.iter().map(|(key, entry)| entry.size(key)).sum::<usize>()
     }
 
-    /// What a process on `viewer` sees of the card of one on `host`.
+    /// The part that a process on `viewer` sees of the card of one on `host`.
     #[must_use]
     pub fn seen_from(&self, host: Node, viewer: Node) -> BusinessCard {
         let seen = self.entries.iter().filter(|(_, entry)| entry.scope.shows(host, viewer));

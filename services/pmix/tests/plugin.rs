@@ -1,5 +1,6 @@
-//! A program with a network of its own, which launches a job of three nodes on this host. It is the daemon and the
-//! guard as well, so it has no harness: its words say what it is.
+//! A program with a network plug-in of its own, which launches a job of three nodes on this host.
+//! It is the daemon and the guard as well, so it has no harness: its first argument selects the
+//! role.
 
 use petasos_pmix::{
     DAEMON, GUARD, Node,
@@ -18,7 +19,7 @@ use std::{
 const LAUNCH: &str = "launch";
 const NODES: u32 = 3;
 
-/// It gives no addresses, and tells ranks what it was told of the nodes.
+/// A network without addresses. Its ranks get the offers and the measured times in a variable.
 #[derive(Debug)]
 struct Timed;
 
@@ -100,7 +101,7 @@ fn a_network_is_told_how_long_messages_between_nodes_take() {
         let mut words = line.split(' ');
         ranks.insert(words.next().unwrap());
         assert_eq!(words.next(), Some("[1,1,1]"));
-        // Each pair is told of by one of the two.
+        // Each pair is listed once.
         let mut pairs = BTreeSet::new();
         for word in words {
             let (pair, times) = word.split_once(':').unwrap();

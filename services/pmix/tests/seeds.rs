@@ -1,6 +1,8 @@
-//! Jobs of many shapes on a network with faults, one seed each: whatever happens, everything that
-//! is asked is answered, in time, and rightly.
+//! Jobs of many shapes on a network with faults, one seed each: whatever happens, every request is
+//! answered, in time, and correctly.
 
+#[allow(dead_code)] // `it` uses the rest.
+#[path = "it/common/mod.rs"]
 mod common;
 
 use common::{Net, collect, fence, get, job, ms};
@@ -18,7 +20,7 @@ fn seeds() -> u64 {
     std::env::var("PETASOS_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(150)
 }
 
-/// What a process puts under a key: who sees it is in the name.
+/// The entries of a process, each named after its scope.
 fn card(proc: Proc) -> Request {
     let entry = |(name, scope): (&str, Scope)| {
         let value = Value::Text(format!("{name} of {}", proc.rank));
@@ -68,7 +70,7 @@ fn without_faults_everything_succeeds() {
                 get(procs[random.below(procs.len() as u64) as usize], "global")
             };
             script.push(card(*proc));
-            // Some before anybody else has committed: they wait.
+            // Some before all others have committed: they wait.
             script.extend((0..random.below(3)).map(|_| other(&mut random)));
             script.push(if seed % 2 == 0 { collect() } else { fence() });
             script.extend((0..random.below(3)).map(|_| other(&mut random)));
@@ -86,7 +88,7 @@ fn without_faults_everything_succeeds() {
     }
 }
 
-/// Whoever was told that the `nth` fence is complete can rely on it that all had come.
+/// When the `nth` fence is complete for one process, all had come.
 fn fences_hold(net: &Net, seed: u64) {
     let mut came: BTreeMap<Proc, usize> = BTreeMap::new();
     let mut complete: BTreeMap<usize, petasos_fabric::Time> = BTreeMap::new();
@@ -109,7 +111,7 @@ fn fences_hold(net: &Net, seed: u64) {
 }
 
 #[test]
-fn whatever_dies_everything_ends_soon_and_says_why() {
+fn whatever_dies_every_request_ends_soon_and_says_why() {
     for seed in 0..seeds() {
         let mut random = Random::new(seed ^ 0xdead);
         let shape = shape(&mut random);
@@ -131,7 +133,7 @@ fn whatever_dies_everything_ends_soon_and_says_why() {
         for _ in 0..1 + random.below(3) {
             let when = random.time(ms(30));
             last = last.max(when);
-            // The head is the job's own life.
+            // Without the head node the job ends.
             if nodes > 1 && random.one_in(2) {
                 net.kill(when, Node(1 + random.below(nodes - 1) as u32));
             } else {
@@ -172,8 +174,8 @@ fn names_the_dead(net: &Net, error: &Error, seed: u64) {
     }
 }
 
-/// Each event of a process that lives reaches all other processes that live, exactly once, whatever
-/// node dies between them; and the loss of each node is told to each of them once.
+/// Each event of a live process reaches all other live processes exactly once, whatever node dies
+/// between them; and each of them is told of the loss of each node once.
 #[test]
 fn no_event_is_lost_or_doubled() {
     for seed in 0..seeds() {

@@ -1,24 +1,24 @@
-//! Programs that another launcher started: which one, and how to get to it.
+//! Detection of another launcher that started this process, and how to reach its server.
 
 use super::{JobError, pmi1, pmix};
 
-/// What the environment says of the launcher of this process.
+/// The launcher of this process, as the environment describes it.
 #[derive(Debug)]
 pub(super) enum Found {
     Pmix(pmix::Setting),
     Pmi1(pmi1::Setting),
 }
 
-/// The launcher of this process, if the variables of one are there.
+/// The launcher of this process, if the variables of one are set.
 ///
 /// # Errors
-/// If they are there and make no sense.
+/// If they are set and invalid.
 pub(super) fn find(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Found>, JobError> {
     let number = |name: &str| match variable(name) {
         Some(text) => text.parse().map(Some).map_err(|_| bad(name, &text)),
         None => Ok(None),
     };
-    // The formats of a server are those of the newest that it names.
+    // A server's formats are those of the newest URI that it names.
     let uris = ["PMIX_SERVER_URI41", "PMIX_SERVER_URI4", "PMIX_SERVER_URI3", "PMIX_SERVER_URI2"];
     let uris: Vec<String> = uris.iter().filter_map(|name| variable(name)).collect();
     if let (Some(space), Some(rank), false) =
@@ -43,25 +43,25 @@ pub(super) fn find(variable: impl Fn(&str) -> Option<String>) -> Result<Option<F
             space,
         })));
     }
-    let way = match (number("PMI_FD")?, variable("PMI_PORT")) {
-        (Some(fd), _) => pmi1::Way::Descriptor(fd as i32),
-        (None, Some(port)) => pmi1::Way::Port(port),
+    let transport = match (number("PMI_FD")?, variable("PMI_PORT")) {
+        (Some(fd), _) => pmi1::Transport::Descriptor(fd as i32),
+        (None, Some(port)) => pmi1::Transport::Port(port),
         (None, None) => return Ok(None),
     };
     let (rank, size) = (number("PMI_RANK")?, number("PMI_SIZE")?);
     let id = number("PMI_ID")?;
-    Ok(Some(Found::Pmi1(pmi1::Setting { way, rank, size, id })))
+    Ok(Some(Found::Pmi1(pmi1::Setting { transport, rank, size, id })))
 }
 
 fn bad(name: &str, text: &str) -> JobError {
     JobError::BadJobFile(format!("the variable {name}"), format!("`{text}` makes no sense"))
 }
 
-/// A job's name with nothing in it that an address may not have, and not too long for one.
+/// A job's name for use in an address: other characters replaced, and shortened.
 pub(super) fn plain(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-+=".contains(c) { c } else { '-' };
     let short: String = name.chars().map(plain).collect();
-    // The end tells jobs of one launcher apart, and its number is in the beginning.
+    // The end distinguishes jobs of one launcher, and the beginning has the launcher's number.
     match short.len() {
         0..=40 => short,
         len => format!("{}{}", &short[..20], &short[len - 20..]),
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_says_who_it_was() {
+    fn the_environment_names_the_launcher() {
         assert!(of(&[]).unwrap().is_none());
         let uri = "1.0;tcp4://127.0.0.1:4711";
         let pmix = [("PMIX_NAMESPACE", "1"), ("PMIX_RANK", "3"), ("PMIX_SERVER_URI4", uri)];
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(events("prterun-1@1", "PATH"), pmix::Events::Anywhere);
         assert_eq!(events("1234", "OMPI_COMMAND"), pmix::Events::WithinNode);
         assert_eq!(events("slurm.pmix.5.0", "PATH"), pmix::Events::Nowhere);
-        // Without a server it is no PMIx.
+        // Without a server it is not PMIx.
         assert!(of(&pmix[..2]).unwrap().is_none());
         let pmi1 = [("PMI_FD", "5"), ("PMI_RANK", "0"), ("PMI_SIZE", "2")];
         assert!(matches!(of(&pmi1).unwrap(), Some(Found::Pmi1(s)) if s.size == Some(2)));

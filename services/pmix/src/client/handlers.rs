@@ -1,6 +1,6 @@
-//! Event handlers of a program, run one after the other by a thread of their own.
+//! The event handlers of a program, which a thread of their own calls one after the other.
 
-use super::{link::Item, server::Server};
+use super::{connection::Item, lock, server::Server};
 use crate::{
     Info, Node, Proc,
     chain::{Handlers, Registration, Returned},
@@ -11,11 +11,18 @@ use petasos_fabric::Clock;
 use std::{
     collections::HashMap,
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     thread::{self, JoinHandle},
 };
 
-/// What a handler says when it is done.
+/// What an event handler returns.
+///
+/// ```
+/// use petasos_pmix::{Reply, status};
+///
+/// assert_eq!(Reply::seen().status, status::SUCCESS);
+/// assert_eq!(Reply::complete().status, status::ACTION_COMPLETE);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     /// A status: [`status::SUCCESS`], or [`status::ACTION_COMPLETE`] to end the chain.
@@ -25,13 +32,13 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// It saw the event; others may, too.
+    /// The handler saw the event; the chain goes on.
     #[must_use]
     pub fn seen() -> Reply {
         Reply { status: status::SUCCESS, info: Vec::new() }
     }
 
-    /// No other thread needs to.
+    /// The handler dealt with the event; the chain ends.
     #[must_use]
     pub fn complete() -> Reply {
         Reply { status: status::ACTION_COMPLETE, info: Vec::new() }
@@ -52,10 +59,6 @@ struct State {
     callbacks: HashMap<u64, Callback>,
 }
 
-fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Running {
     pub(super) fn new(me: Proc, node: Node) -> Running {
         let state = State { handlers: Handlers::new(me, node), callbacks: HashMap::new() };
@@ -71,13 +74,13 @@ impl Running {
         &self,
         with: Registration,
         callback: impl FnMut(&Event, &[Returned]) -> Reply + Send + 'static,
-        link: &Arc<Server>,
+        server: &Arc<Server>,
     ) -> Result<u64, super::JobError> {
         let mut thread = lock(&self.thread);
         if thread.is_none() {
-            let (link, state, clock) = (link.clone(), self.state.clone(), self.clock);
+            let (server, state, clock) = (server.clone(), self.state.clone(), self.clock);
             let run = move || {
-                while let Some(item) = link.next_item() {
+                while let Some(item) = server.next_item() {
                     take(&state, item, clock);
                 }
             };
@@ -97,10 +100,10 @@ impl Running {
         state.handlers.remove(id)
     }
 
-    /// This process made an event: its own handlers run, too.
-    pub(super) fn own(&self, event: Event, link: &Server) {
+    /// This process raised an event: its own handlers run, too.
+    pub(super) fn own(&self, event: Event, server: &Server) {
         match *lock(&self.thread) {
-            Some(_) => link.put_item(Item::Own(event)),
+            Some(_) => server.queue_item(Item::Own(event)),
             None => lock(&self.state).handlers.keep(&event, self.clock.now()),
         }
     }
@@ -131,7 +134,7 @@ fn take(state: &Mutex<State>, item: Item, clock: Clock) {
 fn run(state: &Mutex<State>, event: Event, only: Option<u64>) {
     let mut run = lock(state).handlers.gather(event, only);
     loop {
-        // Nothing is held while a handler runs: it may register others, and ask for anything.
+        // No lock is held while a handler runs: it may register others, and send requests.
         let (id, name, callback) = {
             let mut state = lock(state);
             let Some((id, name)) = state.handlers.next(&mut run) else { return };

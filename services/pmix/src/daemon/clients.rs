@@ -48,7 +48,7 @@ const MOMENT: Duration = Duration::from_millis(100);
 pub(crate) enum Asked {
     /// A request, which is answered over the socket.
     Request { id: u64, what: Request },
-    /// That it is done is said in shared memory, to many at once: see [`crate::shelf`]. All else comes over the socket.
+    /// That it is done is said in shared memory, to many at once: see [`crate::datastore`]. All else comes over the socket.
     ByWord { id: u64, what: Request },
     /// That request's answer comes over the socket after all: who asked sleeps there now.
     OverSocket { id: u64 },
@@ -494,7 +494,7 @@ impl Daemon {
                 self.rings = true;
                 match (result, self.shelf.as_mut(), client.rank) {
                     (Ok(Answer::Done), Some(shelf), Some(rank)) => {
-                        shelf.done(rank, *request);
+                        shelf.complete(rank, *request);
                         client.word = Word::Said(*request);
                     }
                     _ => {

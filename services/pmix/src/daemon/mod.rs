@@ -41,13 +41,13 @@ mod watch;
 
 use crate::{
     Node, Proc,
+    datastore::{self, Datastore},
     engine::{Config, Engine, Output},
     inventory::{Inventory, Watcher},
     job::JobMap,
     launch::{Plugins, Receiving, Reserved, ThisNode},
     net::handshake::{Secret, derived, hex, random},
     pmix41::Surroundings,
-    shelf::{self, Shelf},
     table,
 };
 use admission::{Admission, Files};
@@ -127,7 +127,7 @@ struct Daemon {
     /// The process that each rank of this node is, or was when it finalized.
     processes: BTreeMap<u32, Pid>,
     /// The job's data, and the cards that are here, for the processes of this node.
-    shelf: Option<Shelf>,
+    shelf: Option<Datastore>,
     /// Something was said there to processes that may sleep.
     rings: bool,
     listener: Option<UnixListener>,
@@ -328,7 +328,7 @@ impl Daemon {
                 place.write("secret", secret)?;
             }
             place.write("token", &self.token)?;
-            place.write(shelf::JOB, &table::write(&job))?;
+            place.write(datastore::JOB, &table::write(&job))?;
             let listener = UnixListener::bind(place.socket())?;
             listener.set_nonblocking(true)?;
             let pmix41 = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -342,8 +342,8 @@ impl Daemon {
         let (place, listener, pmix41, guard) = make().map_err(|error| error.to_string())?;
         self.pmix41 = Some(pmix41);
         // Where the system does not allow it, processes read the file, and ask for every card.
-        self.shelf = Shelf::create(&job).ok().filter(|shelf| {
-            std::os::unix::fs::symlink(shelf.path(), place.path().join(shelf::NAME)).is_ok()
+        self.shelf = Datastore::create(&job).ok().filter(|shelf| {
+            std::os::unix::fs::symlink(shelf.path(), place.path().join(datastore::NAME)).is_ok()
         });
         (self.place, self.listener, self.guard) = (Some(place), Some(listener), Some(guard));
         self.stage = stage;

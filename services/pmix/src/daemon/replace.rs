@@ -1,7 +1,7 @@
 //! Nodes that take the place of others: the ranks of one that is lost are here, or elsewhere, from now on.
 
 use super::{Daemon, control::Control};
-use crate::{Node, shelf, table};
+use crate::{Node, datastore, table};
 
 impl Daemon {
     /// The engine says that a node has the ranks of another. Those that are started again it names after this.
@@ -13,7 +13,9 @@ impl Daemon {
         }
         // Who does not map that memory, and begins from now on, reads this.
         let bytes = table::write(&job);
-        if let Some(Err(error)) = self.place.as_ref().map(|place| place.renew(shelf::JOB, &bytes)) {
+        if let Some(Err(error)) =
+            self.place.as_ref().map(|place| place.renew(datastore::JOB, &bytes))
+        {
             self.log(&format!("the job's data: {error}"));
         }
         self.job = Some(job);

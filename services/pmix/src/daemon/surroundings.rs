@@ -2,7 +2,7 @@
 
 use super::Daemon;
 use crate::{
-    inventory::{memory, places},
+    inventory::{memory, topologies},
     pmix41::Surroundings,
 };
 use std::sync::Arc;
@@ -17,7 +17,7 @@ impl Daemon {
             let count = job.ranks_on(self.me).len();
             // In the same turn as ranks are bound.
             let cpus: Vec<u32> = self.cores.iter().copied().cycle().take(count).collect();
-            around.places = places(&cpus);
+            around.topologies = topologies(&cpus);
             around.crowded = self.is_crowded();
             around.directory.clone_from(&setup.program.directory);
             around.command = setup.program.arguments.join(" ");

@@ -5,7 +5,7 @@
 //! looks again for a moment before it sleeps, and offers its processor meanwhile.
 
 use super::{Daemon, Source, kin::Kin};
-use crate::net::Looking;
+use crate::net::Spin;
 use petasos_fabric::Time;
 use rustix::{
     buffer::spare_capacity,
@@ -25,7 +25,7 @@ const BATCH: usize = 256;
 pub(crate) struct Watch {
     set: OwnedFd,
     busy: bool,
-    looking: Looking,
+    looking: Spin,
 }
 
 /// Kinds of sources in the set, in the highest byte of their number there.
@@ -37,7 +37,7 @@ const ERR: u64 = 3;
 impl Watch {
     pub(crate) fn new() -> io::Result<Watch> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        Ok(Watch { set, busy: false, looking: Looking::default() })
+        Ok(Watch { set, busy: false, looking: Spin::default() })
     }
 
     /// Has a descriptor in the set, or not. A closed one leaves by itself.
@@ -119,7 +119,7 @@ impl Daemon {
                 if !ready.is_empty() {
                     return ready;
                 }
-                if !self.watch.looking.goes_on(since) {
+                if !self.watch.looking.again(since) {
                     break;
                 }
             }

@@ -1,11 +1,11 @@
-//! Events on their way: who gets which, and what is kept for those who come later.
+//! Events: which node and client gets which, and those kept for handlers that come later.
 
-use super::{ClientId, Engine, Output, RequestId};
+use super::{ClientId, Engine, Output, RequestId, jobs::Job};
 use crate::{
-    error::Error,
+    error::{Error, Termination},
     event::{Event, EventId, NO_CACHE, Range, takes},
     message::{Answer, Message, Replacement},
-    names::{Group, JobId, Node, Proc},
+    names::{JobId, Node, Proc},
     status,
     value::{Info, Value},
 };
@@ -15,20 +15,18 @@ use std::{
     time::Duration,
 };
 
-/// Handlers of one client.
-const MAX_HANDLERS: usize = 1024;
-/// How many names of events are remembered, to know them again.
+/// How many names of events are remembered, to recognise repeated ones.
 const REMEMBERED: usize = 8192;
 /// Ranks named in the event that a node is lost.
 const NAMED: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct Events {
-    /// Past events, with when they came and whether they were for all nodes.
+    /// Past events, with the time when they came and whether they were for all nodes.
     cache: VecDeque<(Time, Event, bool)>,
     seen: BTreeSet<EventId>,
     seen_order: VecDeque<EventId>,
-    /// How many handlers here are for an environment event.
+    /// How many handlers of this node are for each environment event.
     wanted: BTreeMap<i32, usize>,
 }
 
@@ -46,6 +44,22 @@ impl Events {
         true
     }
 
+    fn keep(&mut self, now: Time, event: Event, all: bool) {
+        let no_cache = |(key, value): &(String, Value)| key == NO_CACHE && *value == true.into();
+        if !event.info.iter().any(no_cache) {
+            self.cache.push_back((now, event, all));
+        }
+    }
+
+    /// Counts a handler for an environment event, or one less. True: it is the first, or was the
+    /// last.
+    fn count_handler(&mut self, code: i32, wanted: bool) -> bool {
+        let count = self.wanted.entry(code).or_default();
+        let before = *count;
+        *count = if wanted { before + 1 } else { before.saturating_sub(1) };
+        if wanted { before == 0 } else { *count == 0 }
+    }
+
     fn expire(&mut self, now: Time, count: usize, age: Duration) {
         while self.cache.len() > count
             || self.cache.front().is_some_and(|(came, ..)| now.since(*came) > age)
@@ -54,7 +68,7 @@ impl Events {
         }
     }
 
-    /// What was for all nodes, of what is kept.
+    /// The kept events that were for all nodes.
     pub(super) fn for_all(&self) -> Vec<Event> {
         self.cache.iter().filter(|(.., all)| *all).map(|(_, event, _)| event.clone()).collect()
     }
@@ -70,7 +84,7 @@ impl Events {
 }
 
 impl Engine {
-    /// A process tells of an event.
+    /// A process raises an event.
     pub(super) fn notify(
         &mut self,
         source: Proc,
@@ -79,18 +93,18 @@ impl Engine {
         non_default: bool,
         info: Info,
     ) -> Answer {
-        let id = self.event_id();
+        let id = self.out.event_id();
         self.raise(Event { id, code, source, node: self.me, range, non_default, info });
         Answer::Notified(id)
     }
 
-    /// Something happened here, or at a process of this node.
+    /// An event of this node, or of one of its processes.
     pub(super) fn raise(&mut self, event: Event) {
         self.events.is_new(event.id);
         let local = matches!(event.range, Range::Local | Range::ProcLocal);
         if event.is_environment() && !local {
-            match self.me == Node::HEAD {
-                true => self.tell_interested(&event, Node::HEAD),
+            match self.is_controller() {
+                true => self.forward_interesting(&event, Node::HEAD),
                 false => self.send(Node::HEAD, Message::Event { event: event.clone(), all: false }),
             }
             return self.take_event(event, false);
@@ -98,12 +112,12 @@ impl Engine {
         match &event.range {
             Range::ProcLocal => {}
             Range::Local => self.take_event(event, false),
-            Range::Rm if self.me == Node::HEAD => self.out.push_back(Output::Heard(event)),
+            Range::Rm if self.is_controller() => self.out.push(Output::Heard(event)),
             Range::Rm => self.send(Node::HEAD, Message::Event { event, all: false }),
             Range::Custom(group) => {
-                let nodes = self.nodes_of(group);
-                let me = self.me;
-                for node in nodes.into_iter().filter(|node| *node != me) {
+                let mut nodes = self.jobs.nodes_of(group);
+                nodes.remove(&self.me);
+                for node in nodes {
                     self.send(node, Message::Event { event: event.clone(), all: false });
                 }
                 self.take_event(event, false);
@@ -115,19 +129,8 @@ impl Engine {
         }
     }
 
-    /// Where the processes of a group are, as far as they exist: a client may name any.
-    fn nodes_of(&self, group: &Group) -> BTreeSet<Node> {
-        let mut nodes = BTreeSet::new();
-        for span in group.spans() {
-            let Some(job) = self.jobs.get(&span.job) else { continue };
-            let end = span.last.saturating_add(1).min(job.map.size());
-            nodes.extend((span.first..end).filter_map(|rank| job.map.node_of(rank)));
-        }
-        nodes
-    }
-
-    /// At the head: an environment event goes where it is wanted.
-    fn tell_interested(&mut self, event: &Event, from: Node) {
+    /// At the controller: sends an environment event to the nodes that want it.
+    fn forward_interesting(&mut self, event: &Event, from: Node) {
         for node in self.interested(event.code) {
             if node != from && node != self.me {
                 self.send(node, Message::Event { event: event.clone(), all: false });
@@ -141,44 +144,37 @@ impl Engine {
         }
         if all {
             self.spread(&Message::Event { event: event.clone(), all }, Some(from));
-        } else if self.me == Node::HEAD && event.is_environment() {
-            self.tell_interested(&event, from);
+        } else if self.is_controller() && event.is_environment() {
+            self.forward_interesting(&event, from);
         }
         self.take_event(event, all);
     }
 
-    /// Tells the clients here, and keeps it for those who come later.
+    /// Delivers an event to the clients of this node, and keeps it for handlers that come later.
     fn take_event(&mut self, event: Event, all: bool) {
-        if self.me == Node::HEAD {
-            self.out.push_back(Output::Heard(event.clone()));
+        if self.is_controller() {
+            self.out.push(Output::Heard(event.clone()));
         }
-        let told: Vec<ClientId> = self
-            .clients
-            .iter()
-            .filter(|(_, client)| {
-                client.proc.is_some_and(|proc| self.is_for(&event, proc))
-                    && client.handlers.values().any(|codes| takes(codes, &event))
-            })
-            .map(|(id, _)| *id)
-            .collect();
-        for client in told {
-            self.out.push_back(Output::Deliver { client, event: event.clone(), only: None });
+        for client in self.clients.handling(&event, |proc| self.is_for(&event, proc)) {
+            self.out.push(Output::Deliver { client, event: event.clone(), only: None });
         }
-        if event.info.iter().any(|(key, value)| key == NO_CACHE && *value == Value::Bool(true)) {
-            return;
-        }
+        self.events.keep(self.now(), event, all);
+        self.expire_events();
+    }
+
+    fn expire_events(&mut self) {
         let (count, age) = (self.config.cached_events, self.config.cached_for);
-        self.events.cache.push_back((self.now, event, all));
-        self.events.expire(self.now, count, age);
+        self.events.expire(self.timers.now(), count, age);
     }
 
     /// Whether an event that has come to this node is for a process here. The source has run its
-    /// own handlers; commands that look on see all.
+    /// own handlers; tools see all events.
     fn is_for(&self, event: &Event, proc: Proc) -> bool {
         event.source != proc && (proc.job == JobId::TOOLS || event.concerns(proc, self.me))
     }
 
-    /// A client has a handler. It is told so first, and then gets what was kept for it.
+    /// A client registers a handler. The answer goes first, and then the events kept for the
+    /// handler.
     pub(super) fn register(
         &mut self,
         client: ClientId,
@@ -186,74 +182,61 @@ impl Engine {
         handler: u64,
         codes: Vec<i32>,
     ) -> Result<Option<Answer>, Error> {
-        let Some(known) = self.clients.get_mut(&client) else { return Ok(None) };
-        let Some(proc) = known.proc else { return Ok(None) };
-        if known.handlers.contains_key(&handler) {
-            return Err(Error::Registration(format!("{handler} is registered already")));
-        }
-        if known.handlers.len() >= MAX_HANDLERS {
-            let asked = MAX_HANDLERS + 1;
-            return Err(super::requests::limit("event handlers", asked, MAX_HANDLERS));
-        }
-        known.handlers.insert(handler, codes.clone());
+        let Some(proc) = self.clients.proc_of(client) else { return Ok(None) };
+        self.clients.add_handler(client, handler, codes.clone())?;
         self.want(&codes, true);
-        self.out.push_back(Output::Answer { client, id, result: Ok(Answer::Done) });
-        self.events.expire(self.now, self.config.cached_events, self.config.cached_for);
+        self.out.answer(client, id, Ok(Answer::Done));
+        self.expire_events();
         let kept = self.events.cache.iter().map(|(_, event, _)| event);
         let kept: Vec<Event> = kept
             .filter(|event| takes(&codes, event) && self.is_for(event, proc))
             .cloned()
             .collect();
         for event in kept {
-            self.out.push_back(Output::Deliver { client, event, only: Some(handler) });
+            self.out.push(Output::Deliver { client, event, only: Some(handler) });
         }
         Ok(None)
     }
 
     pub(super) fn deregister(&mut self, client: ClientId, handler: u64) -> Result<Answer, Error> {
-        let known = self.clients.get_mut(&client);
-        let codes = known.and_then(|known| known.handlers.remove(&handler));
+        let codes = self.clients.remove_handler(client, handler);
         let codes = codes.ok_or(Error::UnknownHandler(handler))?;
         self.want(&codes, false);
         Ok(Answer::Done)
     }
 
-    /// Counts who is here for environment events, and tells the head of the first and the last.
+    /// Counts handlers for environment events, and tells the controller of the first and the last.
     pub(super) fn want(&mut self, codes: &[i32], wanted: bool) {
         for code in codes.iter().copied().filter(|code| status::is_environment(*code)) {
-            let count = self.events.wanted.entry(code).or_default();
-            let before = *count;
-            *count = if wanted { before + 1 } else { before.saturating_sub(1) };
-            let changed = if wanted { before == 0 } else { *count == 0 };
-            if !changed {
+            if !self.events.count_handler(code, wanted) {
                 continue;
             }
-            match self.me == Node::HEAD {
+            match self.is_controller() {
                 true => self.interest(Node::HEAD, code, wanted),
                 false => self.send(Node::HEAD, Message::Interest { code, wanted }),
             }
         }
     }
 
-    /// The daemons tell of something those who register for it by its code: default handlers of some MPIs
-    /// end the program, whatever the event.
+    /// Raises an event of the daemons. It reaches handlers for its code, and no default handler:
+    /// those of some MPIs end the program, whatever the event.
     pub fn announce(&mut self, now: Time, code: i32, range: Range, info: Info) {
         self.advance(now);
-        let Some(job) = self.jobs.keys().next().copied() else { return };
-        let (id, source) = (self.event_id(), Proc::new(job, Proc::JOB));
+        let Some(job) = self.jobs.first().map(Job::id) else { return };
+        let (id, source) = (self.out.event_id(), Proc::new(job, Proc::JOB));
         self.raise(Event { id, code, source, node: self.me, range, non_default: true, info });
     }
 
-    /// A process of this node is gone, not as it should be.
-    pub(super) fn announce_gone(&mut self, proc: Proc, why: &crate::Termination) {
-        let id = self.event_id();
+    /// A process of this node has failed.
+    pub(super) fn announce_failure(&mut self, proc: Proc, why: &Termination) {
+        let id = self.out.event_id();
         let mut info: Info = vec![
             ("pmix.rank".to_owned(), proc.rank.into()),
             ("pmix.nodeid".to_owned(), self.me.0.into()),
             ("petasos.restarts".to_owned(), self.restarts_of(proc).into()),
             ("petasos.why".to_owned(), why.to_string().into()),
         ];
-        if let crate::Termination::Exited(code) = why {
+        if let Termination::Exited(code) = why {
             info.push(("pmix.exit.code".to_owned(), (*code).into()));
         }
         let (code, source, range) = (status::PROC_ABORTED, proc, Range::Namespace);
@@ -266,19 +249,18 @@ impl Engine {
         if restarts == 0 {
             return;
         }
-        let host = self.jobs.get(&source.job).and_then(|job| job.map.node(self.me));
-        let host = host.map_or("", |node| node.name.as_str());
+        let host = self.jobs.get(source.job).and_then(|job| job.host(self.me)).unwrap_or("");
         let info: Info = vec![
             ("pmix.rank".to_owned(), source.rank.into()),
             ("pmix.nodeid".to_owned(), self.me.0.into()),
             ("pmix.hname".to_owned(), host.into()),
             ("petasos.restarts".to_owned(), restarts.into()),
         ];
-        let (id, code, range) = (self.event_id(), status::PROC_RESTARTED, Range::Namespace);
+        let (id, code, range) = (self.out.event_id(), status::PROC_RESTARTED, Range::Namespace);
         self.raise(Event { id, code, source, node: self.me, range, non_default: true, info });
     }
 
-    /// A node is lost. Everybody hears of that by himself, so that these events go nowhere.
+    /// A node is lost. Each node raises these events for itself, so they are not sent.
     pub(super) fn announce_lost(&mut self, node: Node) {
         let event = |number, code, job, range, info| {
             let (id, source) = (EventId { node, number }, Proc::new(job, Proc::JOB));
@@ -286,20 +268,21 @@ impl Engine {
         };
         let mut events = Vec::new();
         let mut first = None;
-        for (job, state) in &self.jobs {
-            let ranks = state.map.ranks_on(node);
-            let name = state.map.node(node).map_or("", |node| node.name.as_str());
+        for job in self.jobs.iter() {
+            let ranks = job.map().ranks_on(node);
+            let name = job.host(node).unwrap_or("");
             let mut info: Info = vec![
                 ("pmix.nodeid".to_owned(), node.0.into()),
                 ("pmix.hname".to_owned(), name.into()),
-                ("petasos.why".to_owned(), crate::Termination::NodeLost.to_string().into()),
+                ("petasos.why".to_owned(), Termination::NodeLost.to_string().into()),
             ];
-            first.get_or_insert_with(|| (*job, info.clone()));
+            first.get_or_insert_with(|| (job.id(), info.clone()));
             if !ranks.is_empty() {
                 let ranks = ranks.iter().take(NAMED).map(|rank| (*rank).into()).collect();
                 info.push(("petasos.ranks".to_owned(), Value::List(ranks)));
-                let number = EventId::LOSS - 1 - u64::from(job.0);
-                events.push(event(number, status::PROC_ABORTED, *job, Range::Namespace, info));
+                let number = EventId::LOSS - 1 - u64::from(job.id().0);
+                let code = status::PROC_ABORTED;
+                events.push(event(number, code, job.id(), Range::Namespace, info));
             }
         }
         if let Some((job, info)) = first {
@@ -312,16 +295,17 @@ impl Engine {
         }
     }
 
-    /// A node took the place of another. Everybody hears of that by himself, too.
+    /// A node took the place of another. Each node raises these events for itself, too.
     pub(super) fn announce_replaced(&mut self, what: &Replacement) {
         let mut events = Vec::new();
-        for (job, state) in &self.jobs {
-            let again = what.again.iter().filter(|(proc, _)| proc.job == *job).take(NAMED);
+        for job in self.jobs.iter() {
+            let of_job = |again: &&(Proc, u32)| again.0.job == job.id();
+            let again = what.again.iter().filter(of_job).take(NAMED);
             let again: Vec<Value> = again.map(|(proc, _)| proc.rank.into()).collect();
             if again.is_empty() {
                 continue;
             }
-            let name = |node| state.map.node(node).map_or("", |node| node.name.as_str());
+            let name = |node| job.host(node).unwrap_or("");
             let info: Info = vec![
                 ("pmix.nodeid".to_owned(), what.by.0.into()),
                 ("pmix.hname".to_owned(), name(what.by).into()),
@@ -329,8 +313,8 @@ impl Engine {
                 ("petasos.hname.before".to_owned(), name(what.node).into()),
                 ("petasos.ranks".to_owned(), Value::List(again)),
             ];
-            let id = EventId { node: what.node, number: EventId::REPLACED - u64::from(job.0) };
-            let (code, source) = (status::NODE_REPLACED, Proc::new(*job, Proc::JOB));
+            let id = EventId { node: what.node, number: EventId::REPLACED - u64::from(job.id().0) };
+            let (code, source) = (status::NODE_REPLACED, Proc::new(job.id(), Proc::JOB));
             let (node, range, non_default) = (what.by, Range::Namespace, true);
             events.push(Event { id, code, source, node, range, non_default, info });
         }

@@ -1,9 +1,10 @@
-//! What the nodes have: each tells the head of its own, and of what changes the engine makes events.
+//! What the nodes have. Each reports its own inventory to the controller, and raises events for its
+//! changes.
 
-use super::Engine;
+use super::{Engine, jobs::Job, queries::Report};
 use crate::{
     event::{Event, Range},
-    inventory::{Cpu, Inventory},
+    inventory::{Cpu, Inventory, RoundTrip},
     message::Message,
     names::{JobId, Node, Proc},
     status,
@@ -12,13 +13,15 @@ use crate::{
 use petasos_fabric::Time;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// What the head knows of all nodes.
+/// What the controller knows of all nodes.
 #[derive(Debug, Default)]
 pub(super) struct Inventories {
     of: BTreeMap<Node, Kept>,
+    /// How long messages of each node to some others take, where it was measured.
+    links: BTreeMap<Node, Vec<RoundTrip>>,
 }
 
-/// A node's inventory. Many nodes have the same processors, and those are kept once.
+/// A node's inventory. Many nodes have the same processors, which are kept once.
 #[derive(Debug)]
 struct Kept {
     cpus: Arc<Vec<Cpu>>,
@@ -28,7 +31,7 @@ struct Kept {
 impl Inventories {
     pub(super) fn put(&mut self, node: Node, mut found: Inventory) {
         let cpus = std::mem::take(&mut found.cpus);
-        // The nodes beside it first: most are alike.
+        // Compares with the neighbouring nodes: most are alike.
         let below = self.of.range(..=node).next_back();
         let near = below.into_iter().chain(self.of.range(node..).next());
         let same = near.map(|(_, kept)| &kept.cpus).find(|kept| ***kept == cpus).cloned();
@@ -38,10 +41,23 @@ impl Inventories {
 
     pub(super) fn remove(&mut self, node: Node) {
         self.of.remove(&node);
+        self.links.remove(&node);
     }
 
     pub(super) fn has(&self, node: Node) -> bool {
         self.of.contains_key(&node)
+    }
+
+    pub(super) fn put_links(&mut self, node: Node, found: Vec<RoundTrip>) {
+        self.links.insert(node, found);
+    }
+
+    pub(super) fn has_links(&self, node: Node) -> bool {
+        self.links.contains_key(&node)
+    }
+
+    pub(super) fn links(&self) -> &BTreeMap<Node, Vec<RoundTrip>> {
+        &self.links
     }
 
     /// Bytes of memory of a node.
@@ -60,17 +76,17 @@ impl Inventories {
 }
 
 impl Engine {
-    /// What this node has now: the first time it is told to the head, later what has changed is an
-    /// event as well.
+    /// Reports what this node has now. The first report goes to the controller; later ones raise
+    /// events for what has changed as well.
     pub fn inventory(&mut self, now: Time, found: Inventory) {
         self.advance(now);
-        if self.over.is_some() {
+        if self.members.is_over() {
             return;
         }
         let before = self.inventory.replace(found.clone());
         let changes = before.as_ref().map_or_else(Vec::new, |before| before.changes(&found));
         if before.is_none() || before.as_ref() != Some(&found) {
-            match self.me == Node::HEAD {
+            match self.is_controller() {
                 true => self.inventory_came(Node::HEAD, found),
                 false => self.send(Node::HEAD, Message::Inventory(Box::new(found))),
             }
@@ -80,40 +96,45 @@ impl Engine {
         }
     }
 
-    /// At the head: what a node has.
+    /// At the controller: what a node has.
     pub(super) fn inventory_came(&mut self, from: Node, found: Inventory) {
-        if self.me != Node::HEAD {
+        if !self.is_controller() {
             return;
         }
-        self.head.inventories.put(from, found);
-        self.missing_no_more(from, false);
+        self.controller.inventories.put(from, found);
+        self.report_came(from, Report::Inventory);
     }
 
-    /// The events reach who registered for their codes, and no default handler.
+    /// The events reach handlers for their codes, and no default handler.
     fn announce_change(&mut self, code: i32, mut info: Info) {
-        let (job, name) = match self.jobs.iter().next() {
-            Some((id, job)) => (*id, job.map.node(self.me).map(|node| node.name.clone())),
-            None => (JobId(0), None),
-        };
+        let first = self.jobs.first();
+        let (job, name) =
+            (first.map_or(JobId(0), Job::id), first.and_then(|job| job.host(self.me)));
         info.push(("pmix.nodeid".to_owned(), self.me.0.into()));
         info.extend(name.map(|name| ("pmix.hname".to_owned(), name.into())));
-        let (id, source) = (self.event_id(), Proc::new(job, Proc::JOB));
+        let (id, source) = (self.out.event_id(), Proc::new(job, Proc::JOB));
         let (range, non_default) = (Range::Session, true);
         debug_assert!(status::is_environment(code));
         self.raise(Event { id, code, source, node: self.me, range, non_default, info });
     }
 
-    /// What a node has, as the answer to a query: with its number and its name.
+    /// What a node has, with its number and its name, as the answer to a query.
     pub(super) fn inventory_value(&self, node: Node) -> Option<Value> {
-        let found = self.head.inventories.get(node)?;
+        let found = self.controller.inventories.get(node)?;
         let mut all: Info = vec![("node".to_owned(), node.0.into())];
-        let name = self.jobs.values().find_map(|job| Some(job.map.node(node)?.name.clone()));
+        let name = self.jobs.host(node);
         all.extend(name.map(|name| ("host".to_owned(), name.into())));
         all.extend(self.is_spare(node).then(|| ("spare".to_owned(), true.into())));
         all.extend(found.to_info());
-        let links = self.head.links.get(&node);
+        let links = self.controller.inventories.links().get(&node);
         let links = links.map(|all| all.iter().map(|link| link.to_value(node)).collect());
         all.extend(links.map(|links| ("links".to_owned(), Value::List(links))));
         Some(Value::Record(all))
+    }
+
+    /// At the head node: what nodes have, as far as they have reported it.
+    #[must_use]
+    pub fn inventories(&self) -> BTreeMap<Node, Inventory> {
+        self.controller.inventories.all()
     }
 }

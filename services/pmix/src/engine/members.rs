@@ -1,22 +1,24 @@
-//! Which nodes there are, which are lost, and the tree over which news goes.
+//! Which nodes there are, which are lost, and the tree over which news travels.
 
 use super::{Engine, Output};
 use crate::{message::Message, names::Node};
 use std::collections::BTreeSet;
 
-/// The tree of all nodes: node n hangs under (n - 1) / fanout, or, where that is lost, under
-/// what that hung under.
+/// The tree of all nodes. The parent of node n is (n - 1) / fanout, or, if that one is lost, its
+/// parent in turn.
 #[derive(Debug)]
 pub(super) struct Members {
     me: Node,
     nodes: u32,
     fanout: u32,
     lost: BTreeSet<Node>,
+    /// Why this node takes no part any more, if so.
+    over: Option<String>,
 }
 
 impl Members {
     pub(super) fn new(me: Node, nodes: u32, fanout: u32) -> Members {
-        Members { me, nodes, fanout: fanout.max(1), lost: BTreeSet::new() }
+        Members { me, nodes, fanout: fanout.max(1), lost: BTreeSet::new(), over: None }
     }
 
     pub(super) fn is_lost(&self, node: Node) -> bool {
@@ -25,6 +27,15 @@ impl Members {
 
     pub(super) fn lost(&self) -> &BTreeSet<Node> {
         &self.lost
+    }
+
+    /// Why nothing can succeed here any more, if so.
+    pub(super) fn over(&self) -> Option<&str> {
+        self.over.as_deref()
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over.is_some()
     }
 
     fn parent(&self) -> Option<Node> {
@@ -47,16 +58,21 @@ impl Members {
         }
     }
 
-    /// Parent and children, as far as they live.
+    /// Parent and children that are not lost.
     pub(super) fn neighbours(&self) -> Vec<Node> {
         let mut all: Vec<Node> = self.parent().into_iter().collect();
         self.children(self.me, &mut all);
         all
     }
 
-    /// All nodes, and how many children each has at most.
-    pub(super) fn shape(&self) -> (u32, u32) {
-        (self.nodes, self.fanout)
+    /// How many nodes there are, lost ones included.
+    pub(super) fn count(&self) -> u32 {
+        self.nodes
+    }
+
+    /// How many children a node has at most.
+    pub(super) fn fanout(&self) -> u32 {
+        self.fanout
     }
 
     pub(super) fn alive(&self) -> impl Iterator<Item = Node> + '_ {
@@ -65,20 +81,19 @@ impl Members {
 }
 
 impl Engine {
-    /// Parent and children in the tree of all nodes: those whose loss must be noticed even if
-    /// nothing is said to them.
+    /// Parent and children in the tree of all nodes. Their loss must be noticed even if nothing is
+    /// sent to them.
     #[must_use]
     pub fn neighbours(&self) -> Vec<Node> {
         self.members.neighbours()
     }
 
-    /// Nodes are lost: everything that waits for them ends, and everybody is told.
+    /// Nodes are lost: whatever waits for them ends, and the other nodes are told.
     pub(super) fn nodes_lost(&mut self, nodes: &[Node], from: Option<Node>) {
-        if self.over.is_some() {
+        if self.members.is_over() {
             return;
         }
         let before = self.members.neighbours();
-        // However often each is named.
         let new: BTreeSet<Node> = nodes
             .iter()
             .copied()
@@ -97,58 +112,42 @@ impl Engine {
         self.spread(&Message::Lost(new.iter().copied().collect()), from);
         for neighbour in self.members.neighbours() {
             if !before.contains(&neighbour) {
-                self.tell_again(neighbour);
+                self.repeat_news(neighbour);
             }
         }
         for node in new.iter().copied() {
-            self.held_without(node);
+            self.early.forget(node);
             self.fences_without(node);
             self.cards_without(node);
-            self.head_without(node);
+            self.controller_without(node);
             self.announce_lost(node);
-            self.out.push_back(Output::NodeLost(node));
+            self.out.push(Output::NodeLost(node));
         }
-        new.into_iter().for_each(|node| self.lost_at_head(node));
+        new.into_iter().for_each(|node| self.lost_at_controller(node));
     }
 
-    /// Tells a new neighbour what may have been lost with the one between us.
-    fn tell_again(&mut self, to: Node) {
+    /// Repeats to a new neighbour what may have been lost with the node between.
+    fn repeat_news(&mut self, to: Node) {
         let lost = self.members.lost.iter().copied().collect();
         self.send(to, Message::Lost(lost));
-        let replaced: Vec<Message> = self.replaced.messages().collect();
-        replaced.into_iter().for_each(|message| self.send(to, message));
-        if self.wired && to != Node::HEAD {
+        let replaced = self.replacements.messages();
+        replaced.for_each(|message| self.out.send(to, message));
+        if self.jobs.is_wired() && to != Node::HEAD {
             self.send(to, Message::Wired);
         }
-        for job in self.jobs.values() {
-            for (rank, restarts) in &job.restarts {
-                let (proc, restarts) = (job.map.proc(*rank), *restarts);
-                let message = Message::Restarted { proc, restarts };
-                self.out.push_back(Output::Send { to, message });
-            }
-            let known = job.gone.iter().map(|(rank, why)| (*rank, why.clone()));
-            let own = job.locals.iter().filter_map(|(rank, local)| {
-                local.gone.clone().filter(|why| !why.is_clean()).map(|why| (*rank, why))
-            });
-            for (rank, why) in known.chain(own) {
-                let (proc, restarts) = (job.map.proc(rank), job.restarts_of(rank));
-                let message = Message::Termination { proc, restarts, why };
-                self.out.push_back(Output::Send { to, message });
-            }
-        }
+        self.jobs.news().for_each(|message| self.out.send(to, message));
         for event in self.events.for_all() {
-            self.out.push_back(Output::Send { to, message: Message::Event { event, all: true } });
+            self.send(to, Message::Event { event, all: true });
         }
     }
 
     /// Nothing can succeed here any more.
     fn orphaned(&mut self, why: &str) {
-        self.over = Some(why.to_owned());
-        let clients: Vec<_> = self.clients.keys().copied().collect();
-        for client in clients {
+        self.members.over = Some(why.to_owned());
+        for client in self.clients.ids() {
             self.refuse_all(client, &crate::Error::Ending(why.to_owned()));
         }
-        self.out.push_back(Output::Orphaned(why.to_owned()));
+        self.out.push(Output::Orphaned(why.to_owned()));
     }
 }
 
@@ -156,8 +155,8 @@ impl Engine {
 mod tests {
     use super::*;
 
-    /// Whatever is lost, who lives is one tree: each is its parent's child, and the head reaches
-    /// all.
+    /// Whatever is lost, the other nodes are one tree: each is its parent's child, and the head
+    /// node reaches all.
     #[test]
     fn what_is_left_is_a_tree() {
         let mut random = petasos_sim::Random::new(3);
@@ -165,7 +164,7 @@ mod tests {
             let nodes = 2 + random.below(60) as u32;
             let fanout = 1 + random.below(5) as u32;
             let lost: BTreeSet<Node> = (1..nodes).map(Node).filter(|_| random.one_in(3)).collect();
-            let of = |me| Members { me, nodes, fanout, lost: lost.clone() };
+            let of = |me| Members { me, nodes, fanout, lost: lost.clone(), over: None };
             let mut reached = BTreeSet::from([Node::HEAD]);
             let mut open = vec![Node::HEAD];
             while let Some(at) = open.pop() {

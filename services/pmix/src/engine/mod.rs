@@ -1,57 +1,61 @@
 //! The engine of one daemon: a state machine without I/O.
 //!
-//! What comes in: messages of other daemons, requests of clients, word that a peer, a client or a
-//! process is gone, and time. What goes out, by [`Engine::poll`]: messages, answers, events for
-//! clients, and what the daemon has to do. It opens no socket and reads no clock, so that
-//! thousands of them run in one test.
+//! It takes messages of other daemons, requests of clients, the loss of a peer, a client or a
+//! process, and time. It gives, by [`Engine::poll`], messages, answers, events for clients, and
+//! what the daemon has to do. It opens no socket and reads no clock, so that thousands of them run
+//! in one test.
 //!
-//! Every request ends, with success or with an error that names who and what is missing: each
-//! has a deadline, and each thing that it waits for, a process, a node, the head, is watched.
+//! Every request ends, with success or with an error that names what is missing: each has a
+//! deadline, and each thing that it waits for (a process, a node, the head node) is watched.
 //!
 //! * A **fence** goes up and down a tree of those nodes that host its participants. So the loss
 //!   of any node of the tree is the loss of a participant, and there is nothing to repair.
-//! * **News** for all nodes (events, losses) goes over another tree, of all nodes, which everybody
-//!   computes for himself around those that are lost; new neighbours are told again what may have
-//!   been lost on the way, and everybody drops what he has heard before.
-//! * The **head** keeps what is published and what each node has, and knows which nodes want which events.
+//! * **News** for all nodes (events, losses) goes over another tree, of all nodes, which each node
+//!   computes for itself around those that are lost. New neighbours repeat what may have been lost
+//!   on the way, and each node drops what it has received before.
+//! * The **controller** is the engine of the head node. It keeps what is published and what each
+//!   node has, and knows which nodes want which events.
 
-mod agenda;
-mod cards;
-mod control;
+mod clients;
+mod controller;
+mod deferred;
+mod early;
 mod events;
 mod fence;
-mod head;
-mod hearsay;
-mod held;
 mod inventory;
+mod jobs;
+mod lifecycle;
 mod links;
 mod members;
-mod parked;
-mod procs;
+mod modex;
+mod outbox;
+mod premature;
+mod process;
 mod progress;
 mod published;
+mod queries;
 mod replace;
 mod requests;
 mod restart;
+mod signals;
+mod timers;
 
 use crate::{
-    error::{Error, Termination},
-    event::{Event, EventId},
+    error::Error,
+    event::Event,
     inventory::Inventory,
     job::JobMap,
     message::{Answer, Message},
-    names::{JobId, Missing, Node, Proc},
-    value::BusinessCard,
+    names::{Group, JobId, Missing, Node, Proc},
 };
-use agenda::Agenda;
-pub(crate) use cards::MAX_CARD;
+use clients::Clients;
+use jobs::Jobs;
 pub(crate) use links::{LINKS, links_value};
+use outbox::Outbox;
 use petasos_fabric::Time;
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+pub(crate) use process::MAX_CARD;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use timers::{Timer, Timers};
 
 /// A client's connection to its daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,23 +71,25 @@ pub struct Config {
     pub fanout: u32,
     /// How long a request that names no time may wait. Default: 5 minutes.
     pub patience: Duration,
-    /// How long the others get to say who is missing, once a fence is late. Default: 2 s.
+    /// How long the other nodes may take to report missing processes, once a fence is late.
+    /// Default: 2 s.
     pub census: Duration,
-    /// After how long an open fence looks for participants that are done and will not come.
+    /// After how long an open fence looks for participants that have finalized and will not come.
     /// Default: 1 s.
     pub probe: Duration,
     /// How long after the first process all others must have connected. Default: 60 s.
     pub connect: Duration,
     /// How many past events are kept for handlers that come later. Default: 512.
     pub cached_events: usize,
-    /// For how long. Default: 120 s.
+    /// For how long past events are kept. Default: 120 s.
     pub cached_for: Duration,
-    /// At the head: how often a rank whose process failed may be started again; `None`: never, since the job does
-    /// not go on then. Default: `None`.
+    /// At the head node: how often a rank whose process failed may be started again; `None`: never,
+    /// since the job does not go on then. Default: `None`.
     pub restarts: Option<u32>,
-    /// At the head: whether it is without anybody asking. Default: no.
+    /// At the head node: whether failed ranks are started again without a request. Default: no.
     pub restart_failed: bool,
-    /// At the head: the last so many nodes have no ranks, and take the place of others that are lost. Default: 0.
+    /// At the head node: how many nodes, the last ones, have no ranks, and replace others that are
+    /// lost. Default: 0.
     pub spares: u32,
 }
 
@@ -107,169 +113,84 @@ impl Default for Config {
 /// What the daemon is to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
-    /// Send this to that daemon; if that cannot be, say so by [`Engine::peer_lost`].
+    /// Send a message to another daemon; if that fails, call [`Engine::peer_lost`].
     Send {
-        /// Whom.
+        /// The node of that daemon.
         to: Node,
-        /// What.
+        /// The message.
         message: Message,
     },
     /// Answer a request.
     Answer {
-        /// Whose.
+        /// The client that asked.
         client: ClientId,
-        /// Which.
+        /// The client's number for the request.
         id: RequestId,
-        /// What came of it.
+        /// The outcome.
         result: Result<Answer, Error>,
     },
-    /// Tell a client of an event.
+    /// Deliver an event to a client.
     Deliver {
-        /// Whom.
+        /// The client.
         client: ClientId,
-        /// Of what.
+        /// The event.
         event: Event,
-        /// To this handler alone, which came later than the event.
+        /// For this handler alone, which was registered after the event came.
         only: Option<u64>,
     },
-    /// The card of a process, of this node or another, is not what it was: [`Engine::card_here`].
+    /// The business card of a process, of this node or another, has changed:
+    /// [`Engine::card_here`].
     CardChanged(Proc),
-    /// At the head: somebody wants the job to end.
+    /// At the head node: a process asks for the job to end.
     Abort {
-        /// Who.
+        /// The process that asks.
         by: Proc,
-        /// With which code.
+        /// The exit status of the job.
         status: i32,
-        /// Why.
+        /// The reason.
         message: String,
     },
-    /// At the head: these never connected, though others have.
+    /// At the head node: these never connected, though others have.
     NeverConnected(Missing),
-    /// At the head: an event, whatever its range.
+    /// At the head node: an event, whatever its range.
     Heard(Event),
-    /// A process is started again in place of one that is gone: here, if its rank is one of this node. All that is
-    /// here of the other one is gone, too.
+    /// A process replaces one that has ended: start it, if its rank is one of this node. Drop
+    /// whatever this node has of the old process.
     Restarted {
-        /// Who.
+        /// The process.
         proc: Proc,
-        /// How often its rank has been by now.
+        /// How often its rank was started again, this time included.
         restarts: u32,
     },
-    /// Those of these processes that run here get this signal.
+    /// Send a signal to the processes of a group that run on this node.
     Signal {
-        /// Who, here and elsewhere.
-        group: crate::names::Group,
-        /// By its number.
+        /// The group, on this node and others.
+        group: Group,
+        /// The number of the signal.
         signal: i32,
     },
-    /// A node sends what it may not: it is lost, and nothing of it is taken any more.
+    /// A node violated the protocol: it is lost, and its messages are no longer taken.
     CutOff {
-        /// Which.
+        /// The node.
         node: Node,
-        /// What it does.
+        /// What it did.
         why: String,
     },
     /// A node is lost.
     NodeLost(Node),
-    /// The ranks of a node that is lost are now on another: [`Engine::map`]. Which of them are started again is said by
-    /// [`Output::Restarted`], after this.
+    /// The ranks of a lost node are now on another: [`Engine::map`]. An [`Output::Restarted`]
+    /// follows for each that is started again.
     Replaced {
-        /// Which is lost.
+        /// The lost node.
         node: Node,
-        /// Which has its ranks.
+        /// The node that has its ranks.
         by: Node,
     },
-    /// At the head: what [`Engine::survey`] asked for is known, as far as nodes have said it in time.
+    /// At the head node: the answer to [`Engine::survey`] is known, as far as nodes have answered
+    /// in time.
     Surveyed,
-    /// The head is lost, or the others hold this node for lost: end everything here.
+    /// The head node is lost, or the others consider this node lost: end everything here.
     Orphaned(String),
-}
-
-/// What of a request is waited for.
-#[derive(Clone, Debug)]
-enum Waiting {
-    Fence {
-        group: crate::names::Group,
-        nth: u64,
-        late: bool,
-    },
-    BusinessCard {
-        proc: Proc,
-        key: String,
-    },
-    /// A key that any process may put.
-    Any,
-    Head {
-        ask: u64,
-        what: &'static str,
-    },
-}
-
-/// What lies open for a time.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
-    Request(ClientId, RequestId),
-    Census(crate::names::Group, u64),
-    Probe(crate::names::Group, u64),
-    Parked,
-    Lookups,
-    Gathering(u64),
-    Connect,
-    Hearsay,
-    Progress,
-    /// This node has not answered so far.
-    Echo(Node),
-}
-
-#[derive(Debug)]
-struct Client {
-    proc: Option<Proc>,
-    /// What it waits for.
-    pending: BTreeMap<RequestId, Waiting>,
-    /// Its event handlers, by its own names for them.
-    handlers: BTreeMap<u64, Vec<i32>>,
-    /// It is of a library that finalizes and begins again: see [`Engine::may_return`].
-    returns: bool,
-    /// It is of the process that has been its rank before: see [`Engine::is_again`].
-    again: bool,
-}
-
-/// A process of this node.
-#[derive(Debug, Default)]
-struct Local {
-    client: Option<ClientId>,
-    connected: bool,
-    pid: u32,
-    gone: Option<Termination>,
-    /// When its process took the place of another; 0: it is the first.
-    since: Time,
-    card: BusinessCard,
-    /// It has published, or waited for what others publish.
-    known_at_head: bool,
-    progress: Option<progress::Progress>,
-    /// It has finalized, its process still runs, and may begin again.
-    may_return: bool,
-}
-
-impl Local {
-    /// What became of it, if it will not come any more.
-    fn gone_for_good(&self) -> Option<&Termination> {
-        self.gone.as_ref().filter(|_| !self.may_return)
-    }
-}
-
-#[derive(Debug)]
-struct Job {
-    map: Arc<JobMap>,
-    locals: BTreeMap<u32, Local>,
-    /// Cards of processes on other nodes, as far as they came here.
-    cards: HashMap<u32, BusinessCard>,
-    /// Processes of other nodes that are known to be gone.
-    gone: BTreeMap<u32, Termination>,
-    /// How often each rank was started again, if it was.
-    restarts: BTreeMap<u32, u32>,
-    /// At the head: processes of other nodes that ended as they should.
-    done: BTreeMap<u32, Termination>,
 }
 
 /// The engine. See the [module](self).
@@ -277,34 +198,22 @@ struct Job {
 pub struct Engine {
     me: Node,
     config: Config,
-    now: Time,
-    out: VecDeque<Output>,
-    agenda: Agenda<Timer>,
+    timers: Timers<Timer>,
+    out: Outbox,
     members: members::Members,
-    jobs: BTreeMap<JobId, Job>,
-    clients: BTreeMap<ClientId, Client>,
-    signatures: HashMap<crate::names::Group, fence::Signature>,
-    /// Questions for cards under way, and who waits for them.
-    asks: cards::Asks,
-    /// Requests that wait for a card of a process of this node.
-    parked: parked::Parked,
-    /// Questions to the head under way.
-    head_asks: BTreeMap<u64, (ClientId, RequestId)>,
-    next_id: u64,
+    jobs: Jobs,
+    clients: Clients,
+    fences: fence::Fences,
+    fetches: modex::Fetches,
+    deferred: deferred::DeferredGets,
     events: events::Events,
-    head: head::Head,
-    replaced: replace::Replaced,
-    held: held::Held,
-    /// What this node has, as it was last told.
+    controller: controller::Controller,
+    replacements: replace::Replacements,
+    early: early::EarlyMessages,
+    /// What this node has, as its daemon last reported.
     inventory: Option<Inventory>,
-    /// How long messages to others take, while that is being measured.
-    links: links::Links,
-    /// Somewhere a process has connected.
-    wired: bool,
-    /// When the next process that is watched has to have made progress.
-    progress_at: Time,
-    /// Everything is over, for this reason.
-    over: Option<String>,
+    links: links::Measurement,
+    progress: progress::ProgressMonitor,
 }
 
 impl Engine {
@@ -314,45 +223,37 @@ impl Engine {
         Engine {
             me,
             config,
-            now,
-            out: VecDeque::new(),
-            agenda: Agenda::default(),
+            timers: Timers::new(now),
+            out: Outbox::new(me),
             members: members::Members::new(me, nodes, config.fanout),
-            jobs: BTreeMap::new(),
-            clients: BTreeMap::new(),
-            signatures: HashMap::new(),
-            asks: cards::Asks::default(),
-            parked: parked::Parked::default(),
-            head_asks: BTreeMap::new(),
-            next_id: 0,
+            jobs: Jobs::default(),
+            clients: Clients::default(),
+            fences: fence::Fences::default(),
+            fetches: modex::Fetches::default(),
+            deferred: deferred::DeferredGets::default(),
             events: events::Events::default(),
-            head: head::Head::default(),
-            replaced: replace::Replaced::default(),
-            held: held::Held::default(),
+            controller: controller::Controller::default(),
+            replacements: replace::Replacements::default(),
+            early: early::EarlyMessages::default(),
             inventory: None,
-            links: links::Links::default(),
-            wired: false,
-            progress_at: Time::NEVER,
-            over: None,
+            links: links::Measurement::default(),
+            progress: progress::ProgressMonitor::default(),
         }
     }
 
     /// Makes a job known: before any of its processes connects, and before any message of another
     /// daemon about it is taken.
     pub fn add_job(&mut self, map: Arc<JobMap>) {
-        let locals = map.ranks_on(self.me).iter().map(|rank| (*rank, Local::default())).collect();
-        let (cards, gone, restarts) = (HashMap::new(), BTreeMap::new(), BTreeMap::new());
-        let job = Job { map, locals, cards, gone, restarts, done: BTreeMap::new() };
-        self.jobs.insert(job.map.id(), job);
+        self.jobs.add(map, self.me);
     }
 
     /// What is known of a job, with its ranks where they are now.
     #[must_use]
     pub fn map(&self, job: JobId) -> Option<&Arc<JobMap>> {
-        self.jobs.get(&job).map(|job| &job.map)
+        self.jobs.get(job).map(jobs::Job::map)
     }
 
-    /// Which node it is.
+    /// The node of this engine.
     #[must_use]
     pub fn node(&self) -> Node {
         self.me
@@ -360,46 +261,41 @@ impl Engine {
 
     /// What is to be done next.
     pub fn poll(&mut self) -> Option<Output> {
-        self.out.pop_front()
+        self.out.pop()
     }
 
-    /// When [`Engine::advance`] is wanted at the latest.
+    /// The time by which [`Engine::advance`] must be called.
     #[must_use]
     pub fn deadline(&self) -> Time {
-        self.agenda.next()
+        self.timers.next()
     }
 
-    /// It is this time now.
+    /// Tells the engine what time it is.
     pub fn advance(&mut self, now: Time) {
-        self.now = self.now.max(now);
-        while let Some(timer) = self.agenda.due(self.now) {
+        self.timers.advance(now);
+        while let Some(timer) = self.timers.pop_due() {
             match timer {
                 Timer::Request(client, id) => self.request_late(client, id),
                 Timer::Census(group, nth) => self.census_over(&group, nth),
                 Timer::Probe(group, nth) => self.probe_fence(&group, nth),
-                Timer::Parked => self.expire_parked(),
+                Timer::DeferredGets => self.expire_deferred(),
                 Timer::Lookups => self.expire_lookups(),
-                Timer::Gathering(id) => self.gathered(id),
+                Timer::Query(id) => self.finish_query(id),
                 Timer::Connect => self.check_connected(),
-                Timer::Hearsay => self.expire_hearsay(),
+                Timer::Premature => self.expire_premature(),
                 Timer::Progress => self.check_progress(),
                 Timer::Echo(node) => self.echo_late(node),
             }
         }
-        if self.agenda.is_crowded() {
-            let (clients, signatures) = (&self.clients, &self.signatures);
-            self.agenda.tidy(|timer| match timer {
-                Timer::Request(client, id) => {
-                    clients.get(client).is_some_and(|client| client.pending.contains_key(id))
-                }
-                Timer::Census(group, nth) | Timer::Probe(group, nth) => {
-                    signatures.get(group).is_some_and(|signature| signature.is_open(*nth))
-                }
+        if self.timers.is_crowded() {
+            let (clients, fences) = (&self.clients, &self.fences);
+            self.timers.retain(|timer| match timer {
+                Timer::Request(client, id) => clients.waiting(*client, *id).is_some(),
+                Timer::Census(group, nth) | Timer::Probe(group, nth) => fences.is_open(group, *nth),
                 Timer::Progress => false,
                 _ => true,
             });
-            let next = std::mem::replace(&mut self.progress_at, Time::NEVER);
-            self.look_at_progress(next);
+            self.progress.set_timer_again(&mut self.timers);
         }
     }
 
@@ -410,10 +306,10 @@ impl Engine {
     }
 
     fn take(&mut self, from: Node, message: Message) {
-        if self.over.is_some() || self.members.is_lost(from) {
+        if self.members.is_over() || self.members.is_lost(from) {
             return;
         }
-        if self.held(from, &message) {
+        if self.is_early(from, &message) {
             return;
         }
         match message {
@@ -421,19 +317,20 @@ impl Engine {
                 self.fence_message(from, &group, replaced, nth, step);
             }
             Message::CardAsk { id, proc, restarts, key, wait, patience, .. } => {
-                self.card_asked(from, id, cards::Asked { of: proc, restarts, key, wait }, patience);
+                let asked = modex::RemoteGet { of: proc, restarts, key, wait };
+                self.card_asked(from, id, asked, patience);
             }
             Message::CardAnswer { id, result } => self.card_answered(id, result),
-            Message::Ask { id, asker, what } => self.head_asked(from, id, asker, what),
-            Message::Answer { id, result } => self.head_answered(from, id, result),
+            Message::Ask { id, asker, what } => self.question_came(from, id, asker, what),
+            Message::Answer { id, result } => self.answer_came(from, id, result),
             Message::Event { event, all } => self.event_came(from, event, all),
             Message::Interest { code, wanted } => self.interest(from, code, wanted),
             Message::Lost(nodes) => self.nodes_lost(&nodes, Some(from)),
             Message::Termination { proc, restarts, why } => {
-                self.proc_known_gone(proc, restarts, why, Some(from));
+                self.remote_proc_failed(proc, restarts, why, Some(from));
             }
             Message::Restarted { proc, restarts } => self.restarted(proc, restarts, Some(from)),
-            Message::Replaced(what) if self.me != Node::HEAD => self.replaced(*what, Some(from)),
+            Message::Replaced(what) if !self.is_controller() => self.replaced(*what, Some(from)),
             Message::Replaced(_) => {}
             Message::Wired => self.wired_somewhere(Some(from)),
             Message::NeverConnected(missing) => self.never_connected(missing),
@@ -444,7 +341,7 @@ impl Engine {
             Message::Links(found) => self.links_came(from, found),
             Message::Echo { id, back } => self.echo_came(from, id, back),
             Message::Signal { group, signal } if from == Node::HEAD => {
-                self.signalled(group, signal);
+                self.deliver_signal(group, signal);
             }
             Message::Signal { .. } => {}
         }
@@ -462,8 +359,17 @@ impl Engine {
         self.members.lost()
     }
 
+    /// Whether this is the engine of the head node.
+    fn is_controller(&self) -> bool {
+        self.me == Node::HEAD
+    }
+
+    fn now(&self) -> Time {
+        self.timers.now()
+    }
+
     fn send(&mut self, to: Node, message: Message) {
-        self.out.push_back(Output::Send { to, message });
+        self.out.send(to, message);
     }
 
     /// Sends to all neighbours in the tree of all nodes but one.
@@ -473,41 +379,5 @@ impl Engine {
                 self.send(to, message.clone());
             }
         }
-    }
-
-    fn number(&mut self) -> u64 {
-        self.next_id += 1;
-        self.next_id
-    }
-
-    fn event_id(&mut self) -> EventId {
-        EventId { node: self.me, number: self.number() }
-    }
-
-    /// Where a process runs.
-    fn node_of(&self, proc: Proc) -> Option<Node> {
-        self.jobs.get(&proc.job)?.map.node_of(proc.rank)
-    }
-
-    fn local(&self, proc: Proc) -> Option<&Local> {
-        self.jobs.get(&proc.job)?.locals.get(&proc.rank)
-    }
-
-    fn local_mut(&mut self, proc: Proc) -> Option<&mut Local> {
-        self.jobs.get_mut(&proc.job)?.locals.get_mut(&proc.rank)
-    }
-
-    /// The processes of a node that are in a group, or (without one) in any job.
-    fn procs_on(&self, node: Node, group: Option<&crate::names::Group>) -> Missing {
-        let mut missing = Missing::default();
-        for job in self.jobs.values() {
-            for rank in job.map.ranks_on(node) {
-                let proc = job.map.proc(*rank);
-                if group.is_none_or(|group| group.contains(proc)) {
-                    missing.add(proc);
-                }
-            }
-        }
-        missing
     }
 }

@@ -1,33 +1,32 @@
-//! What clients ask: checked here, done elsewhere, answered exactly once.
+//! The requests of clients: each is checked here and answered exactly once.
 
-use super::{Client, ClientId, Engine, Output, RequestId, Timer, Waiting, cards};
+use super::{ClientId, Engine, RequestId, clients::Waiting, modex, timers::Timer};
 use crate::{
     error::Error,
     message::{Answer, ControllerRequest, Request},
-    names::{JobId, Proc},
+    names::{JobId, Node, Proc},
     status,
     value::{MAX_KEY, MAX_VALUE, RESERVED, Value},
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 /// Requests that one client may have open.
 pub(super) const MAX_PENDING: usize = 4096;
 /// Keys in one request, and handlers of one client.
 const MAX_KEYS: usize = 4096;
-/// Bytes of what is said about an event, names and values together: many are kept.
+/// Bytes of the information of an event, names and values together: many events are kept.
 const MAX_EVENT: usize = 64 << 10;
-/// Nobody waits longer than a year.
+/// No request waits longer than a year.
 pub(super) const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl Engine {
-    /// A client opened a connection; who it is, it says with its first request.
+    /// A client opened a connection. Its first request says which process it is.
     pub fn client_opened(&mut self, client: ClientId) {
-        let (pending, handlers) = (BTreeMap::new(), BTreeMap::new());
-        let new = Client { proc: None, pending, handlers, returns: false, again: false };
-        self.clients.insert(client, new);
+        self.clients.open(client);
     }
 
-    /// A client asks. One [`Output::Answer`] follows, unless its connection is closed before.
+    /// A client sends a request. One [`Output::Answer`](super::Output::Answer) follows, unless the
+    /// connection is closed before.
     pub fn request(
         &mut self,
         now: petasos_fabric::Time,
@@ -36,22 +35,24 @@ impl Engine {
         what: Request,
     ) {
         self.advance(now);
-        let Some(known) = self.clients.get(&client) else { return };
-        if known.pending.contains_key(&id) {
-            let error = Error::Misuse(format!("request {id} is under way already"));
-            return self.out.push_back(Output::Answer { client, id, result: Err(error) });
+        if !self.clients.is_open(client) {
+            return;
         }
-        let pending = known.pending.len();
-        let result = match self.over.clone() {
-            Some(why) => Err(Error::Ending(why)),
+        if self.clients.waiting(client, id).is_some() {
+            let error = Error::Misuse(format!("request {id} is under way already"));
+            return self.out.answer(client, id, Err(error));
+        }
+        let pending = self.clients.pending(client);
+        let result = match self.members.over() {
+            Some(why) => Err(Error::Ending(why.to_owned())),
             None if pending >= MAX_PENDING => Err(limit("requests", pending + 1, MAX_PENDING)),
-            None => self.dispatch(client, id, known.proc, what),
+            None => self.dispatch(client, id, self.clients.proc_of(client), what),
         };
         match result {
             // It is answered later.
             Ok(None) => {}
-            Ok(Some(answer)) => self.answer_now(client, id, Ok(answer)),
-            Err(error) => self.answer_now(client, id, Err(error)),
+            Ok(Some(answer)) => self.out.answer(client, id, Ok(answer)),
+            Err(error) => self.out.answer(client, id, Err(error)),
         }
     }
 
@@ -65,7 +66,7 @@ impl Engine {
         let proc = match (&what, proc) {
             (Request::Connect(proc), None) => return self.connect(client, *proc).map(Some),
             (Request::ConnectTool, None) => return self.connect_tool(client).map(Some),
-            (Request::Connect(of), Some(proc)) if *of == proc && self.again(client) => {
+            (Request::Connect(of), Some(proc)) if *of == proc && self.clients.is_again(client) => {
                 return self.connect(client, proc).map(Some);
             }
             (Request::Connect(_) | Request::ConnectTool, Some(proc)) => {
@@ -88,28 +89,28 @@ impl Engine {
                 self.fence(client, id, proc, group, collect, timeout)
             }
             Request::Get { proc: of, key, timeout, immediate, wait } => {
-                self.get(client, id, proc, cards::Wanted { of, key, timeout, immediate, wait })
+                self.get(client, id, proc, modex::Get { of, key, timeout, immediate, wait })
             }
             Request::Publish(published) => {
                 check_entry(&published.key, &published.value)?;
-                self.known_at_head(proc);
-                self.ask_head(client, id, proc, ControllerRequest::Publish(published), None)
+                self.known_to_controller(proc);
+                self.ask_controller(client, id, proc, ControllerRequest::Publish(published), None)
             }
             Request::Lookup { keys, wait, least, within } => {
                 check_keys(&keys)?;
                 if wait.is_some() {
-                    self.known_at_head(proc);
+                    self.known_to_controller(proc);
                 }
                 let what = ControllerRequest::Lookup { keys, wait, least, within };
-                self.ask_head(client, id, proc, what, wait)
+                self.ask_controller(client, id, proc, what, wait)
             }
             Request::Unpublish(keys) => {
                 check_keys(&keys)?;
-                self.ask_head(client, id, proc, ControllerRequest::Unpublish(keys), None)
+                self.ask_controller(client, id, proc, ControllerRequest::Unpublish(keys), None)
             }
             Request::Query(keys) => {
                 check_keys(&keys)?;
-                self.ask_head(client, id, proc, ControllerRequest::Query(keys), None)
+                self.ask_controller(client, id, proc, ControllerRequest::Query(keys), None)
             }
             Request::Register { handler, codes } => {
                 if codes.len() > MAX_KEYS {
@@ -128,9 +129,13 @@ impl Engine {
                 }
                 Ok(Some(self.notify(proc, code, range, non_default, info)))
             }
-            Request::Abort { status, message } => {
-                self.ask_head(client, id, proc, ControllerRequest::Abort { status, message }, None)
-            }
+            Request::Abort { status, message } => self.ask_controller(
+                client,
+                id,
+                proc,
+                ControllerRequest::Abort { status, message },
+                None,
+            ),
             Request::Finalize => {
                 self.finalize(client, proc);
                 done
@@ -149,10 +154,10 @@ impl Engine {
         }
     }
 
-    /// The head keeps something of this process from now on.
-    fn known_at_head(&mut self, proc: Proc) {
-        if let Some(local) = self.local_mut(proc) {
-            local.known_at_head = true;
+    /// The controller keeps something of this process from now on.
+    fn known_to_controller(&mut self, proc: Proc) {
+        if let Some(local) = self.jobs.local_mut(proc) {
+            local.set_known_to_controller();
         }
     }
 
@@ -164,10 +169,9 @@ impl Engine {
         timeout: Option<Duration>,
         what: Waiting,
     ) {
-        let until = self.now.after(timeout.unwrap_or(self.config.patience).min(LONGEST));
-        if let Some(known) = self.clients.get_mut(&client) {
-            known.pending.insert(id, what);
-            self.agenda.set(until, Timer::Request(client, id));
+        let timeout = timeout.unwrap_or(self.config.patience).min(LONGEST);
+        if self.clients.wait(client, id, what) {
+            self.timers.set_after(timeout, Timer::Request(client, id));
         }
     }
 
@@ -178,50 +182,38 @@ impl Engine {
         id: RequestId,
         result: Result<Answer, Error>,
     ) {
-        let waiting = self.clients.get_mut(&client).and_then(|known| known.pending.remove(&id));
-        if waiting.is_some() {
-            self.answer_now(client, id, result);
+        if self.clients.finish(client, id) {
+            self.out.answer(client, id, result);
         }
     }
 
-    pub(super) fn answer_now(
-        &mut self,
-        client: ClientId,
-        id: RequestId,
-        result: Result<Answer, Error>,
-    ) {
-        self.out.push_back(Output::Answer { client, id, result });
-    }
-
-    /// Ends all that a client waits for.
+    /// Ends all requests of a client.
     pub(super) fn refuse_all(&mut self, client: ClientId, error: &Error) {
-        self.parked_without_client(client);
-        let Some(known) = self.clients.get_mut(&client) else { return };
-        for id in std::mem::take(&mut known.pending).into_keys() {
-            self.answer_now(client, id, Err(error.clone()));
+        self.deferred.forget_client(client);
+        for id in self.clients.finish_all(client) {
+            self.out.answer(client, id, Err(error.clone()));
         }
     }
 
     /// The time of a request is over.
     pub(super) fn request_late(&mut self, client: ClientId, id: RequestId) {
-        let known = self.clients.get(&client);
-        let Some(waiting) = known.and_then(|known| known.pending.get(&id)).cloned() else { return };
+        let Some(waiting) = self.clients.waiting(client, id).cloned() else { return };
         match waiting {
             Waiting::Fence { group, nth, late } => self.fence_late(client, id, group, nth, late),
             Waiting::BusinessCard { proc, key } => {
-                // Others may wait on.
-                self.unpark(client, id, proc);
+                // Other requests for it may go on waiting.
+                self.deferred.cancel(client, id, proc);
                 let error = self.card_late(proc, key);
                 self.answer(client, id, Err(error));
             }
-            Waiting::Any => {
-                if let Some(error) = self.any_late(client, id) {
+            Waiting::AnyCard => {
+                if let Some(error) = self.any_card_late(client, id) {
                     self.answer(client, id, Err(error));
                 }
             }
-            Waiting::Head { ask, what } => {
-                self.head_asks.remove(&ask);
-                let (node, what) = (crate::names::Node::HEAD, what.to_owned());
+            Waiting::Controller { question, what } => {
+                self.clients.take_question(question);
+                let (node, what) = (Node::HEAD, what.to_owned());
                 self.answer(client, id, Err(Error::Silent { node, what }));
             }
         }

@@ -1,4 +1,4 @@
-//! What differs between two samples of a node, as events.
+//! The differences between two samples of a node, as events.
 
 use super::{Inventory, numbers};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Inventory {
-    /// What is different in a later sample: one code and what to say about it for each kind of thing.
+    /// The differences of a later sample: one code and its information for each kind of thing.
     pub(crate) fn changes(&self, later: &Inventory) -> Vec<(i32, Info)> {
         let cpus = self.cpus_differ(later);
         let all = [
@@ -68,7 +68,7 @@ impl Inventory {
     }
 }
 
-/// What of an interface or a port may change, by its name.
+/// The properties of an interface or a port that may change, by its name.
 type Links<'a> = BTreeMap<&'a str, (bool, Option<u32>, &'a [String])>;
 
 fn links(before: &Links<'_>, after: &Links<'_>) -> Option<Info> {
@@ -86,7 +86,7 @@ fn links(before: &Links<'_>, after: &Links<'_>) -> Option<Info> {
     told("interfaces", said)
 }
 
-/// Which ones are in which state now: one entry for each state, and all in words.
+/// The things in each state: one entry for each state, and a sentence with all.
 fn told<'a>(what: &str, states: impl IntoIterator<Item = (&'a str, Vec<String>)>) -> Option<Info> {
     let (mut info, mut texts) = (Info::new(), Vec::new());
     for (state, names) in states.into_iter().filter(|(_, names)| !names.is_empty()) {
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn what_changes_is_told_and_nothing_else() {
         assert_eq!(why(|_| ()), []);
-        // Another thread of a core stands for it now: that is no change of the processors.
+        // Another thread of the core represents it now: that is no change of the processors.
         assert_eq!(why(|node| node.cpus[3].core = 2), []);
         let cpus = why(|node| drop(node.cpus.drain(5..7)));
         assert_eq!(cpus, [(status::CPUS_CHANGED, "CPU 5-6 is offline".to_owned())]);

@@ -4,8 +4,8 @@ use super::{Cpu, numbers, sample::System};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The processors that this process may use, in the order in which ranks are bound to them: first one thread of
-/// each core, then the second ones, and so on.
+/// The processors that this process may use, in the order in which ranks are bound to them: first
+/// one thread of each core, then the second ones, and so on.
 #[must_use]
 pub fn binding() -> Vec<u32> {
     in_turn(System::default().cpus(), &allowed())

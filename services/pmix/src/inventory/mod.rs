@@ -1,18 +1,19 @@
-//! What a node has: processors, memory, network interfaces, accelerators. Each node's daemon samples its own
-//! and tells the head, which answers for all; what changes later is an event.
+//! What a node has: processors, memory, network interfaces, accelerators. Each node's daemon
+//! samples its own and reports it to the head node, which answers queries for all. Later changes
+//! are events.
 //!
-//! The sample is read from what the kernel shows of the machine (sysfs) and of the network name space that the
-//! daemon is in. Nobody asks the kernel again and again: it says when something changed.
+//! The sample is read from what the kernel shows of the machine (sysfs) and of the network
+//! namespace of the daemon. There is no polling: the kernel reports changes.
 
 mod changes;
 mod cpus;
 mod numbers;
-mod place;
 mod sample;
+mod topology;
 mod watch;
 
 pub use cpus::binding;
-pub(crate) use place::{Place, memory, places};
+pub(crate) use topology::{Topology, memory, topologies};
 pub(crate) use watch::Watcher;
 
 use crate::{
@@ -23,6 +24,16 @@ use petasos_macros::Wire;
 use std::time::Duration;
 
 /// What a node has.
+///
+/// ```
+/// use petasos_pmix::inventory::Inventory;
+///
+/// let found = Inventory::sample();
+/// println!("{} processors, {} bytes of memory", found.cpus.len(), found.memory);
+/// for interface in found.interfaces.iter().filter(|interface| interface.up) {
+///     println!("{} at {:?}", interface.name, interface.addresses);
+/// }
+/// ```
 #[derive(Wire, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
     /// The logical processors that are online, in order.
@@ -37,11 +48,11 @@ pub struct Inventory {
     pub ports: Vec<Port>,
     /// Accelerators, by address.
     pub accelerators: Vec<Accelerator>,
-    /// Which of the interfaces and ports the networks of the job use; a sample says nothing of that.
+    /// The interfaces and ports that the networks of the job use. A sample does not have them.
     pub networks: Vec<NetworkUse>,
 }
 
-/// What of a node a network of the job goes over.
+/// The interfaces and ports of a node that a network of the job uses.
 #[derive(Wire, Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkUse {
     /// The network, by the name of its plug-in.
@@ -57,7 +68,7 @@ pub struct RoundTrip {
     pub to: Node,
     /// The shortest of several times.
     pub fastest: Duration,
-    /// The one in the middle.
+    /// The median.
     pub median: Duration,
 }
 
@@ -79,7 +90,7 @@ impl RoundTrip {
 pub struct Cpu {
     /// Its number in the system.
     pub number: u32,
-    /// Its core, by the number of that one's first thread that is online.
+    /// Its core: the number of the core's first thread that is online.
     pub core: u32,
     /// Its socket.
     pub package: u32,
@@ -101,13 +112,13 @@ pub struct NumaNode {
 pub struct Interface {
     /// Its name.
     pub name: String,
-    /// Whether it is up, and connected to something.
+    /// Whether it is up, and has a carrier.
     pub up: bool,
-    /// Megabits a second, where it says so.
+    /// Megabits per second, if the driver reports it.
     pub speed: Option<u32>,
-    /// Its IP addresses, but those that are good on its own link alone.
+    /// Its IP addresses, link-local ones left out.
     pub addresses: Vec<String>,
-    /// The NUMA node that it is near to.
+    /// The nearest NUMA node.
     pub numa: Option<u32>,
 }
 
@@ -118,27 +129,27 @@ pub struct Port {
     pub name: String,
     /// Whether it is active.
     pub up: bool,
-    /// Megabits a second, where it says so.
+    /// Megabits per second, if the driver reports it.
     pub speed: Option<u32>,
-    /// The NUMA node that it is near to.
+    /// The nearest NUMA node.
     pub numa: Option<u32>,
 }
 
-/// A device that computes.
+/// A device that computes: a GPU or another accelerator.
 #[derive(Wire, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accelerator {
     /// Its address on the PCI bus: `0000:3b:00.0`.
     pub address: String,
-    /// The numbers of its maker and of the device.
+    /// The numbers of its vendor and of the device.
     pub id: (u16, u16),
-    /// The driver that has it, if one does.
+    /// Its driver, if it has one.
     pub driver: Option<String>,
-    /// The NUMA node that it is near to.
+    /// The nearest NUMA node.
     pub numa: Option<u32>,
 }
 
 impl Inventory {
-    /// What this node has now. What the system does not say is left out.
+    /// What this node has now. What the system does not report is left out.
     #[must_use]
     pub fn sample() -> Inventory {
         sample::System::default().sample()
@@ -215,7 +226,7 @@ fn record<const N: usize>(fields: [(&str, Value); N]) -> Value {
     Value::Record(fields.map(|(name, value)| (name.to_owned(), value)).into())
 }
 
-/// What an interface and a port have in common.
+/// The common properties of interfaces and ports.
 fn link(name: &str, up: bool, speed: Option<u32>, numa: Option<u32>) -> Info {
     let mut all: Info = vec![
         ("name".to_owned(), name.into()),

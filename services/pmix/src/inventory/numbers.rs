@@ -5,7 +5,7 @@ use std::fmt::Write;
 /// The largest number of a processor or a node that is taken.
 const LARGEST: u32 = 1 << 16;
 
-/// The numbers in such a text, in order; what makes no sense is left out.
+/// The numbers in such a text, in order. Invalid parts are left out.
 pub(super) fn parse(text: &str) -> Vec<u32> {
     let mut all = Vec::new();
     for part in text.trim().split(',') {
@@ -20,7 +20,7 @@ pub(super) fn parse(text: &str) -> Vec<u32> {
     all
 }
 
-/// Numbers in order as such a text.
+/// Such a text of numbers that are in order.
 pub(super) fn text(numbers: impl IntoIterator<Item = u32>) -> String {
     let mut text = String::new();
     let mut numbers = numbers.into_iter().peekable();

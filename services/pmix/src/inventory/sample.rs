@@ -9,19 +9,19 @@ use std::{
     path::PathBuf,
 };
 
-/// The longest file that is read of: what is looked for is a word or a line.
+/// The most bytes that are read of a file: a word or a line is wanted.
 const MOST: u64 = 64 << 10;
 /// Devices of a kind that are taken, and addresses of one.
 const MAX_DEVICES: usize = 4096;
-/// Drivers of cards that compute; of what else is a display, many only show a picture.
+/// Drivers of display devices that also compute. Other displays only show a picture.
 const COMPUTES: [&str; 5] = ["nvidia", "nouveau", "amdgpu", "i915", "xe"];
 
-/// Where the kernel shows it.
+/// The directories in which the kernel shows the machine.
 #[derive(Clone, Debug)]
 pub(super) struct System {
-    /// As a rule `/sys`.
+    /// Normally `/sys`.
     pub(super) sys: PathBuf,
-    /// As a rule `/proc`.
+    /// Normally `/proc`.
     pub(super) proc: PathBuf,
 }
 
@@ -58,7 +58,7 @@ impl System {
         self.read(path)?.trim().parse().ok()
     }
 
-    /// A number in base 16, with or without its prefix.
+    /// A hexadecimal number, with or without its prefix.
     fn hex(&self, path: &str) -> Option<u32> {
         let text = self.read(path)?;
         u32::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
@@ -90,13 +90,13 @@ impl System {
         self.numa_numbers().into_iter().map(node).collect()
     }
 
-    /// The NUMA node of a device, where it is near to one.
+    /// The nearest NUMA node of a device.
     fn numa_of(&self, device: &str) -> Option<u32> {
         // -1 stands for none.
         self.number(&format!("{device}/numa_node"))
     }
 
-    /// The interfaces of this process's own network name space.
+    /// The interfaces of this process's own network namespace.
     fn interfaces(&self) -> Vec<Interface> {
         let mut found: BTreeMap<String, Interface> = BTreeMap::new();
         for one in nix::ifaddrs::getifaddrs().into_iter().flatten() {
@@ -131,7 +131,7 @@ impl System {
         all
     }
 
-    /// What the files say of an interface, if they are about it: they may show another name space.
+    /// What the files say of an interface, if they are about it: they may show another namespace.
     fn describe(&self, interface: &mut Interface, link: &LinkAddr) {
         let at = format!("class/net/{}", interface.name);
         let index = self.number(&format!("{at}/ifindex"));
@@ -140,7 +140,7 @@ impl System {
         if index != Some(link.ifindex() as u32) || address.trim() != bytes.join(":") {
             return;
         }
-        // Where it is not connected, it says nothing, or -1.
+        // Without a carrier it reports nothing, or -1.
         interface.speed = self.number(&format!("{at}/speed"));
         interface.numa = self.numa_of(&format!("{at}/device"));
     }
@@ -166,8 +166,8 @@ impl System {
         all
     }
 
-    /// What computes on the PCI bus: 3D controllers, processing accelerators, and displays whose driver
-    /// is that of a card that computes as well.
+    /// Devices on the PCI bus that compute: 3D controllers, processing accelerators, and displays
+    /// whose driver is that of a device that computes as well.
     fn accelerators(&self) -> Vec<Accelerator> {
         let mut all = Vec::new();
         for address in self.names("bus/pci/devices") {
@@ -261,7 +261,7 @@ mod tests {
             ("sys/bus/pci/devices/0000:3b:00.0/device", "0x2330\n"),
             ("sys/bus/pci/devices/0000:3b:00.0/numa_node", "1\n"),
             ("sys/bus/pci/devices/0000:3b:00.0/driver", "-> ../../drivers/nvidia"),
-            // One that shows a picture, one of a desktop that computes, and something else.
+            // A display only, a desktop GPU that computes, and something else.
             ("sys/bus/pci/devices/0000:01:00.0/class", "0x030000\n"),
             ("sys/bus/pci/devices/0000:01:00.0/driver", "-> ../../drivers/ast"),
             ("sys/bus/pci/devices/0000:02:00.0/class", "0x030000\n"),
@@ -291,7 +291,7 @@ mod tests {
         let (_root, system) = machine(&[]);
         let found = system.sample();
         assert!(found.numa.is_empty() && found.accelerators.is_empty() && found.memory == 0);
-        // Where this process may run, the system says in another way.
+        // The processors that this process may use are read in another way.
         assert!(!found.cpus.is_empty());
     }
 

@@ -1,8 +1,8 @@
-//! Sampling, when the kernel says that something changed: its messages about the network, and about devices,
-//! processors and memory, ring a bell, and the sample is compared with the last one. So nothing of them is
-//! believed but that they came. What the kernel does not tell of is in no event.
+//! Samples the node whenever the kernel reports a change. Its messages about the network, and about
+//! devices, processors and memory, only cause a new sample, which is compared with the last one. So
+//! nothing in them has to be trusted. A change that the kernel does not report is in no event.
 //!
-//! By a thread, as some drivers take their time to say how fast a link is.
+//! A thread of its own does this, since some drivers are slow to report the speed of a link.
 
 use super::Inventory;
 use rustix::{
@@ -21,15 +21,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// One change brings several messages: it is over after this time.
+/// One change brings several messages: they have settled after this time.
 const SETTLES: Duration = Duration::from_millis(100);
-/// From one sample to the next, at least.
+/// The least time between two samples.
 const APART: Duration = Duration::from_secs(1);
-/// The groups of links, of IPv4 and of IPv6 addresses.
+/// The netlink groups of links, of IPv4 and of IPv6 addresses.
 const NETWORK: u32 = 0x1 | 0x10 | 0x100;
 /// The kernel's own messages about devices.
 const DEVICES: u32 = 1;
-/// Of which devices.
+/// The subsystems of devices that matter.
 const SUBSYSTEMS: [&[u8]; 7] =
     [b"cpu", b"memory", b"node", b"pci", b"drm", b"accel", b"infiniband"];
 
@@ -40,11 +40,11 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// Samples now, and whenever something may have changed, and tells what is new.
+    /// Samples now, and whenever something may have changed, and reports what is new.
     pub(crate) fn start(tell: impl Fn(Inventory) + Send + 'static) -> io::Result<Watcher> {
         let (ours, theirs) = UnixStream::pair()?;
         let run = move || {
-            // Before the sample, so that nothing is missed between the two.
+            // The sockets are opened before the sample, so that nothing is missed between the two.
             let bells = bells();
             let mut last = Inventory::sample();
             tell(last.clone());
@@ -61,7 +61,7 @@ impl Watcher {
     }
 }
 
-/// A socket of the kernel's messages to these groups.
+/// A socket for the kernel's messages to these groups.
 fn listen(protocol: Option<Protocol>, groups: u32) -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)?;
@@ -69,12 +69,13 @@ fn listen(protocol: Option<Protocol>, groups: u32) -> rustix::io::Result<OwnedFd
     Ok(socket)
 }
 
-/// What rings, as far as the system lets this process hear it: about the network, and about devices.
+/// The sockets for changes of the network and of devices, as far as the system allows this process
+/// to open them.
 fn bells() -> [Option<OwnedFd>; 2] {
     [listen(None, NETWORK).ok(), listen(Some(netlink::KOBJECT_UEVENT), DEVICES).ok()]
 }
 
-/// Waits until something may have changed, and has settled. False: it is over.
+/// Waits until something may have changed, and has settled. False: the watch has ended.
 fn wait(bells: &[Option<OwnedFd>; 2], leash: &UnixStream) -> bool {
     let begin = Instant::now();
     while !rung(bells) {
@@ -96,7 +97,7 @@ fn wait(bells: &[Option<OwnedFd>; 2], leash: &UnixStream) -> bool {
     }
 }
 
-/// Sleeps until a bell rings, for so long; says whether nobody listens any more.
+/// Sleeps until a message comes, at most so long. Says whether the watch has ended.
 fn is_over(bells: &[Option<OwnedFd>; 2], leash: &UnixStream, most: Option<Duration>) -> bool {
     let most = most.map(|most| Timespec {
         tv_sec: most.as_secs() as i64,
@@ -110,7 +111,7 @@ fn is_over(bells: &[Option<OwnedFd>; 2], leash: &UnixStream, most: Option<Durati
     }
 }
 
-/// Whether one of them rang since this was last asked.
+/// Whether a message came since the last call.
 fn rung([network, devices]: &[Option<OwnedFd>; 2]) -> bool {
     let any = |bell: &Option<OwnedFd>, matters: fn(&[u8]) -> bool| {
         bell.as_ref().is_some_and(|bell| drain(bell, matters))
@@ -119,14 +120,14 @@ fn rung([network, devices]: &[Option<OwnedFd>; 2]) -> bool {
     any(network, |_| true) | any(devices, concerns)
 }
 
-/// Empties it; says whether something that matters was there.
+/// Empties a socket. Says whether a message that matters was there.
 fn drain(bell: &OwnedFd, matters: impl Fn(&[u8]) -> bool) -> bool {
     let (mut message, mut found) = ([0; 8192], false);
     loop {
         match recv(bell, &mut message[..], RecvFlags::DONTWAIT) {
             Ok((len, _)) => found |= matters(&message[..len]),
             Err(Errno::INTR) => {}
-            // So much came that some of it was dropped.
+            // The socket overflowed, and messages were dropped.
             Err(Errno::NOBUFS) => found = true,
             Err(_) => return found,
         }
@@ -163,7 +164,8 @@ mod tests {
         let found = receiver.recv_timeout(Duration::from_secs(30)).unwrap();
         assert!(!found.cpus.is_empty());
         drop(watcher);
-        // Its end of the channel goes with the thread. Somebody may have changed the machine meanwhile.
+        // Its end of the channel is dropped with the thread. The machine may have changed
+        // meanwhile.
         while receiver.recv_timeout(Duration::from_secs(30)).is_ok() {}
         assert_eq!(receiver.try_recv(), Err(TryRecvError::Disconnected));
     }

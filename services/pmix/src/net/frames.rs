@@ -1,4 +1,4 @@
-//! Values over a stream: each in a frame, its length (32 bits, little-endian) before it.
+//! Values over a stream: each in a frame, preceded by its length (32 bits, little-endian).
 
 use crate::Error;
 use petasos_wire::{Encoding, Wire, encode_into, from_bytes};
@@ -28,7 +28,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Another end of the same.
+    /// Another handle of the same connection.
     pub(crate) fn try_clone(&self) -> io::Result<Stream> {
         Ok(match self {
             Stream::Unix(stream) => Stream::Unix(stream.try_clone()?),
@@ -60,7 +60,8 @@ impl AsFd for Stream {
     }
 }
 
-/// Receives what one process has sent, and says which: the kernel does not join what several have sent.
+/// Receives what one process has sent, and says which: the kernel does not join what several have
+/// sent.
 fn recv_noted(
     stream: &Stream,
     into: &mut Vec<u8>,
@@ -80,34 +81,34 @@ fn recv_noted(
     received.map(|received| (received.bytes, sender))
 }
 
-/// Bytes read in one go, at least.
+/// Bytes read at a time, at least.
 const BLOCK: usize = 16 << 10;
 
-/// The longest memory for what comes that is kept when all of it was taken.
+/// The largest receive buffer that is kept when all of it was taken.
 const KEPT: usize = 1 << 20;
 
-/// A stream of frames, in both directions. Works on blocking streams as on those that do not.
+/// A stream of frames, in both directions, on a blocking or a non-blocking connection.
 #[derive(Debug)]
 pub(crate) struct Frames {
     stream: Stream,
     /// The longest frame that is taken, on both sides.
     limit: usize,
     come: Vec<u8>,
-    /// What of that was taken already.
+    /// The number of bytes of that which were taken already.
     taken: usize,
     going: VecDeque<Vec<u8>>,
-    /// What of the first one is gone already.
+    /// The number of bytes of the first frame that were sent already.
     gone: usize,
     backlog: usize,
     senders: Senders,
 }
 
-/// Which process is at the other end.
+/// The process at the other end.
 #[derive(Clone, Copy, Debug)]
 enum Senders {
     Unknown,
     Is(Pid),
-    /// It is inherited, and the kernel says it with each message: who has sent what came last.
+    /// The other end may be inherited. The kernel names the sender with each message: the last one.
     Noted(Option<Pid>),
 }
 
@@ -123,12 +124,13 @@ impl Frames {
         self.senders = Senders::Is(process);
     }
 
-    /// Whoever inherited the other end of this Unix socket is there. The socket has been told to say it.
+    /// Any process that inherited the other end of this Unix socket may send. The socket has been
+    /// told to name senders.
     pub(crate) fn note_senders(&mut self) {
         self.senders = Senders::Noted(None);
     }
 
-    /// Which process has sent what came last, if that is known.
+    /// The process that has sent what came last, if that is known.
     pub(crate) fn sender(&self) -> Option<Pid> {
         match self.senders {
             Senders::Unknown => None,
@@ -145,10 +147,10 @@ impl Frames {
         }
     }
 
-    /// Puts a value in line. [`Frames::flush`] sends.
+    /// Queues a value. [`Frames::flush`] sends it.
     ///
     /// # Errors
-    /// If it is longer than the other side takes: then nothing is sent of it.
+    /// If it is longer than the other side accepts. Then nothing of it is sent.
     pub(crate) fn push<T: Wire>(&mut self, value: &T) -> Result<(), Error> {
         let mut frame = vec![0; 4];
         encode_into(Encoding::Native, value, &mut frame);
@@ -164,7 +166,7 @@ impl Frames {
         Ok(())
     }
 
-    /// Sends what it can; says whether all is gone.
+    /// Sends what it can. Says whether everything was sent.
     pub(crate) fn flush(&mut self) -> io::Result<bool> {
         while let Some(first) = self.going.front() {
             let parts: Vec<IoSlice<'_>> = std::iter::once(&first[self.gone..])
@@ -201,24 +203,25 @@ impl Frames {
         self.backlog
     }
 
-    /// Reads once, without waiting; false if there is nothing now. The end of the stream is an error.
+    /// Reads once, without waiting; false if nothing is there. The end of the stream is an error.
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
         self.read(RecvFlags::DONTWAIT)
     }
 
-    /// Has [`Frames::fill_slowly`] wait for so long. That holds for this stream's other ends as well.
+    /// Sets how long [`Frames::fill_slowly`] waits. This holds for other handles of the stream as
+    /// well.
     pub(crate) fn set_patience(&self, most: Duration) -> io::Result<()> {
         self.stream.set_read_timeout(most)
     }
 
-    /// Reads once, and sleeps until there is something, for as long as was set; false if nothing came.
+    /// Reads once, and sleeps until something comes or the set time is over; false if nothing came.
     pub(crate) fn fill_slowly(&mut self) -> io::Result<bool> {
         self.read(RecvFlags::empty())
     }
 
     fn read(&mut self, flags: RecvFlags) -> io::Result<bool> {
         match self.taken == self.come.len() {
-            // What was long is not kept for what is short.
+            // A large buffer is not kept for short frames.
             true if self.come.capacity() > KEPT => self.come = Vec::new(),
             true => self.come.clear(),
             false => drop(self.come.drain(..self.taken)),
@@ -244,8 +247,8 @@ impl Frames {
         }
     }
 
-    /// The next frame that has come whole, as bytes. One that is too long is an error, and so is,
-    /// in [`Frames::take`], one that does not mean anything.
+    /// The next complete frame, as bytes. One that is too long is an error, and so is, in
+    /// [`Frames::take`], one that cannot be decoded.
     pub(crate) fn take_raw(&mut self) -> io::Result<Option<&[u8]>> {
         let rest = &self.come[self.taken..];
         let Some((len, rest)) = rest.split_first_chunk() else { return Ok(None) };
@@ -262,7 +265,7 @@ impl Frames {
         Ok(Some(&self.come[start..start + len]))
     }
 
-    /// The next line that has come whole, without its end.
+    /// The next complete line, without its end.
     pub(crate) fn take_line(&mut self, limit: usize) -> io::Result<Option<Vec<u8>>> {
         let rest = &self.come[self.taken..];
         let end = rest.iter().take(limit + 1).position(|byte| *byte == b'\n');
@@ -277,17 +280,17 @@ impl Frames {
         Ok(Some(line))
     }
 
-    /// All that has come and was not taken.
+    /// All bytes that have come and were not taken.
     pub(crate) fn come(&self) -> &[u8] {
         &self.come[self.taken..]
     }
 
-    /// So many bytes of it are taken.
+    /// Marks bytes of it as taken.
     pub(crate) fn skip(&mut self, len: usize) {
         self.taken = (self.taken + len).min(self.come.len());
     }
 
-    /// Puts bytes in line as they are.
+    /// Queues bytes as they are.
     pub(crate) fn push_raw(&mut self, bytes: Vec<u8>) {
         self.backlog += bytes.len();
         self.going.push_back(bytes);

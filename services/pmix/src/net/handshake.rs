@@ -1,5 +1,5 @@
-//! How two daemons prove to each other that they know the job's secret, and that each talks to the one it means,
-//! before anything else of theirs is looked at.
+//! The handshake of two daemons. They prove to each other that they know the job's secret, and that
+//! each talks to the one it means, before either reads anything else of the other.
 //!
 //! ```text
 //! listener → dialler   MAGIC, nonce
@@ -7,12 +7,13 @@
 //! listener → dialler   second message of Noise: verdict, its node
 //! ```
 //!
-//! It is the pattern `NNpsk0` of the Noise protocol framework ([`petasos_noise`]): the pre-shared key is the hash of the
-//! job's secret, so that the job is bound by it, and the prologue is the first frame. A message is good for one
-//! connection, in one direction. The listener refuses who means another node, or dialled another address than that at which
-//! the connection came: a stranger between the two, who passes on what they say, is found out by that. The dialler
-//! blocks, on a thread of its own, with a time limit; the listener waits for nobody ([`Answering`]). The steps
-//! themselves know neither sockets nor time.
+//! It is the pattern `NNpsk0` of the Noise protocol framework ([`petasos_noise`]): the pre-shared
+//! key is the hash of the job's secret, so that the handshake is bound to the job, and the prologue
+//! is the first frame. A message is valid for one connection, in one direction. The listener
+//! refuses a dialler that means another node, or that dialled another address than the one at which
+//! the connection came. So it detects an attacker between the two that relays their messages. The
+//! dialler blocks, on a thread of its own, with a time limit. The listener never blocks
+//! ([`Answering`]). The steps themselves know neither sockets nor time.
 
 use crate::Node;
 use hmac::{Hmac, Mac};
@@ -24,11 +25,11 @@ use std::{
     time::Duration,
 };
 
-/// What all daemons of a job know.
+/// The secret that all daemons of a job share.
 pub(crate) type Secret = [u8; 32];
 
 pub(crate) const MAGIC: [u8; 8] = *b"PETPMIX\x02";
-/// What the two messages say: two nodes and a place; a verdict and a node.
+/// Bytes in the two messages: two nodes and an address; a verdict and a node.
 pub(crate) const HELLO: usize = 4 + 4 + Spot::LEN;
 pub(crate) const VERDICT: usize = 1 + 4;
 /// The dialler's message.
@@ -43,7 +44,7 @@ const ELSEWHERE: u8 = 2;
 
 pub(crate) type Nonce = [u8; 32];
 
-/// 32 bytes that nobody can guess.
+/// 32 unpredictable bytes.
 ///
 /// # Panics
 /// If the system has no random source, which Linux always has.
@@ -53,12 +54,13 @@ pub(crate) fn random() -> [u8; 32] {
     bytes
 }
 
-/// Bytes in a name.
+/// Bytes as hexadecimal text.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A secret for one purpose, of what all daemons of a job know: whoever learns it knows no other.
+/// A secret for one purpose, derived from the secret of the daemons. It reveals no other derived
+/// secret.
 pub(crate) fn derived(secret: &Secret, purpose: &[u8]) -> [u8; 32] {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
     mac.update(purpose);
@@ -74,7 +76,7 @@ fn refused(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
-/// The side that dials, and means one node.
+/// The dialler's side, which expects one node.
 pub(crate) fn dial(
     stream: &mut TcpStream,
     secret: &Secret,
@@ -93,12 +95,12 @@ pub(crate) fn dial(
     })
 }
 
-/// The listener's part, of which the dialler's message comes when it comes.
+/// The listener's side, which takes the dialler's message whenever it comes.
 #[derive(Debug)]
 pub(crate) struct Answering([u8; MAGIC.len() + 32]);
 
 impl Answering {
-    /// With a nonce that nobody has seen.
+    /// Begins with a fresh nonce.
     pub(crate) fn begin(own: &Nonce) -> Answering {
         let mut first = [0; MAGIC.len() + 32];
         first[..MAGIC.len()].copy_from_slice(&MAGIC);
@@ -106,16 +108,16 @@ impl Answering {
         Answering(first)
     }
 
-    /// What is said first.
+    /// The first message.
     pub(crate) fn first(&self) -> &[u8] {
         &self.0
     }
 
-    /// Takes the dialler's message, on a connection that came at `here`: what is said to that, and which node it is, or
-    /// why it is refused.
+    /// Takes the dialler's message, on a connection that came at `here`. Gives the answer, and the
+    /// node of the dialler or the reason why it is refused.
     ///
     /// # Errors
-    /// If the dialler does not know the secret: nothing is said to it then.
+    /// If the dialler does not know the secret. Then it gets no answer.
     pub(crate) fn hear(
         &self,
         secret: &Secret,
@@ -142,7 +144,7 @@ impl Answering {
     }
 }
 
-/// The same on a stream that waits.
+/// The same on a blocking stream.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn answer(
     stream: &mut (impl Read + Write),
@@ -160,7 +162,7 @@ pub(crate) fn answer(
     node
 }
 
-/// The dialler's part.
+/// The dialler's steps.
 pub(crate) fn ask(
     stream: &mut (impl Read + Write),
     secret: &Secret,
@@ -228,14 +230,14 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_the_secret_is_known() {
+    fn a_peer_with_the_secret_is_admitted() {
         let (heard, told) = shake([1; 32], [1; 32], Node(3));
         assert_eq!(heard.unwrap(), Node(7));
         told.unwrap();
     }
 
     #[test]
-    fn who_does_not_is_refused_and_learns_nothing() {
+    fn a_peer_without_the_secret_is_refused_and_learns_nothing() {
         let (heard, told) = shake([1; 32], [2; 32], Node(3));
         assert_eq!(heard.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         assert!(told.is_err());
@@ -248,15 +250,15 @@ mod tests {
         assert!(told.unwrap_err().to_string().contains("another node"));
     }
 
-    /// A stranger listens where a daemon is thought to be, and passes on to it what comes.
+    /// An attacker listens at the supposed address of a daemon, and relays to it what comes.
     #[test]
-    fn a_stranger_between_two_daemons_is_found_out() {
+    fn a_relay_between_two_daemons_is_detected() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (stranger, to) =
+        let (attacker, to) =
             (TcpListener::bind("127.0.0.1:0").unwrap(), listener.local_addr().unwrap());
-        let at = stranger.local_addr().unwrap();
+        let at = attacker.local_addr().unwrap();
         let relay = thread::spawn(move || {
-            let (client, server) = (stranger.accept().unwrap().0, TcpStream::connect(to).unwrap());
+            let (client, server) = (attacker.accept().unwrap().0, TcpStream::connect(to).unwrap());
             let pass = |mut from: TcpStream, mut to: TcpStream| {
                 thread::spawn(move || {
                     let _ = io::copy(&mut from, &mut to);

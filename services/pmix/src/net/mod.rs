@@ -1,9 +1,9 @@
-//! The native wire: frames over streams, how daemons prove a secret to each other, and how long one
-//! looks for what comes before sleep.
+//! The native wire: frames over streams, the handshake of daemons, and how long a thread polls
+//! before it sleeps.
 
 mod frames;
 pub(crate) mod handshake;
-mod looking;
+mod spin;
 
 pub(crate) use frames::{Frames, Stream};
-pub(crate) use looking::Looking;
+pub(crate) use spin::Spin;

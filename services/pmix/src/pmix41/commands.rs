@@ -1,42 +1,34 @@
-//! What a client asks, one command after the other, and what is said to it.
+//! The commands of a client, and their answers.
 
 use super::{
-    Decoded, ELSEWHERE, Reader, Session, Step, Then, USUAL_WAIT, Waits,
+    Decoded, Expected, OnMiss, Reader, Session, Step, USUAL_WAIT,
+    batch::{Batch, Outcome},
     job::job_data,
-    values::{
-        Attributes, MAX_PROCS, group_of, name_of, put_info, put_value, take_group, take_value,
-    },
+    values::{Attributes, MAX_PROCS, group_of, name_of, put_value, take_group},
     wire::{
         ANYBODY, BAD, Refusal, UNSUPPORTED, WILDCARD, kind, put_proc, put_size, put_status,
         put_text, put_unsigned,
     },
 };
 use crate::{
-    Entry, Error, Node, Proc, RESERVED, Scope, Termination, Value,
+    Error, Node, Proc, RESERVED, Termination, Value,
     event::{NO_CACHE, NON_DEFAULT, Range},
     job::JobMap,
     message::{Answer, Persistence, Published, Request},
     status,
 };
 use rustix::process::Signal;
-use std::{
-    collections::{BTreeMap, BTreeSet, btree_map},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
-/// The command that tells of an event, in both directions.
+/// The command that carries an event, in both directions.
 pub(super) const EVENT: u8 = 12;
-/// Whom an event is for.
+/// The targets of an event.
 pub(super) const IN_RANGE: &str = "pmix.evrange";
 /// Keys in one message.
 const MAX_KEYS: usize = 4096;
-/// Bytes that a query may bring.
-const MAX_ANSWER: usize = 64 << 20;
-/// Keys that a process may have put.
-const MAX_PUT: usize = 1 << 16;
-/// A lookup that waits and says no time waits so long.
+/// How long a lookup waits that waits and names no time.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// What a client may insist on.
+/// Attributes that a client may require.
 const TIMEOUT: &str = "pmix.timeout";
 const IMMEDIATE: &str = "pmix.immediate";
 const RANGE: &str = "pmix.range";
@@ -50,7 +42,7 @@ const PUBLISH: [&str; 3] = [RANGE, PERSISTENCE, TIMEOUT];
 const LOOKUP: [&str; 3] = [RANGE, TIMEOUT, WAIT];
 const UNPUBLISH: [&str; 2] = [RANGE, TIMEOUT];
 const QUERY: [&str; 3] = ["pmix.nspace", "pmix.procid", "pmix.rank"];
-/// Whom an event is for, whether it is kept, and what is said of it to handlers that know of it.
+/// The targets of an event, whether it is kept, and information for handlers that know of it.
 const NOTIFY: [&str; 13] = [
     IN_RANGE,
     NON_DEFAULT,
@@ -84,7 +76,7 @@ const REGISTER: [&str; 15] = [
     IN_RANGE,
     RANGE,
 ];
-/// What processes can be made to do, by the signal for it; the last one names its own.
+/// Job control by signals. The last one names the signal.
 const CONTROL: [&str; 5] = [
     "pmix.jctrl.kill",
     "pmix.jctrl.term",
@@ -100,19 +92,6 @@ const QUERIES: &str = "pmix.qry.keys";
 /// The engine's keys.
 const ENGINES: &str =
     "petasos.jobs,petasos.nodes,petasos.processes,petasos.published,petasos.events.cached";
-
-/// A message that is several requests of the engine.
-#[derive(Debug)]
-pub(super) struct Batch {
-    left: usize,
-    /// Whether what was done is undone if something fails: publishing; a query says what it found.
-    undone: bool,
-    done: Vec<String>,
-    /// Attributes for the answer, packed, and how many.
-    answer: Vec<u8>,
-    found: usize,
-    error: i32,
-}
 
 impl Session {
     pub(super) fn command(
@@ -132,7 +111,7 @@ impl Session {
             2 => vec![self.commit(tag, from)?],
             3 => vec![self.fence(tag, from, job)?],
             4 => vec![self.get(tag, from, job)?],
-            5 => vec![self.ask(Waits::Status(tag), Request::Finalize)],
+            5 => vec![self.ask(Expected::Status(tag), Request::Finalize)],
             6 => self.publish(tag, from)?,
             7 => vec![self.lookup(tag, from)?],
             8 => vec![self.unpublish(tag, from)?],
@@ -141,64 +120,25 @@ impl Session {
             14 => self.deregister(from),
             15 => self.query(tag, from, job)?,
             18 => vec![self.control(tag, from, job)?],
-            // Spawn, connect, log, allocation, monitoring, credentials, output, groups, fabrics: not here.
+            // Spawn, connect, log, allocation, monitoring, credentials, output, groups and fabrics
+            // are not offered.
             _ => return Err(UNSUPPORTED),
         })
     }
 
-    /// Whichever processes are to be aborted: the job is. One without some of its ranks is of no use.
+    /// Whichever processes are to be aborted, the job is: without some of its ranks it is of no
+    /// use.
     fn abort(&mut self, tag: u32, from: &mut Reader<'_>) -> Decoded<Step> {
         let code = from.status()?;
         from.begin()?;
         let message = from.text()?;
         let message = if message.is_empty() { "it called abort".to_owned() } else { message };
-        Ok(self.ask(Waits::Status(tag), Request::Abort { status: code, message }))
+        Ok(self.ask(Expected::Status(tag), Request::Abort { status: code, message }))
     }
 
-    /// A commit brings all that the process has ever put: once what its own node sees, once what the
-    /// others see.
     fn commit(&mut self, tag: u32, from: &mut Reader<'_>) -> Decoded<Step> {
-        let mut put: BTreeMap<String, [Option<Value>; 2]> = BTreeMap::new();
-        while !from.is_empty() {
-            from.begin()?;
-            let elsewhere = usize::from(from.byte()? != 1);
-            from.begin()?;
-            from.byte()?;
-            let mut pairs = Reader(from.bytes()?);
-            while !pairs.is_empty() {
-                pairs.begin()?;
-                let key = pairs.text()?;
-                put.entry(key).or_default()[elsewhere] = Some(take_value(&mut pairs)?);
-                if put.len() > MAX_PUT {
-                    return Err(BAD);
-                }
-            }
-        }
-        let mut entries = Vec::with_capacity(put.len());
-        for (key, values) in put {
-            let two = matches!(&values, [Some(here), Some(there)] if here != there);
-            if two {
-                self.two.insert(key.clone());
-                if self.two.len() > MAX_PUT {
-                    return Err(BAD);
-                }
-            }
-            let split = self.two.contains(&key);
-            match values {
-                [Some(value), Some(_)] if !split => {
-                    entries.push((key, Entry { scope: Scope::Global, value }));
-                }
-                [here, there] => {
-                    let to =
-                        |key: &str| if split { format!("{ELSEWHERE}{key}") } else { key.into() };
-                    let there =
-                        there.map(|value| (to(&key), Entry { scope: Scope::Remote, value }));
-                    let here = here.map(|value| (key, Entry { scope: Scope::Local, value }));
-                    entries.extend(here.into_iter().chain(there));
-                }
-            }
-        }
-        Ok(self.ask(Waits::Commit(tag), Request::Commit(entries)))
+        let entries = self.split.take_commit(from)?;
+        Ok(self.ask(Expected::Commit(tag), Request::Commit(entries)))
     }
 
     fn fence(&mut self, tag: u32, from: &mut Reader<'_>, job: &JobMap) -> Decoded<Step> {
@@ -210,7 +150,7 @@ impl Session {
         with.are_met_by(&FENCE)?;
         let (collect, timeout) = (with.is_set(COLLECT), with.timeout());
         let group = Some(group).filter(|group| !group.is_empty());
-        Ok(self.ask(Waits::Status(tag), Request::Fence { group, collect, timeout }))
+        Ok(self.ask(Expected::Status(tag), Request::Fence { group, collect, timeout }))
     }
 
     fn get(&mut self, tag: u32, from: &mut Reader<'_>, job: &JobMap) -> Decoded<Step> {
@@ -220,7 +160,7 @@ impl Session {
         let rank = from.rank()?;
         let with = Attributes::take(from)?;
         with.are_met_by(&GET)?;
-        // Without a key: all that there is.
+        // Without a key: the whole card.
         let key = match from.is_empty() {
             true => String::new(),
             false => {
@@ -237,17 +177,17 @@ impl Session {
             rank => rank,
         };
         let (proc, timeout) = (job.proc(rank), with.timeout());
-        // A program that says how long it waits waits for the key; another one, once the process has committed
-        // without it, for a moment. Reserved keys do not come later.
+        // A program that names a time waits for the key. Another one waits for a moment, once the
+        // process has committed without it. Reserved keys do not come later.
         let immediate = with.is_set(IMMEDIATE) || with.is_set(OPTIONAL);
         let wait = timeout.is_some() && !immediate;
         let may_come = !immediate && !wait && rank != Proc::JOB && !key.starts_with(RESERVED);
-        let then = if may_come && !key.is_empty() { Then::Wait } else { Then::Refuse };
-        let waits = Waits::BusinessCard { tag, proc, key: key.clone(), then };
-        Ok(self.ask(waits, Request::Get { proc, key, timeout, immediate, wait }))
+        let on_miss = if may_come && !key.is_empty() { OnMiss::Wait } else { OnMiss::Refuse };
+        let expected = Expected::BusinessCard { tag, proc, key: key.clone(), on_miss };
+        Ok(self.ask(expected, Request::Get { proc, key, timeout, immediate, wait }))
     }
 
-    /// A key of whichever process puts it: it is waited for as one of a process is that has committed.
+    /// A key of any process. It is waited for like one of a process that has committed.
     fn get_any(&mut self, tag: u32, key: String, with: &Attributes) -> Step {
         let timeout = with.timeout();
         let comes = !key.is_empty() && !key.starts_with(RESERVED);
@@ -255,10 +195,9 @@ impl Session {
             true => Duration::ZERO,
             false => timeout.unwrap_or(USUAL_WAIT),
         };
-        self.next += 1;
-        self.waits
-            .insert(self.next, Waits::Any { tag, key: key.clone(), timed: timeout.is_some() });
-        Step::Find(self.next, key, patience)
+        let timed = timeout.is_some();
+        let number = self.pending.add(Expected::Any { tag, key: key.clone(), timed });
+        Step::Find(number, key, patience)
     }
 
     fn publish(&mut self, tag: u32, from: &mut Reader<'_>) -> Decoded<Vec<Step>> {
@@ -269,8 +208,8 @@ impl Session {
         let persistence = match with.remove(PERSISTENCE).map(|value| value.as_u64()) {
             Some(Some(1)) => Persistence::FirstRead,
             Some(Some(2)) => Persistence::Process,
-            // Until it is taken back, or for the life of the application or the session: here they
-            // are one.
+            // Until it is unpublished, or for the life of the application or the session: these are
+            // one here.
             None | Some(Some(0 | 3 | 4)) => Persistence::Session,
             _ => return Err(BAD),
         };
@@ -278,13 +217,13 @@ impl Session {
         if with.all.is_empty() {
             return Err(BAD);
         }
-        self.batches.insert(tag, Batch::new(with.all.len(), true));
+        self.batches.insert(tag, Batch::publish(with.all.len()));
         let mut steps = Vec::new();
         for (key, value) in with.all {
-            let waits = Waits::Part(tag, key.clone());
+            let expected = Expected::Part(tag, key.clone());
             let range = range.clone();
             steps.push(
-                self.ask(waits, Request::Publish(Published { key, value, range, persistence })),
+                self.ask(expected, Request::Publish(Published { key, value, range, persistence })),
             );
         }
         Ok(steps)
@@ -295,13 +234,13 @@ impl Session {
         let keys = keys(from)?;
         let with = Attributes::take(from)?;
         with.are_met_by(&LOOKUP)?;
-        // So many of them are waited for; 0: all.
+        // How many of them to wait for; 0: all.
         let least = match with.get(WAIT).map(Value::as_u64) {
             None => None,
             Some(least) => Some(least.and_then(|least| least.try_into().ok()).ok_or(BAD)?),
         };
         let wait = least.map(|_: u32| with.timeout().unwrap_or(PATIENCE));
-        // One who waits has said how many are enough.
+        // A lookup that waits has said how many are enough.
         let whole = if least.is_some() { 0 } else { keys.iter().collect::<BTreeSet<_>>().len() };
         let within = match with.get(RANGE) {
             None => Range::Global,
@@ -309,10 +248,10 @@ impl Session {
         };
         let least = least.unwrap_or_default();
         let what = Request::Lookup { keys, wait, least, within };
-        Ok(self.ask(Waits::Lookup(tag, whole), what))
+        Ok(self.ask(Expected::Lookup(tag, whole), what))
     }
 
-    /// Those that were found, of so many; others are not in the answer.
+    /// The keys that were found, of `whole`. The others are not in the answer.
     pub(super) fn looked_up(
         &self,
         tag: u32,
@@ -349,13 +288,13 @@ impl Session {
         });
         Ok(match keys.is_empty() {
             true => self.say_status(tag, status::SUCCESS),
-            false => self.ask(Waits::Status(tag), Request::Unpublish(keys)),
+            false => self.ask(Expected::Status(tag), Request::Unpublish(keys)),
         })
     }
 
     fn notify(&mut self, tag: u32, from: &mut Reader<'_>, job: &JobMap) -> Decoded<Step> {
         let code = from.status()?;
-        // In PMIx success is 0, and what is no error and no event is above.
+        // In PMIx success is 0, and codes above are neither errors nor events.
         if code >= status::SUCCESS {
             return Err(BAD);
         }
@@ -371,7 +310,7 @@ impl Session {
             (number, None) => range_numbered(number)?,
         };
         let notify = Request::Notify { code, range, non_default, info: with.all };
-        Ok(self.ask(Waits::Status(tag), notify))
+        Ok(self.ask(Expected::Status(tag), notify))
     }
 
     fn register(&mut self, tag: u32, from: &mut Reader<'_>) -> Decoded<Step> {
@@ -380,12 +319,12 @@ impl Session {
         for _ in 0..count {
             codes.push(i32::try_from(from.signed()?).map_err(|_| BAD)?);
         }
-        // Whose affairs it wants to hear of, and in which order, it looks at itself.
+        // The client library itself selects sources and orders its handlers.
         Attributes::take(from)?.are_met_by(&REGISTER)?;
         Ok(match self.events.listen(&codes) {
             None => self.say_status(tag, status::SUCCESS),
             Some((handler, codes)) => {
-                self.ask(Waits::Register(tag, handler), Request::Register { handler, codes })
+                self.ask(Expected::Register(tag, handler), Request::Register { handler, codes })
             }
         })
     }
@@ -395,13 +334,14 @@ impl Session {
         let mut steps = Vec::new();
         while let Ok(code) = from.status() {
             if let Some(handler) = self.events.ignore(code) {
-                steps.push(self.ask(Waits::Nothing, Request::Deregister(handler)));
+                steps.push(self.ask(Expected::Nothing, Request::Deregister(handler)));
             }
         }
         steps
     }
 
-    /// Of all that a client may have done to processes of its job, what signals do (PMIx Standard 4.1, section 12.2).
+    /// Job control: of what a client may have done to processes of its job, what signals can do
+    /// (PMIx Standard 4.1, section 12.2).
     fn control(&mut self, tag: u32, from: &mut Reader<'_>, job: &JobMap) -> Decoded<Step> {
         let count = from.size(MAX_PROCS)?;
         let group = take_group(from, count as u64, job, self.node)?;
@@ -419,13 +359,14 @@ impl Session {
         if let Some(number) = with.get(own) {
             signals.push(number.as_u64().and_then(|number| number.try_into().ok()).ok_or(BAD)?);
         }
-        // What else there may be (checkpoints, clean-up after the process) is not here.
+        // Other directives (checkpoints, clean-up after the process) are not offered.
         let [signal] = signals[..] else {
             return Err(if signals.is_empty() { UNSUPPORTED } else { BAD });
         };
-        // Whoever names processes of which there are none (peers on a node without) does not mean all of the job.
+        // A client that names processes of which there are none (peers on a node without any) does
+        // not mean the whole job.
         let group = (count > 0).then_some(group);
-        Ok(self.ask(Waits::Results(tag), Request::Signal { group, signal }))
+        Ok(self.ask(Expected::Results(tag), Request::Signal { group, signal }))
     }
 
     fn query(&mut self, tag: u32, from: &mut Reader<'_>, job: &JobMap) -> Decoded<Vec<Step>> {
@@ -449,7 +390,7 @@ impl Session {
             }
             let with = Attributes::take_some(from, count)?;
             with.are_met_by(&QUERY)?;
-            // There is this job, and no other.
+            // There is only this job.
             let elsewhere = with
                 .get("pmix.nspace")
                 .is_some_and(|name| name.as_str().is_some_and(|name| name != job.space()));
@@ -463,7 +404,7 @@ impl Session {
         if wanted.is_empty() {
             return Err(BAD);
         }
-        let mut batch = Batch::new(wanted.len(), false);
+        let mut batch = Batch::query(wanted.len());
         let mut steps = Vec::new();
         for key in wanted {
             let asked = match key.as_str() {
@@ -479,7 +420,7 @@ impl Session {
                 PROCESSES | LOCAL_PROCESSES => "petasos.processes".to_owned(),
                 _ => key.clone(),
             };
-            steps.push(self.ask(Waits::Part(tag, key), Request::Query(vec![asked])));
+            steps.push(self.ask(Expected::Part(tag, key), Request::Query(vec![asked])));
         }
         match steps.is_empty() {
             true => Ok(self.batch_done(tag, batch)),
@@ -498,17 +439,14 @@ impl Session {
         result: &Result<Answer, Error>,
         job: &JobMap,
     ) -> Vec<Step> {
-        let btree_map::Entry::Occupied(mut entry) = self.batches.entry(tag) else {
-            return Vec::new();
-        };
-        let batch = entry.get_mut();
-        match result {
+        let node = self.node;
+        let whole = self.batches.part_done(tag, |batch| match result {
             Ok(Answer::Info(info)) => {
-                let here = Some(self.node).filter(|_| key == LOCAL_PROCESSES);
+                let only = Some(node).filter(|_| key == LOCAL_PROCESSES);
                 let first = info.iter().find(|(name, _)| name != "petasos.silent");
                 match (key.as_str(), first) {
                     (PROCESSES | LOCAL_PROCESSES, Some((_, Value::List(lines)))) => {
-                        batch.found(&key, &process_table(lines, here, job));
+                        batch.found(&key, &process_table(lines, only, job));
                     }
                     (_, Some((_, value))) => batch.found(&key, value),
                     (_, None) => batch.failed(status::NOT_FOUND),
@@ -516,75 +454,34 @@ impl Session {
             }
             Ok(_) => batch.published(key),
             Err(error) => batch.failed(error.code()),
-        }
-        match batch.left {
-            0 => {
-                let batch = entry.remove();
-                self.batch_done(tag, batch)
-            }
-            _ => Vec::new(),
-        }
+        });
+        whole.map_or_else(Vec::new, |batch| self.batch_done(tag, batch))
     }
 
     fn batch_done(&mut self, tag: u32, batch: Batch) -> Vec<Step> {
-        let Batch { undone, done, answer, found, error, .. } = batch;
-        if undone {
-            let mut steps = vec![self.say_status(tag, error)];
-            match error {
-                status::SUCCESS => self.published.extend(done),
-                _ if done.is_empty() => {}
-                _ => steps.push(self.ask(Waits::Nothing, Request::Unpublish(done))),
+        match batch.outcome() {
+            Outcome::Published(keys) => {
+                self.published.extend(keys);
+                vec![self.say_status(tag, status::SUCCESS)]
             }
-            return steps;
-        }
-        if found == 0 {
-            return vec![self.say_status(tag, error)];
-        }
-        let mut out = Vec::new();
-        let whole = error == status::SUCCESS;
-        put_status(&mut out, if whole { status::SUCCESS } else { status::PARTIAL_SUCCESS });
-        put_size(&mut out, found);
-        out.extend(answer);
-        vec![self.say(tag, &out)]
-    }
-}
-
-impl Batch {
-    fn new(left: usize, undone: bool) -> Batch {
-        let (done, answer) = (Vec::new(), Vec::new());
-        Batch { left, undone, done, answer, found: 0, error: status::SUCCESS }
-    }
-
-    fn found(&mut self, key: &str, value: &Value) {
-        let before = self.answer.len();
-        put_info(&mut self.answer, key, value);
-        if self.answer.len() > MAX_ANSWER {
-            self.answer.truncate(before);
-            return self.failed(status::BAD_PARAM);
-        }
-        self.left -= 1;
-        self.found += 1;
-    }
-
-    fn published(&mut self, key: String) {
-        self.left -= 1;
-        self.done.push(key);
-    }
-
-    fn failed(&mut self, code: i32) {
-        self.left -= 1;
-        if self.error == status::SUCCESS {
-            self.error = code;
+            Outcome::Failed(error, keys) => {
+                let mut steps = vec![self.say_status(tag, error)];
+                if !keys.is_empty() {
+                    steps.push(self.ask(Expected::Nothing, Request::Unpublish(keys)));
+                }
+                steps
+            }
+            Outcome::Found(answer) => vec![self.say(tag, &answer)],
         }
     }
 }
 
-/// The status of an answer that has so many of what was asked for.
+/// The status of an answer that has `found` of `whole`.
 fn all_of(found: usize, whole: usize) -> i32 {
     if found < whole { status::PARTIAL_SUCCESS } else { status::SUCCESS }
 }
 
-/// The number of the user, which the kernel has told already.
+/// Skips the number of the user, which the kernel has told already.
 fn user(from: &mut Reader<'_>) -> Decoded<()> {
     from.begin()?;
     from.unsigned().map(|_| ())
@@ -635,8 +532,8 @@ fn range_of(value: Option<Value>) -> Decoded<Range> {
     range_numbered(value.as_u64().and_then(|number| number.try_into().ok()).ok_or(BAD)?)
 }
 
-/// The engine's table of processes in the client's form; `here`: those of one node.
-fn process_table(lines: &[Value], here: Option<Node>, job: &JobMap) -> Value {
+/// The engine's table of processes in the client's form; `only`: those of one node.
+fn process_table(lines: &[Value], only: Option<Node>, job: &JobMap) -> Value {
     let command = job.value(Proc::JOB, "petasos.command").map(|value| value.to_string());
     let command = command.unwrap_or_default();
     let command = command.split(' ').next().unwrap_or_default();
@@ -648,7 +545,7 @@ fn process_table(lines: &[Value], here: Option<Node>, job: &JobMap) -> Value {
             u32::try_from(number).unwrap_or_default()
         };
         let (rank, node, pid) = (number(1), Node(number(2)), number(3));
-        if here.is_some_and(|here| here != node) {
+        if only.is_some_and(|only| only != node) {
             continue;
         }
         count += 1;
@@ -666,7 +563,7 @@ fn process_table(lines: &[Value], here: Option<Node>, job: &JobMap) -> Value {
     Value::Typed { kind: kind::ARRAY, packed: array }
 }
 
-/// The state of a process (PMIx Standard 4.1, section 3.4.14) by the engine's word for it.
+/// The state of a process (PMIx Standard 4.1, section 3.4.14) for the engine's name of it.
 fn process_state(word: &str) -> u8 {
     match word {
         "not started" => 1,
@@ -684,6 +581,7 @@ fn process_state(word: &str) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::super::{
+        ELSEWHERE,
         values::put_info,
         wire::{LOCAL_PEERS, put_signed},
     };
@@ -718,8 +616,9 @@ mod tests {
         message
     }
 
-    /// Whatever the number of a command is, and whether anything follows it, there is one answer to it: that of this
-    /// session, or one of the engine's. Deregistering has none (`pmix_event_registration.c` waits for none).
+    /// Whatever the number of a command is, and whether anything follows it, there is one answer to
+    /// it: from this session, or from the engine. Deregistering has none
+    /// (`pmix_event_registration.c` waits for none).
     #[test]
     fn every_command_is_answered() {
         let (job, mut header) = (job(), vec![0; 16]);
@@ -736,10 +635,10 @@ mod tests {
                 let mut session = Session::new(Node(0), "/nowhere".as_ref(), Default::default());
                 session.rank = Some(1);
                 let steps = say(&mut session, &mut header, &[&[2, command], more].concat());
-                let mut said = Vec::new();
+                let mut sent = Vec::new();
                 for step in steps {
                     match step {
-                        Step::Say(bytes) => said.push(bytes),
+                        Step::Say(bytes) => sent.push(bytes),
                         Step::Ask(id, _) => {
                             let error = Err(Error::Misuse(String::new()));
                             let answers = session.answered(id, &error, &job);
@@ -748,22 +647,22 @@ mod tests {
                                 Step::Explain(_) | Step::Fail(_) => None,
                                 other => panic!("{command}: {other:?}"),
                             });
-                            said.extend(bytes);
+                            sent.extend(bytes);
                         }
                         Step::Explain(_) | Step::Fail(_) => {}
                         Step::Find(id, key, _) => {
                             let proc = job.proc(Proc::JOB);
                             let none = Err(Error::NotFound { proc, key });
                             let [Step::Say(bytes)] = &session.answered(id, &none, &job)[..] else {
-                                panic!("{command}: nothing is said")
+                                panic!("{command}: nothing is sent")
                             };
-                            said.push(bytes.clone());
+                            sent.push(bytes.clone());
                         }
                     }
                 }
                 let expected = usize::from(command != 14);
-                assert_eq!(said.len(), expected, "{command} with {more:?}");
-                for bytes in said {
+                assert_eq!(sent.len(), expected, "{command} with {more:?}");
+                for bytes in sent {
                     assert_eq!(&bytes[4..8], 77u32.to_be_bytes(), "{command}: another tag");
                     let served = (0..=8).contains(&command) || (12..=15).contains(&command);
                     if !served && command != 18 {
@@ -799,10 +698,11 @@ mod tests {
             Err(Error::GetTimeout { proc, node, key, state })
         };
         let two = Some(Duration::from_secs(2));
-        // What is asked of the engine, one after the other, if each says that it is not there; and what is said.
+        // The requests of the engine in order, if each is answered as not found, and the answer to
+        // the client.
         let asked = |node, message: &[u8]| {
             let mut session = Session::new(Node(node), "/nowhere".as_ref(), Default::default());
-            let (mut asked, mut said) = (Vec::new(), None);
+            let (mut asked, mut sent) = (Vec::new(), None);
             let mut steps = session.command(1, Reader(message), &job).unwrap();
             while let Some(step) = steps.pop() {
                 match step {
@@ -811,16 +711,16 @@ mod tests {
                         asked.push((key, timeout, immediate, wait));
                         steps = session.answered(id, &answer, &job);
                     }
-                    Step::Say(bytes) => said = Reader(&bytes[16..]).status().ok(),
+                    Step::Say(bytes) => sent = Reader(&bytes[16..]).status().ok(),
                     other => panic!("{other:?}"),
                 }
             }
-            (asked, said.unwrap())
+            (asked, sent.unwrap())
         };
         let once = |timeout, immediate, wait| vec![("k".to_owned(), timeout, immediate, wait)];
         let all = [once(None, false, false), once(two, false, true)].concat();
         assert_eq!(asked(0, &get("k", &[])), (all, status::NOT_FOUND));
-        // On another node it may have a value for others.
+        // For other nodes the key may have a value of its own.
         let (keys, code) = asked(1, &get("k", &[]));
         let elsewhere = format!("{ELSEWHERE}k");
         let expected = [("k", false), (&elsewhere, false), ("k", true)];
@@ -831,16 +731,16 @@ mod tests {
             let found = asked(0, &get("k", &with));
             assert_eq!(found, (once(None, true, false), status::NOT_FOUND));
         }
-        // Whose time it is, is told that it is over.
+        // If the client named a time, it gets a timeout.
         let found = asked(0, &get("k", &[("pmix.timeout", Value::Uint(2))]));
         assert_eq!(found, (once(two, false, true), status::TIMEOUT));
-        // What is reserved does not come later.
+        // Reserved keys do not come later.
         let (keys, code) = asked(0, &get("pmix.k", &[]));
         assert_eq!((keys.len(), code), (1, status::NOT_FOUND));
     }
 
     #[test]
-    fn only_who_names_nobody_means_all() {
+    fn an_empty_list_means_all_processes() {
         let group = |node, ranks: &[u32]| match &asked(node, &kill(ranks))[..] {
             [Request::Signal { group, signal: 9 }] => group.clone(),
             other => panic!("{other:?}"),

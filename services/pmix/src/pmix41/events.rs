@@ -1,4 +1,4 @@
-//! Events for a client: which it listens to, which it has got, and how they look to it.
+//! Events for a client: those it wants, those it has received, and their form on its wire.
 
 use super::{
     commands::{EVENT, IN_RANGE, range_number},
@@ -13,20 +13,22 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Names of events that the client has got, to know them again: as many as the engine keeps.
+/// How many received events are remembered, to recognise repeated ones: as many as the engine
+/// keeps.
 const REMEMBERED: usize = 512;
-/// The code by which a client calls all.
+/// The code by which a client registers for all events.
 const ALL: i32 = i32::MIN;
-/// Who is affected by an event: one process, or several.
+/// The processes affected by an event: one, or several.
 const AFFECTED: &str = "pmix.evproc";
 const ALL_AFFECTED: &str = "pmix.evaffected";
 
-/// What a client listens to. It counts its handlers itself, and tells of the first one for a code,
-/// and of the last.
+/// The codes that a client wants. It counts its handlers itself, and announces the first one for a
+/// code and the end of the last.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     next: u64,
-    /// The engine's handlers for it, with the codes that it still wants; `ALL` for a default one.
+    /// The engine's handlers for it, with the codes that it still wants; `ALL` for a default
+    /// handler.
     handlers: BTreeMap<u64, BTreeSet<i32>>,
     told: VecDeque<EventId>,
 }
@@ -36,7 +38,7 @@ impl Events {
         self.handlers.values().any(|codes| codes.contains(&code))
     }
 
-    /// The client wants these codes (none: all): gives the handler and the codes that are new.
+    /// The client wants these codes (none: all). Gives the handler and the new codes.
     pub(super) fn listen(&mut self, codes: &[i32]) -> Option<(u64, Vec<i32>)> {
         let wanted: BTreeSet<i32> = if codes.is_empty() { &[ALL] } else { codes }
             .iter()
@@ -52,7 +54,7 @@ impl Events {
         Some((self.next, new))
     }
 
-    /// The client does not want this code any more: gives a handler that nothing is left of.
+    /// The client no longer wants this code. Gives a handler that has no code left.
     pub(super) fn ignore(&mut self, code: i32) -> Option<u64> {
         let (id, codes) = self.handlers.iter_mut().find(|(_, codes)| codes.contains(&code))?;
         codes.remove(&code);
@@ -64,8 +66,8 @@ impl Events {
         self.handlers.remove(&handler);
     }
 
-    /// What is sent to the client, if it is to be told. See the [module of sessions](super) for why
-    /// some events go past its default handlers.
+    /// The message for the client, if it is to receive the event. The [module of sessions](super)
+    /// says why some events skip its default handlers.
     pub(super) fn tell(
         &mut self,
         event: &Event,

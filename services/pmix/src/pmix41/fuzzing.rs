@@ -1,4 +1,4 @@
-//! Clients of OpenPMIx that may say anything, on an engine: for the fuzz targets.
+//! Clients of OpenPMIx that may send anything, on an engine: for the fuzz targets.
 
 use super::{
     HEADER, Session, Step, be,
@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 /// Clients, which are the ranks of the first node.
 const CLIENTS: usize = 2;
 
-struct Front {
+struct Harness {
     job: Arc<JobMap>,
     engine: Engine,
     now: Time,
@@ -28,17 +28,17 @@ struct Front {
 struct Client {
     /// `None`: it was cut off.
     session: Option<Session>,
-    /// What is not a whole message yet.
+    /// Bytes of an incomplete message.
     come: Vec<u8>,
-    /// Answers that are to come, by tag.
+    /// Answers that are still to come, by tag.
     open: BTreeMap<u32, u32>,
     next: u32,
-    /// It has sent what is no message of ours: tags may be there twice.
+    /// It has sent an invalid message: tags may be there twice.
     wild: bool,
 }
 
-impl Front {
-    fn new() -> Front {
+impl Harness {
+    fn new() -> Harness {
         let job = job();
         let mut engine = engine(&job);
         let clients = [0, 1].map(|at| {
@@ -47,15 +47,15 @@ impl Front {
                 Some(Session::new(crate::Node(0), "/nowhere".as_ref(), Default::default()));
             Client { session, come: Vec::new(), open: BTreeMap::new(), next: 0, wild: false }
         });
-        let mut front = Front { job, engine, now: Time::ZERO, clients };
+        let mut harness = Harness { job, engine, now: Time::ZERO, clients };
         for at in 0..CLIENTS {
-            front.send(at, &hello(at as u32));
-            assert!(front.clients[at].session.is_some(), "it was greeted as it should be");
+            harness.send(at, &hello(at as u32));
+            assert!(harness.clients[at].session.is_some(), "it was greeted as it should be");
         }
-        front
+        harness
     }
 
-    /// A message whose length is right; what it wants to know it is told once.
+    /// A message of the right length. If it wants an answer, it gets exactly one.
     fn command(&mut self, at: usize, payload: &[u8]) {
         let client = &mut self.clients[at];
         client.next += 1;
@@ -84,7 +84,7 @@ impl Front {
                 Err(_) => {
                     *session = None;
                     self.engine.client_closed(self.now, ClientId(at as u64));
-                    self.pump();
+                    self.drain();
                     return;
                 }
             }
@@ -97,22 +97,22 @@ impl Front {
                 return;
             }
             match step {
-                Step::Say(bytes) => self.said(at, &bytes),
+                Step::Say(bytes) => self.received(at, &bytes),
                 Step::Explain(_) | Step::Fail(_) => {}
                 Step::Ask(id, what) => {
                     self.engine.request(self.now, ClientId(at as u64), id, what);
-                    self.pump();
+                    self.drain();
                 }
                 Step::Find(id, key, patience) => {
                     let asker = (ClientId(at as u64), id);
                     self.engine.get_any(self.now, asker, self.job.id(), key, patience);
-                    self.pump();
+                    self.drain();
                 }
             }
         }
     }
 
-    fn pump(&mut self) {
+    fn drain(&mut self) {
         while let Some(output) = self.engine.poll() {
             let (client, steps) = match output {
                 Output::Answer { client, id, result } => {
@@ -130,8 +130,8 @@ impl Front {
         }
     }
 
-    /// What is said is whole; an answer was asked for.
-    fn said(&mut self, at: usize, bytes: &[u8]) {
+    /// A complete message from the session; an answer must have been asked for.
+    fn received(&mut self, at: usize, bytes: &[u8]) {
         // The answer to the greeting has no header.
         if bytes.len() < HEADER {
             return assert_eq!(bytes.len(), 8);
@@ -149,10 +149,10 @@ impl Front {
         }
     }
 
-    fn pass(&mut self, time: Duration) {
+    fn elapse(&mut self, time: Duration) {
         self.now = self.now.after(time);
         self.engine.advance(self.now);
-        self.pump();
+        self.drain();
     }
 }
 
@@ -176,8 +176,8 @@ fn is_event(mut from: Reader<'_>) {
 }
 
 /// Steps: what clients send, in messages or not, and time that passes. Every message is answered
-/// once, by the end of time at the latest, and what is said can be read. Values that were
-/// understood can be said again.
+/// once, by the end of time at the latest, and answers can be read. Values that were understood can
+/// be encoded again.
 ///
 /// # Panics
 /// If not.
@@ -187,7 +187,7 @@ pub fn pmix41(bytes: &[u8]) {
         put_value(&mut once, "key", &value);
         assert_eq!(take_value(&mut Reader(&once)), Ok(value));
     }
-    let mut front = Front::new();
+    let mut harness = Harness::new();
     let mut rest = bytes;
     for _ in 0..64 {
         let Some((header, tail)) = rest.split_first_chunk::<3>() else { break };
@@ -195,20 +195,20 @@ pub fn pmix41(bytes: &[u8]) {
         let len = usize::from(u16::from_le_bytes([header[1], header[2]])).min(tail.len());
         match header[0] >> 1 & 3 {
             0 => {
-                front.clients[at].wild = true;
-                front.send(at, &tail[..len]);
+                harness.clients[at].wild = true;
+                harness.send(at, &tail[..len]);
             }
-            1 => front.pass(Duration::from_millis(len as u64)),
-            _ => front.command(at, &tail[..len]),
+            1 => harness.elapse(Duration::from_millis(len as u64)),
+            _ => harness.command(at, &tail[..len]),
         }
         rest = if header[0] >> 1 & 3 == 1 { tail } else { &tail[len..] };
     }
-    // Nobody waits longer than a year.
+    // No request waits longer than a year.
     for _ in 0..100 {
-        front.pass(Duration::from_secs(7 * 24 * 3600));
+        harness.elapse(Duration::from_secs(7 * 24 * 3600));
     }
     let counted = |client: &&Client| client.session.is_some() && !client.wild;
-    for client in front.clients.iter().filter(counted) {
+    for client in harness.clients.iter().filter(counted) {
         assert!(client.open.values().all(|open| *open == 0), "not answered: {:?}", client.open);
     }
 }
@@ -323,7 +323,7 @@ pub fn pmix41_seeds() -> Vec<Vec<u8>> {
     put_unsigned(&mut query, 1);
     put_info(&mut query, "pmix.nspace", &"job".into());
     commands.push(query);
-    // Each alone, all together, and all in turns with time that passes.
+    // Each alone, all together, and all alternating with time that passes.
     let step = |at: u8, command: &[u8]| {
         let len = (command.len() as u16).to_le_bytes();
         [&[at | 4][..], &len, command].concat()

@@ -1,8 +1,8 @@
-//! Job data in OpenPMIx's form: all that a client knows of its job without asking.
+//! Job data in OpenPMIx's form: everything that a client knows of its job without a request.
 
 use super::{
     VERSION,
-    here::{Surroundings, cpu_set, locality},
+    surroundings::{Surroundings, cpu_set, locality},
     wire::{kind, put_bytes, put_signed, put_text, put_unsigned},
 };
 use crate::{Node, job::JobMap};
@@ -70,15 +70,15 @@ impl Typed<'_> {
     }
 }
 
-/// Where a rank may have files that are its own, in the job's private directory.
+/// The directory for a rank's own files, in the job's private directory.
 pub(crate) fn own_directory(directory: &str, rank: u32) -> String {
     format!("{directory}/rank.{rank}")
 }
 
-/// All job data, as a client takes it once: that of this rank.
+/// All job data, as a client receives it once: that of this rank.
 pub(super) fn job_data(
     job: &JobMap,
-    here: Node,
+    own_node: Node,
     around: &Surroundings,
     directory: &str,
     own: Option<u32>,
@@ -107,7 +107,8 @@ pub(super) fn job_data(
         ("pmix.jobid", job.space()),
         ("pmix.nlist", &names),
         ("pmix.bfrops.mod", VERSION),
-        // Open MPI 5 makes directories of its own where it is not told of any, and leaves some behind.
+        // Open MPI 5 makes directories of its own where no directory is named, and leaves some
+        // behind.
         ("pmix.tmpdir", directory),
         ("pmix.nsdir", directory),
         ("pmix.pdir", &own),
@@ -115,7 +116,8 @@ pub(super) fn job_data(
     for (key, text) in texts {
         put_pair(&mut out, key, &Typed::Text(text));
     }
-    // Or Open MPI 4.1 removes the job's directory, with all that is in it, when a rank is done.
+    // Otherwise Open MPI 4.1 removes the job's directory, with all that is in it, when a rank is
+    // done.
     put_pair(&mut out, "pmix.tdir.rmclean", &Typed::Bool(true));
     let session =
         vec![("pmix.session.id", Typed::U32(u32::MAX)), ("pmix.univ.size", Typed::U32(size))];
@@ -132,7 +134,7 @@ pub(super) fn job_data(
             ("pmix.lldr", Typed::Rank(ranks.first().copied().unwrap_or_default())),
             ("pmix.local.size", Typed::U32(ranks.len() as u32)),
         ];
-        if *node == here {
+        if *node == own_node {
             array.push(("pmix.pmem", Typed::U64(around.memory)));
             // `PMIX_NODE_OVERSUBSCRIBED`.
             array.push(("pmix.ndosub", Typed::Bool(around.crowded)));
@@ -162,11 +164,12 @@ pub(super) fn job_data(
         put_pair(&mut blob, "pmix.apprank", &Typed::Rank(rank));
         put_pair(&mut blob, "pmix.nodeid", &Typed::U32(node.0));
         put_pair(&mut blob, "pmix.hname", &Typed::Text(name(&node)));
-        let place = around.place(local.into()).filter(|_| node == here);
-        if let Some(place) = place {
-            put_pair(&mut blob, "pmix.cpuset", &Typed::Text(&cpu_set(place)));
-            put_pair(&mut blob, "pmix.locstr", &Typed::Text(&locality(place)));
-            // No `pmix.numarank`: libpmix 4.2 does not know it, and then takes nothing of what follows.
+        let topology = around.topology(local.into()).filter(|_| node == own_node);
+        if let Some(topology) = topology {
+            put_pair(&mut blob, "pmix.cpuset", &Typed::Text(&cpu_set(topology)));
+            put_pair(&mut blob, "pmix.locstr", &Typed::Text(&locality(topology)));
+            // No `pmix.numarank`: libpmix 4.2 does not know it, and then drops everything that
+            // follows.
             put_pair(&mut blob, "pmix.pkgrank", &Typed::U16(around.package_rank(local.into())));
         }
         put_pair(&mut out, "pmix.pblob", &Typed::Bytes(blob));

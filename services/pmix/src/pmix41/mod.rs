@@ -1,21 +1,24 @@
-//! The wire of OpenPMIx 4.1, as the client library of Open MPI speaks it: a front end on the engine,
-//! as a state machine. Bytes in; requests of the engine, and bytes, out.
+//! The wire of OpenPMIx 4.1, as the client library of Open MPI speaks it: a front end on the
+//! engine, as a state machine. Bytes in; requests of the engine, and bytes, out.
 //!
-//! What a process puts lies on its card key by key, with the types that both sides have translated
-//! ([`values`]), so that programs of both kinds can read each other's cards, events, and what they
-//! publish. Whatever the client asks is answered: what is not understood, or not to be had here, by
-//! a status that says so.
+//! A process puts its values on its card key by key, with the types that both sides have translated
+//! ([`values`]). So programs of both kinds can read each other's cards, events and published data.
+//! Every request of the client is answered: what is not understood, or not offered, by a status
+//! that says so.
 //!
 //! The client library runs the chain of handlers itself, and always all of it. So that no handler
-//! sees an event twice, an event of the past is not sent again for a default handler that comes
-//! late; for one with a code it is, past the default handlers that have seen it.
+//! sees an event twice, a past event is not sent again for a default handler that comes late. It is
+//! sent for a late handler with a code, and skips the default handlers, which have seen it.
 
+mod batch;
 mod commands;
+mod commit;
 mod events;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
-mod here;
 mod job;
+mod pending;
+mod surroundings;
 pub(crate) mod values;
 pub(crate) mod wire;
 
@@ -27,34 +30,30 @@ use crate::{
     message::{Answer, Request},
     status,
 };
-use commands::Batch;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    io,
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use batch::Batches;
+use commit::SplitKeys;
+use pending::Pending;
+use std::{collections::BTreeSet, io, path::Path, sync::Arc, time::Duration};
 use wire::{Decoded, Reader, Refusal, put_bytes, put_proc, put_signed, put_size, put_status};
 
-pub(crate) use here::Surroundings;
 pub(crate) use job::own_directory;
+pub(crate) use surroundings::Surroundings;
 pub(crate) use values::number;
 
-/// The longest message of a client: a commit has all of a card that both its own node and the others see twice, with
-/// what the wire puts between.
+/// The longest message of a client: a commit has twice whatever both its own node and the others
+/// see of a card, with the encoding around it.
 const MAX_MESSAGE: usize = 2 * MAX_CARD + (32 << 20);
-/// The longest of one that has not shown yet that it is of the job: a few names.
+/// The longest message before the client has proved that it is of the job: a few names.
 const MAX_HELLO: usize = 64 << 10;
-/// The version that is told to clients, which choose their formats by it.
+/// The version that clients are told. They choose their formats by it.
 pub(crate) const VERSION: &str = "4.2.2";
-/// Before a key that has one value for this node, and another, this one, for the others.
+/// Prefix of the key of a value for other nodes, where this node sees another value.
 const ELSEWHERE: &str = "pmix41.elsewhere.";
 const HEADER: usize = 16;
-/// How long a key is waited for that a process has committed without, for a client that says no time: as OpenPMIx's
-/// server does.
+/// How long a get waits for a key without which the process has committed, if the client names no
+/// time: as OpenPMIx's server does.
 const USUAL_WAIT: Duration = Duration::from_secs(2);
-/// What the client listens to for events.
+/// The tag under which the client expects events.
 const EVENTS: u32 = 0;
 
 /// What a message, or an answer, leads to.
@@ -64,31 +63,32 @@ pub(crate) enum Step {
     Say(Vec<u8>),
     /// A request of the engine, whose answer goes to [`Session::answered`] with this number.
     Ask(u64, Request),
-    /// A key that any process of the job may put, and how long it is waited for; the answer goes to
+    /// A get of a key of any process of the job, and how long it waits. The answer goes to
     /// [`Session::answered`] with this number.
     Find(u64, String, Duration),
-    /// What its user is to be told, who sees only a status.
+    /// A message for the user, since the client shows only a status.
     Explain(String),
-    /// The same, and that it has failed whatever it says in the end: its library does not tell it that this was refused.
+    /// The same, for a commit that was refused: the process counts as failed whatever its exit code
+    /// is, since its library does not report the refusal.
     Fail(String),
 }
 
-/// What an answer of the engine is for. Most go back under the tag of a message.
+/// What an answer of the engine belongs to. Most go back under the tag of a message.
 #[derive(Clone, Debug)]
-enum Waits {
+enum Expected {
     Hello,
-    /// Nobody wants to know.
+    /// The client expects no answer.
     Nothing,
     Status(u32),
     Commit(u32),
-    /// A status, and results, of which there are none.
+    /// A status and an empty list of results.
     Results(u32),
     BusinessCard {
         tag: u32,
         proc: Proc,
         key: String,
-        /// What follows if the key is not there.
-        then: Then,
+        /// The next step if the key is not found.
+        on_miss: OnMiss,
     },
     /// A key of any process, and whether its client has named a time.
     Any {
@@ -98,20 +98,21 @@ enum Waits {
     },
     /// An engine's handler.
     Register(u32, u64),
-    /// And how many keys it is to have to be whole.
+    /// The same, with the number of keys that a complete answer has.
     Lookup(u32, usize),
     /// One of several, about this key.
     Part(u32, String),
 }
 
-/// What follows where a process has committed without a key that is wanted of it.
+/// The next step where a process has committed without the wanted key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Then {
-    /// It is not found.
+enum OnMiss {
+    /// The key is not found.
     Refuse,
-    /// It may be put a moment later: it is waited for, as OpenPMIx's server does for a client that says no time.
+    /// The key may be put a moment later: wait for it, as OpenPMIx's server does for a client that
+    /// names no time.
     Wait,
-    /// It has been waited for.
+    /// The wait is over.
     Waited,
 }
 
@@ -123,16 +124,13 @@ pub(crate) struct Session {
     directory: String,
     around: Arc<Surroundings>,
     rank: Option<u32>,
-    /// Bytes that still come of a message that was refused for its length.
-    left: usize,
-    next: u64,
-    waits: BTreeMap<u64, Waits>,
-    /// Messages that are several requests of the engine, by tag.
-    batches: BTreeMap<u32, Batch>,
+    /// Bytes still to come of a message that was refused for its length.
+    to_skip: usize,
+    pending: Pending,
+    batches: Batches,
     events: events::Events,
-    /// Keys that it has put with two values.
-    two: BTreeSet<String>,
-    /// What it has published, to take it back by no name.
+    split: SplitKeys,
+    /// The keys that it has published, for an unpublish without keys.
     published: BTreeSet<String>,
 }
 
@@ -152,25 +150,22 @@ impl Session {
             directory: directory.to_string_lossy().into_owned(),
             around,
             rank: None,
-            left: 0,
-            next: 0,
-            waits: BTreeMap::new(),
-            batches: BTreeMap::new(),
+            to_skip: 0,
+            pending: Pending::default(),
+            batches: Batches::default(),
             events: events::Events::default(),
-            two: BTreeSet::new(),
+            split: SplitKeys::default(),
             published: BTreeSet::new(),
         }
     }
 
-    /// Which process it says it is.
+    /// The rank that the client has identified itself as.
     pub(crate) fn rank(&self) -> Option<u32> {
         self.rank
     }
 
-    fn ask(&mut self, waits: Waits, what: Request) -> Step {
-        self.next += 1;
-        self.waits.insert(self.next, waits);
-        Step::Ask(self.next, what)
+    fn ask(&mut self, expected: Expected, what: Request) -> Step {
+        Step::Ask(self.pending.add(expected), what)
     }
 
     fn say(&self, tag: u32, payload: &[u8]) -> Step {
@@ -186,25 +181,25 @@ impl Session {
         self.say(tag, &out)
     }
 
-    /// Takes the next message, if all of it is there: gives its length, and what to do. One that is too long is
-    /// refused at once, and what comes of it is passed over.
+    /// Takes the next message, if it is complete. Gives its length, and the steps that follow. One
+    /// that is too long is refused at once, and the rest of it is skipped.
     ///
     /// # Errors
-    /// If this is no such client, or none of this job; what else is wrong with a message, the
-    /// client is told.
+    /// If this is no such client, or none of this job. Other errors in a message are answered to
+    /// the client.
     pub(crate) fn take(
         &mut self,
         bytes: &[u8],
         job: &JobMap,
     ) -> io::Result<Option<(usize, Vec<Step>)>> {
-        if self.left > 0 {
-            let passed = self.left.min(bytes.len());
-            self.left -= passed;
-            return Ok((passed > 0).then(|| (passed, Vec::new())));
+        if self.to_skip > 0 {
+            let skipped = self.to_skip.min(bytes.len());
+            self.to_skip -= skipped;
+            return Ok((skipped > 0).then(|| (skipped, Vec::new())));
         }
         let Some(header) = bytes.first_chunk::<HEADER>() else { return Ok(None) };
         let hello = self.rank.is_none();
-        // The first header is in the byte order of its machine, which is ours.
+        // The first header is in the client's byte order, which is ours.
         let len = if hello { be(header, 8).swap_bytes() } else { be(header, 8) } as usize;
         if hello && len > MAX_HELLO {
             let why = format!("a greeting of {len} bytes: at most {MAX_HELLO} are allowed");
@@ -212,7 +207,7 @@ impl Session {
         }
         let tag = be(header, 4);
         if len > MAX_MESSAGE {
-            self.left = len;
+            self.to_skip = len;
             let why = format!("a message of {len} bytes: at most {MAX_MESSAGE} are allowed");
             let steps = vec![Step::Fail(why), self.say_status(tag, status::BAD_PARAM)];
             return Ok(Some((HEADER, steps)));
@@ -228,7 +223,7 @@ impl Session {
         Ok(Some((HEADER + len, steps)))
     }
 
-    /// The handshake: how it shows who its user is (which the kernel has told), its job, its rank.
+    /// The handshake: the client's user (which the kernel has told), its job, its rank.
     fn hello(&mut self, payload: &[u8], job: &JobMap) -> io::Result<Step> {
         let text = |from: usize| {
             let rest = payload.get(from..).ok_or_else(short)?;
@@ -244,7 +239,7 @@ impl Session {
         payload.get(at..at + 4).ok_or_else(short)?;
         let rank = be(payload, at);
         self.rank = Some(rank);
-        Ok(self.ask(Waits::Hello, Request::Connect(job.proc(rank))))
+        Ok(self.ask(Expected::Hello, Request::Connect(job.proc(rank))))
     }
 
     /// The engine answers a request.
@@ -254,10 +249,10 @@ impl Session {
         result: &Result<Answer, Error>,
         job: &JobMap,
     ) -> Vec<Step> {
-        let waits = self.waits.remove(&id);
-        // The client library does not look at the status of a commit.
-        let why = match (result, &waits) {
-            (Err(error), Some(Waits::Commit(_))) => {
+        let expected = self.pending.answered(id);
+        // The client library ignores the status of a commit.
+        let why = match (result, &expected) {
+            (Err(error), Some(Expected::Commit(_))) => {
                 Some(Step::Fail(format!("what it committed was refused: {error}")))
             }
             (Err(error @ (Error::Limit { .. } | Error::Misuse(_))), _) => {
@@ -265,27 +260,27 @@ impl Session {
             }
             _ => None,
         };
-        let mut steps = self.answer(waits, result, job);
+        let mut steps = self.answer(expected, result, job);
         steps.extend(why);
         steps
     }
 
     fn answer(
         &mut self,
-        waits: Option<Waits>,
+        expected: Option<Expected>,
         result: &Result<Answer, Error>,
         job: &JobMap,
     ) -> Vec<Step> {
         let code = result.as_ref().map_or_else(Error::code, |_| status::SUCCESS);
-        match waits {
-            None | Some(Waits::Nothing) => Vec::new(),
-            Some(Waits::Hello) => {
+        match expected {
+            None | Some(Expected::Nothing) => Vec::new(),
+            Some(Expected::Hello) => {
                 let rank = self.rank.unwrap_or_default();
                 let words = [code as u32, rank];
                 vec![Step::Say(words.iter().flat_map(|word| word.to_be_bytes()).collect())]
             }
-            Some(Waits::Status(tag) | Waits::Commit(tag)) => vec![self.say_status(tag, code)],
-            Some(Waits::Results(tag)) => {
+            Some(Expected::Status(tag) | Expected::Commit(tag)) => vec![self.say_status(tag, code)],
+            Some(Expected::Results(tag)) => {
                 let mut out = Vec::new();
                 put_status(&mut out, code);
                 if result.is_ok() {
@@ -293,18 +288,19 @@ impl Session {
                 }
                 vec![self.say(tag, &out)]
             }
-            Some(Waits::Register(tag, handler)) => {
+            Some(Expected::Register(tag, handler)) => {
                 if result.is_err() {
                     self.events.forget(handler);
                 }
                 vec![self.say_status(tag, code)]
             }
-            Some(Waits::BusinessCard { tag, proc, key, then }) => match result {
+            Some(Expected::BusinessCard { tag, proc, key, on_miss }) => match result {
                 Ok(Answer::BusinessCard(card)) => {
                     let entries = card.entries.iter().map(|(key, Entry { value, .. })| {
                         (key.strip_prefix(ELSEWHERE).unwrap_or(key), value)
                     });
-                    // The library refuses the whole, for a key of its own that it does not know.
+                    // The library refuses the whole answer if it has a key that the library does
+                    // not know.
                     let entries = entries.filter(|(key, _)| !key.starts_with("pmix"));
                     vec![self.say_values(tag, job, proc.rank, entries)]
                 }
@@ -318,29 +314,33 @@ impl Session {
                     let rank = if proc.rank == Proc::JOB { wire::WILDCARD } else { proc.rank };
                     vec![self.say_values(tag, job, rank, [(key.as_str(), value)])]
                 }
-                // Its card has come with the first answer: this goes nowhere.
+                // Its card has come with the first answer: this one is dropped.
                 Err(Error::NotFound { .. })
                     if !key.starts_with(ELSEWHERE) && job.node_of(proc.rank) != Some(self.node) =>
                 {
                     let key = format!("{ELSEWHERE}{key}");
-                    let waits = Waits::BusinessCard { tag, proc, key: key.clone(), then };
+                    let expected = Expected::BusinessCard { tag, proc, key: key.clone(), on_miss };
                     let (timeout, immediate, wait) = (None, true, false);
-                    vec![self.ask(waits, Request::Get { proc, key, timeout, immediate, wait })]
+                    vec![self.ask(expected, Request::Get { proc, key, timeout, immediate, wait })]
                 }
-                Err(Error::NotFound { .. }) if then == Then::Wait => {
+                Err(Error::NotFound { .. }) if on_miss == OnMiss::Wait => {
                     let key = key.strip_prefix(ELSEWHERE).unwrap_or(&key).to_owned();
-                    let waits =
-                        Waits::BusinessCard { tag, proc, key: key.clone(), then: Then::Waited };
+                    let expected = Expected::BusinessCard {
+                        tag,
+                        proc,
+                        key: key.clone(),
+                        on_miss: OnMiss::Waited,
+                    };
                     let (timeout, immediate, wait) = (Some(USUAL_WAIT), false, true);
-                    vec![self.ask(waits, Request::Get { proc, key, timeout, immediate, wait })]
+                    vec![self.ask(expected, Request::Get { proc, key, timeout, immediate, wait })]
                 }
                 // The client has named no time.
-                Err(Error::GetTimeout { .. }) if then == Then::Waited => {
+                Err(Error::GetTimeout { .. }) if on_miss == OnMiss::Waited => {
                     vec![self.say_status(tag, status::NOT_FOUND)]
                 }
                 _ => vec![self.say_status(tag, code)],
             },
-            Some(Waits::Any { tag, key, timed }) => match result {
+            Some(Expected::Any { tag, key, timed }) => match result {
                 Ok(Answer::Value(value)) => {
                     vec![self.say_values(tag, job, wire::ANYBODY, [(key.as_str(), value)])]
                 }
@@ -349,12 +349,12 @@ impl Session {
                 }
                 _ => vec![self.say_status(tag, code)],
             },
-            Some(Waits::Lookup(tag, whole)) => vec![self.looked_up(tag, whole, result, job)],
-            Some(Waits::Part(tag, key)) => self.part_done(tag, key, result, job),
+            Some(Expected::Lookup(tag, whole)) => vec![self.looked_up(tag, whole, result, job)],
+            Some(Expected::Part(tag, key)) => self.part_done(tag, key, result, job),
         }
     }
 
-    /// All that is known of a process, or what of it was asked for.
+    /// All that is known of a process, or the part that was asked for.
     fn say_values<'a>(
         &self,
         tag: u32,
@@ -373,7 +373,7 @@ impl Session {
         self.say(tag, &payload)
     }
 
-    /// Something happened; `only`: for this late handler.
+    /// An event came; `only`: for this late handler.
     pub(crate) fn event(&mut self, event: &Event, only: Option<u64>, job: &JobMap) -> Option<Step> {
         let payload = self.events.tell(event, only, job)?;
         Some(self.say(EVENTS, &payload))

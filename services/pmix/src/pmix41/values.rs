@@ -1,6 +1,6 @@
-//! Values between OpenPMIx's types and the engine's. Those that both have are translated, so that
-//! programs of both kinds understand each other; the others are kept as they came, and go out as
-//! they came.
+//! Conversion of values between OpenPMIx's types and the engine's. Types that both have are
+//! translated, so that programs of both kinds understand each other. Others are kept as they came,
+//! and go out unchanged.
 
 use super::wire::{
     BAD, Decoded, LOCAL_NODE, LOCAL_PEERS, Reader, WILDCARD, kind, put_bytes, put_signed, put_text,
@@ -17,10 +17,10 @@ use std::time::Duration;
 pub(super) const MAX_INFOS: usize = 4096;
 /// Processes named in one message.
 pub(super) const MAX_PROCS: usize = 1 << 20;
-/// The flag of an attribute without which the request makes no sense to the client.
+/// The flag of an attribute that the client requires to be honoured.
 const REQUIRED: u64 = 1;
 
-/// Reads a value behind its type.
+/// Reads a value that follows its type.
 pub(crate) fn take_value(from: &mut Reader<'_>) -> Decoded<Value> {
     let kind = from.kind()?;
     let packed = from.measure(kind)?;
@@ -39,7 +39,7 @@ pub(crate) fn take_value(from: &mut Reader<'_>) -> Decoded<Value> {
     })
 }
 
-/// The number that a packed value is, if it is one.
+/// The number in a packed value, if it is one.
 pub(crate) fn number(kind: u16, packed: &[u8]) -> Option<i128> {
     let mut from = Reader(packed);
     let number = match kind {
@@ -47,14 +47,14 @@ pub(crate) fn number(kind: u16, packed: &[u8]) -> Option<i128> {
             from.unsigned().ok()?.into()
         }
         kind::INT | kind::INT16..=kind::INT64 | kind::STATUS => from.signed().ok()?.into(),
-        // A number of the system's has its real type before it.
+        // A number of the system has its real type before it.
         kind::PID => {
             let real = from.kind().ok().filter(|real| *real != kind::PID)?;
             return self::number(real, from.0);
         }
         35 | 36 | 45 | 57 | 58 => from.unsigned().ok()?.into(),
         7 => i128::from(from.byte().ok()? as i8),
-        // Bytes; scopes, states and the like.
+        // Bytes: scopes, states and the like.
         2 | 12 | 32 | 34 | 37 | 43 | 50 | 51 | kind::PERSISTENCE | kind::RANGE => {
             from.byte().ok()?.into()
         }
@@ -63,12 +63,12 @@ pub(crate) fn number(kind: u16, packed: &[u8]) -> Option<i128> {
     Some(number)
 }
 
-/// Whether numbers of this type can be below zero.
+/// Whether numbers of this type can be negative.
 pub(crate) fn is_signed(kind: u16) -> bool {
     matches!(kind, kind::INT..=kind::INT64 | kind::STATUS)
 }
 
-/// Writes a value behind its type. Some keys have a type of their own.
+/// Writes a value after its type. Some keys have a type of their own.
 pub(crate) fn put_value(out: &mut Vec<u8>, key: &str, value: &Value) {
     let of_key = match key {
         "pmix.rank" | "pmix.lldr" | "pmix.grank" => Some(kind::RANK),
@@ -123,7 +123,7 @@ pub(crate) fn put_value(out: &mut Vec<u8>, key: &str, value: &Value) {
             put_unsigned(out, named.len() as u64);
             named.iter().for_each(|(name, value)| put_info(out, name, value));
         }
-        // Whoever says what type it has may be wrong about that, and the client would stumble.
+        // The sender may have named a wrong type, on which the client would fail.
         Value::Typed { kind: own, packed } => match Reader(packed).pass(*own) {
             Some(whole) if whole.len() == packed.len() => {
                 kind(*own);
@@ -137,7 +137,7 @@ pub(crate) fn put_value(out: &mut Vec<u8>, key: &str, value: &Value) {
     }
 }
 
-/// A key with its value, as it lies in a buffer of them.
+/// A key with its value, in the form that buffers have.
 pub(super) fn put_pair(out: &mut Vec<u8>, key: &str, value: &Value) {
     put_signed(out, 1);
     put_text(out, key);
@@ -177,7 +177,7 @@ impl Attributes {
         Ok(Attributes { all, required })
     }
 
-    /// Whether all that the client insists on is among these, or data of its own.
+    /// Whether all required attributes are among `known`, or are data of the client's own.
     pub(super) fn are_met_by(&self, known: &[&str]) -> Decoded<()> {
         let unmet = |key: &String| key.starts_with(RESERVED) && !known.contains(&key.as_str());
         match self.required.iter().any(unmet) {
@@ -190,7 +190,7 @@ impl Attributes {
         self.all.iter().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
-    /// Whether a flag is set; one without a value is.
+    /// Whether a flag is set. A flag without a value is.
     pub(super) fn is_set(&self, key: &str) -> bool {
         match self.get(key) {
             Some(Value::Bool(value)) => *value,
@@ -199,7 +199,7 @@ impl Attributes {
         }
     }
 
-    /// How long the client would wait: `None`, or 0, as long as it takes.
+    /// The client's timeout; `None`, which is 0 on the wire: none.
     pub(super) fn timeout(&self) -> Option<Duration> {
         let seconds = self.get("pmix.timeout")?.as_u64().filter(|seconds| *seconds > 0)?;
         Some(Duration::from_secs(seconds))
@@ -211,12 +211,12 @@ impl Attributes {
     }
 }
 
-/// Reads processes, of this job all.
+/// Reads processes, all of which must be of this job.
 pub(super) fn take_group(
     from: &mut Reader<'_>,
     count: u64,
     job: &JobMap,
-    here: Node,
+    own: Node,
 ) -> Decoded<Group> {
     if count > MAX_PROCS as u64 {
         return Err(BAD);
@@ -231,7 +231,7 @@ pub(super) fn take_group(
         match rank {
             WILDCARD => spans.push(span(0, job.size().saturating_sub(1))),
             LOCAL_NODE | LOCAL_PEERS => {
-                spans.extend(job.ranks_on(here).iter().map(|rank| span(*rank, *rank)));
+                spans.extend(job.ranks_on(own).iter().map(|rank| span(*rank, *rank)));
             }
             rank if rank < job.size() => spans.push(span(rank, rank)),
             _ => return Err(BAD),
@@ -244,14 +244,14 @@ pub(super) fn take_group(
 }
 
 /// The processes that a value names: one, or an array of them.
-pub(super) fn group_of(value: &Value, job: &JobMap, here: Node) -> Decoded<Group> {
+pub(super) fn group_of(value: &Value, job: &JobMap, own: Node) -> Decoded<Group> {
     let Value::Typed { kind, packed } = value else { return Err(BAD) };
     let mut from = Reader(packed);
     match *kind {
-        kind::PROC => take_group(&mut from, 1, job, here),
+        kind::PROC => take_group(&mut from, 1, job, own),
         kind::ARRAY if from.kind()? == kind::PROC => {
             let count = from.unsigned()?;
-            take_group(&mut from, count, job, here)
+            take_group(&mut from, count, job, own)
         }
         _ => Err(BAD),
     }
@@ -275,7 +275,7 @@ pub(super) fn procs_value(name: &str, ranks: &[u32]) -> Value {
     Value::Typed { kind, packed }
 }
 
-/// How a client calls a process.
+/// The name of a process on the client's wire.
 pub(super) fn name_of(proc: Proc, job: &JobMap) -> (&str, u32) {
     match proc {
         Proc { rank: Proc::JOB, .. } => (job.space(), WILDCARD),

@@ -1,8 +1,8 @@
-//! How OpenPMIx 4.1 packs: numbers of a length that depends on them, texts with their length, and
-//! values of some sixty types, each behind the number of its type.
+//! OpenPMIx 4.1's packing: numbers of variable length, texts with their length, and values of some
+//! sixty types, each after the number of its type.
 //!
-//! What a client packed is read once, within its bounds; a value whose type means nothing here is
-//! not understood but measured, so that it can be kept and handed on.
+//! What a client packed is read once, within its bounds. A value of a type that is not understood
+//! here is measured, so that it can be kept and passed on.
 
 use crate::{
     numbers::{take_signed, take_unsigned},
@@ -45,22 +45,22 @@ pub(crate) mod kind {
 
 /// In place of a rank: all of the job.
 pub(crate) const WILDCARD: u32 = u32::MAX - 1;
-/// In place of a rank: whoever has the key.
+/// In place of a rank: any process that has the key.
 pub(super) const ANYBODY: u32 = u32::MAX;
 /// In place of a rank: all of the job on this node.
 pub(super) const LOCAL_NODE: u32 = u32::MAX - 2;
 pub(super) const LOCAL_PEERS: u32 = u32::MAX - 4;
 
-/// How deep values may lie in each other.
+/// How deep values may be nested.
 const MAX_DEPTH: u32 = 16;
 
-/// Why something is refused: the status that the client is told.
+/// Why something is refused: the status for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal(pub(crate) i32);
 
 pub(crate) type Decoded<T> = Result<T, Refusal>;
 
-/// It is not packed as it should be.
+/// It is not packed correctly.
 pub(super) const MALFORMED: Refusal = Refusal(status::UNPACK_FAILURE);
 pub(crate) const UNSUPPORTED: Refusal = Refusal(status::NOT_SUPPORTED);
 pub(super) const BAD: Refusal = Refusal(status::BAD_PARAM);
@@ -81,7 +81,7 @@ pub(crate) fn put_proc(out: &mut Vec<u8>, name: &str, rank: u32) {
     put_unsigned(out, u64::from(rank));
 }
 
-/// A number of things, and before the things themselves, if there are any, their number again.
+/// A count of things, and before the things themselves, if there are any, their count again.
 pub(super) fn put_size(out: &mut Vec<u8>, size: usize) {
     put_signed(out, 1);
     put_unsigned(out, size as u64);
@@ -95,7 +95,7 @@ pub(super) fn put_status(out: &mut Vec<u8>, code: i32) {
     put_signed(out, i64::from(code));
 }
 
-/// Reads what a client packed; what is not there is an error.
+/// Reads what a client packed. Missing bytes are an error.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
@@ -123,14 +123,14 @@ impl<'a> Reader<'a> {
         take_signed(&mut self.0).ok_or(MALFORMED)
     }
 
-    /// The bytes of a text without its end; `None` where there is none.
+    /// The bytes of a text without its NUL; `None`: a null text.
     pub(crate) fn text_bytes(&mut self) -> Decoded<Option<&'a [u8]>> {
         let len = u64::try_from(self.signed()?).map_err(|_| MALFORMED)?;
         let bytes = self.raw(len)?;
         Ok((len > 0).then(|| bytes.strip_suffix(&[0]).unwrap_or(bytes)))
     }
 
-    /// A text, such as a key; none is an empty one.
+    /// A text, such as a key. A null text is an empty one.
     pub(crate) fn text(&mut self) -> Decoded<String> {
         let bytes = self.text_bytes()?.unwrap_or_default();
         Ok(String::from_utf8_lossy(bytes).into_owned())
@@ -149,7 +149,7 @@ impl<'a> Reader<'a> {
         u32::try_from(self.unsigned()?).map_err(|_| MALFORMED)
     }
 
-    /// The number that stands before what was packed at one go.
+    /// The count that precedes things that were packed together.
     pub(super) fn begin(&mut self) -> Decoded<()> {
         self.signed().map(|_| ())
     }
@@ -167,13 +167,13 @@ impl<'a> Reader<'a> {
         Ok(size)
     }
 
-    /// A status that was packed at one go.
+    /// A status that was packed alone.
     pub(crate) fn status(&mut self) -> Decoded<i32> {
         self.begin()?;
         i32::try_from(self.signed()?).map_err(|_| MALFORMED)
     }
 
-    /// Passes over a value of a type, and gives its bytes.
+    /// Skips a value of a type, and gives its bytes.
     pub(crate) fn pass(&mut self, kind: u16) -> Option<&'a [u8]> {
         self.measure(kind).ok()
     }
@@ -192,7 +192,7 @@ impl<'a> Reader<'a> {
         if parts == "b" {
             return self.raw(count).map(|_| ());
         }
-        // Each takes a byte at least, so that this ends with the message.
+        // Each takes a byte at least, so this ends with the message.
         for _ in 0..if parts.is_empty() { 0 } else { count } {
             for part in parts.bytes() {
                 self.skip_part(part, depth + 1)?;
@@ -231,9 +231,9 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What a value of a type consists of: `b` a byte, `v` a number, `t` a text, `s` bytes, `x` a type and
-/// a value of it, `D` a type and values of it, `T` texts, `V` numbers, `I` infos. `None`: a type
-/// that only its own machine can make sense of, or that nobody knows.
+/// The parts of a value of a type: `b` a byte, `v` a number, `t` a text, `s` bytes, `x` a type and
+/// a value of it, `D` a type and values of it, `T` texts, `V` numbers, `I` infos. `None`: an
+/// unknown type, or one that only its own machine understands.
 fn parts(kind: u16) -> Option<&'static str> {
     Some(match kind {
         0 => "",
@@ -292,7 +292,7 @@ mod tests {
         let mut endless = vec![kind::UINT32 as u8];
         put_unsigned(&mut endless, u64::MAX);
         assert_eq!(Reader(&endless).measure(kind::ARRAY), Err(MALFORMED));
-        // Of nothing there may be as many as one likes.
+        // Empty values may be as many as the message says.
         endless[0] = 0;
         assert_eq!(Reader(&endless).measure(kind::ARRAY).unwrap().len(), endless.len());
         assert_eq!(Reader(&[]).measure(52), Err(UNSUPPORTED));

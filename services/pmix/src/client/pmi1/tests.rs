@@ -1,4 +1,4 @@
-//! The client against a launcher that is none.
+//! The client against a mock launcher.
 
 use super::*;
 use crate::message::{Persistence, Published};
@@ -9,20 +9,20 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// A launcher of one process of two; `answer` has the word on what it has none for.
+/// A launcher of one process of two. `answer` gives the answers to what it does not handle itself.
 fn launcher(
     mut answer: impl FnMut(&str) -> Option<String> + Send + 'static,
 ) -> (Setting, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let way = Way::Port(listener.local_addr().unwrap().to_string());
+    let transport = Transport::Port(listener.local_addr().unwrap().to_string());
     let run = move || {
         let mut table = BTreeMap::new();
         let (mut stream, _) = listener.accept().unwrap();
         for line in BufReader::new(stream.try_clone().unwrap()).lines() {
             let Ok(line) = line else { return };
-            let words = |name| word(&line, name).unwrap_or_default().to_owned();
-            let said = match answer(&line) {
-                Some(said) => said,
+            let words = |name| field(&line, name).unwrap_or_default().to_owned();
+            let reply = match answer(&line) {
+                Some(reply) => reply,
                 None => match words("cmd").as_str() {
                     "init" => "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1".into(),
                     "initack" => {
@@ -44,12 +44,12 @@ fn launcher(
                     other => format!("cmd={other}_result rc=1"),
                 },
             };
-            if stream.write_all(format!("{said}\n").as_bytes()).is_err() {
+            if stream.write_all(format!("{reply}\n").as_bytes()).is_err() {
                 return;
             }
         }
     };
-    (Setting { way, rank: None, size: None, id: Some(1) }, thread::spawn(run))
+    (Setting { transport, rank: None, size: None, id: Some(1) }, thread::spawn(run))
 }
 
 const SOON: Duration = Duration::from_secs(20);
@@ -61,7 +61,7 @@ fn get(rank: u32, key: &str) -> Request {
 
 #[test]
 fn cards_go_through_the_table_in_pieces() {
-    // Even those that take longer values do not take longer lines.
+    // Launchers that take longer values do not take longer lines.
     for longest in [100, 1024, 1 << 20] {
         cards_go_through_a_table_of_values_of(longest);
     }
@@ -69,13 +69,13 @@ fn cards_go_through_the_table_in_pieces() {
 
 fn cards_go_through_a_table_of_values_of(longest: usize) {
     let (setting, thread) = launcher(move |line| {
-        assert!(word(line, "value").is_none_or(|value| value.len() < longest), "{line}");
+        assert!(field(line, "value").is_none_or(|value| value.len() < longest), "{line}");
         let maxes = format!("cmd=maxes kvsname_max=256 keylen_max=64 vallen_max={longest}");
         line.contains("get_maxes").then_some(maxes)
     });
     let (map, client) = connect(&setting).unwrap();
     assert_eq!((map.size(), client.proc().rank), (2, 1));
-    // Of rank 0 nothing was spread.
+    // Nothing of rank 0 was spread.
     assert!(matches!(client.call(get(0, "k"), SOON), Err(JobError::NotOffered { .. })));
     for (nth, len) in [(0u8, 0usize), (1, 10_000), (2, 70)] {
         let value: Vec<u8> = (0..len).map(|at| at as u8 ^ nth).collect();
@@ -110,7 +110,7 @@ fn cards_go_through_a_table_of_values_of(longest: usize) {
 #[test]
 fn a_card_that_is_not_whole_is_none() {
     let (setting, thread) = launcher(|line| {
-        let begun = line.contains("cmd=get ") && word(line, "key") == Some("petasos-0-0-0");
+        let begun = line.contains("cmd=get ") && field(line, "key") == Some("petasos-0-0-0");
         begun.then(|| "cmd=get_result rc=0 msg=success value=2.abc".to_owned())
     });
     let (_, client) = connect(&setting).unwrap();
@@ -132,7 +132,7 @@ fn names_of_services_are_told_of_in_two_ways() {
         let known = text::encode(b"known");
         let (setting, thread) = launcher(move |line| {
             let verdict = if line.contains(&known) { yes } else { no };
-            match word(line, "cmd")? {
+            match field(line, "cmd")? {
                 "publish_name" => Some(format!("cmd=publish_result {verdict}")),
                 "lookup_name" => Some(format!("cmd=lookup_result {verdict} port={port}")),
                 _ => None,
@@ -167,7 +167,7 @@ fn names_of_services_are_told_of_in_two_ways() {
 
 #[test]
 fn launchers_that_make_no_sense_are_refused() {
-    for (word, said) in [
+    for (word, reply) in [
         ("initack", "x".to_owned()),
         ("initack", "cmd=initack\ncmd=set size=4000000000\ncmd=set rank=0\ncmd=set".to_owned()),
         ("initack", "cmd=initack\ncmd=set size=2\ncmd=set rank=2\ncmd=set".to_owned()),
@@ -176,7 +176,7 @@ fn launchers_that_make_no_sense_are_refused() {
         ("get_my_kvsname", "cmd=my_kvsname".to_owned()),
         ("key=PMI_process_mapping", "cmd=get_result rc=0 value=(vector,(0,0,0))".to_owned()),
     ] {
-        let matches = move |line: &str| line.contains(word).then(|| said.clone());
+        let matches = move |line: &str| line.contains(word).then(|| reply.clone());
         let (setting, thread) = launcher(matches);
         assert!(connect(&setting).is_err(), "{word}");
         thread.join().unwrap();
@@ -186,8 +186,8 @@ fn launchers_that_make_no_sense_are_refused() {
 #[test]
 fn cards_that_make_no_sense_end_the_connection() {
     for value in ["", "x", "0", "0.A", "0.AAAA", "0.=", "99999999999999999999.A"] {
-        let said = format!("cmd=get_result rc=0 msg=success value={value}");
-        let matches = move |line: &str| line.contains("key=petasos-0-0-0").then(|| said.clone());
+        let reply = format!("cmd=get_result rc=0 msg=success value={value}");
+        let matches = move |line: &str| line.contains("key=petasos-0-0-0").then(|| reply.clone());
         let (setting, thread) = launcher(matches);
         let (_, client) = connect(&setting).unwrap();
         client.call(Request::Fence { group: None, collect: true, timeout: None }, SOON).unwrap();

@@ -1,4 +1,4 @@
-//! Bytes as text without spaces, and where the ranks are.
+//! Bytes as text without spaces, and the nodes of the ranks.
 
 use crate::Node;
 
@@ -17,7 +17,7 @@ pub(super) fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// Nothing, if it is not that.
+/// `None` if the text is not such an encoding.
 pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 3);
     for four in text.as_bytes().chunks(4) {
@@ -42,14 +42,14 @@ pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Pieces of at most so many characters, all ASCII.
+/// Pieces of at most `len` characters, all ASCII.
 pub(super) fn pieces(text: &str, len: usize) -> Vec<&str> {
     (0..text.len()).step_by(len).map(|at| &text[at..text.len().min(at + len)]).collect()
 }
 
-/// The node of each rank: blocks of (first node, how many, ranks on each), over and over until all
-/// have one. Without a mapping each is on the same.
-pub(super) fn places(mapping: Option<&str>, size: u32) -> Option<Vec<Node>> {
+/// The node of each rank: blocks of (first node, how many, ranks on each), repeated until all ranks
+/// have one. Without a mapping all ranks are on the same node.
+pub(super) fn nodes_of_ranks(mapping: Option<&str>, size: u32) -> Option<Vec<Node>> {
     let Some(mapping) = mapping.filter(|text| !text.is_empty()) else {
         return Some(vec![Node(0); size as usize]);
     };
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn ranks_are_placed_as_the_mapping_says() {
         let of = |mapping: &str, size| {
-            let nodes = places(Some(mapping), size)?;
+            let nodes = nodes_of_ranks(Some(mapping), size)?;
             Some(nodes.iter().map(|node| node.0).collect::<Vec<_>>())
         };
         assert_eq!(of("(vector,(0,1,1))", 3), Some(vec![0, 0, 0]));
@@ -123,6 +123,6 @@ mod tests {
         ] {
             assert_eq!(of(nonsense, 2).is_none(), !nonsense.is_empty(), "{nonsense}");
         }
-        assert_eq!(places(None, 2), Some(vec![Node(0); 2]));
+        assert_eq!(nodes_of_ranks(None, 2), Some(vec![Node(0); 2]));
     }
 }

@@ -1,6 +1,6 @@
 //! What a client packs for a server, and what a server packs for it, in the wire of OpenPMIx 4.1
-//! ([`crate::pmix41`]), and in our own values. What a server sends is bounded by its message,
-//! measured, and looked at once.
+//! ([`crate::pmix41`]), and the conversion to our own values. A server's message bounds what it
+//! contains. It is measured, and read once.
 
 pub(super) use crate::pmix41::wire::{Reader, WILDCARD};
 use crate::{
@@ -23,7 +23,7 @@ pub(super) struct Name {
     pub(super) rank: u32,
 }
 
-/// A value with what only the wire tells apart.
+/// A value, with the distinctions that only the wire makes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Typed {
     Plain(Value),
@@ -35,7 +35,7 @@ pub(super) enum Typed {
 }
 
 impl Typed {
-    /// As a value of ours; what a list of named values is has no form of its own there.
+    /// As a value of ours. A list of named values has no form of its own there.
     pub(super) fn plain(self) -> Option<Value> {
         Some(match self {
             Typed::Plain(value) => value,
@@ -66,18 +66,18 @@ impl Writer {
         self.0.push(byte);
     }
 
-    /// What a message begins with.
+    /// The beginning of a message.
     pub(super) fn command(&mut self, number: u8) {
         self.count(1);
         self.byte(number);
     }
 
-    /// Before each thing that is packed by itself: how many follow.
+    /// Before each thing that is packed by itself: their count.
     pub(super) fn count(&mut self, count: usize) {
         self.signed(count as i64);
     }
 
-    /// Text; what stands behind a NUL would not be read.
+    /// Text. The server would not read past a NUL.
     pub(super) fn text(&mut self, text: &str) {
         let text = text.split('\0').next().unwrap_or_default();
         self.signed(text.len() as i64 + 1);
@@ -131,7 +131,7 @@ impl Writer {
         self.typed(value);
     }
 
-    /// How many infos, and they.
+    /// The count of infos, and the infos.
     pub(super) fn infos(&mut self, infos: &[(&str, Typed)]) {
         self.count(1);
         self.unsigned(infos.len() as u64);
@@ -153,7 +153,7 @@ pub(super) fn bad(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("a message of the PMIx server: {why}"))
 }
 
-/// What cannot be read is the end of the connection, since the server belongs to another launcher.
+/// What cannot be read ends the connection: the server belongs to another launcher.
 impl From<Refusal> for io::Error {
     fn from(refusal: Refusal) -> io::Error {
         match refusal {
@@ -163,15 +163,15 @@ impl From<Refusal> for io::Error {
     }
 }
 
-/// What servers say and clients do not.
+/// What only servers send.
 impl Reader<'_> {
-    /// How many things follow; each takes a byte at least.
+    /// The count of what follows. Each takes a byte at least.
     pub(super) fn count(&mut self) -> io::Result<usize> {
         let count = usize::try_from(self.signed()?).ok().filter(|count| *count <= self.0.len());
         count.ok_or_else(|| bad("it promises more than it holds"))
     }
 
-    /// How many elements an array has; each takes a byte at least.
+    /// The count of elements of an array. Each takes a byte at least.
     fn elements(&mut self) -> io::Result<usize> {
         let count = usize::try_from(self.unsigned()?).ok().filter(|count| *count <= self.0.len());
         count.ok_or_else(|| bad("an array promises more than it holds"))
@@ -187,7 +187,7 @@ impl Reader<'_> {
         self.of(kind)
     }
 
-    /// A value of a type. To measure it also bounds how deep others lie in it.
+    /// A value of a type. Measuring it also bounds the depth of nested values.
     fn of(&mut self, kind: u16) -> io::Result<Typed> {
         let packed = self.measure(kind)?;
         let mut from = Reader(packed);
@@ -253,7 +253,7 @@ impl Reader<'_> {
         Ok((key, self.typed()?))
     }
 
-    /// How many infos, and they.
+    /// The count of infos, and the infos.
     pub(super) fn infos(&mut self) -> io::Result<Vec<(String, Typed)>> {
         self.count()?;
         if self.elements()? == 0 {
@@ -357,12 +357,12 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        // Deeper than deep.
+        // Deeper than allowed.
         let deep: Vec<u8> = [21].repeat(1000);
         assert!(Reader(&deep).typed().is_err());
         let deep: Vec<u8> = [39, 39, 1].repeat(1000);
         assert!(Reader(&deep).typed().is_err());
-        // More than there is.
+        // More than is there.
         assert!(Reader(&[39, 24, 0xff, 0xff, 0xff, 0x7f]).typed().is_err());
         assert!(Reader(&[27, 200, 1, 0]).typed().is_err());
         assert!(Reader(&[3, 1]).typed().is_err());

@@ -1,4 +1,4 @@
-//! What a PMIx server says of the job, made into a map of ours.
+//! The job data of a PMIx server, as a map of ours.
 
 use super::buffer::{Reader, Typed, bad};
 use crate::{
@@ -10,8 +10,8 @@ use std::{collections::BTreeMap, io};
 /// Nodes of a job.
 const MAX_NODES: usize = 1 << 20;
 
-/// Where the ranks are, as far as it is known by now.
-struct Places {
+/// The nodes of the ranks, as far as they are known.
+struct RankNodes {
     of: Vec<Option<u32>>,
     names: BTreeMap<u32, String>,
 }
@@ -25,7 +25,7 @@ fn text(value: &Typed) -> Option<&str> {
     if let Typed::Plain(value) = value { value.as_str() } else { None }
 }
 
-impl Places {
+impl RankNodes {
     fn put(&mut self, rank: u32, node: u32) {
         if let Some(place) = self.of.get_mut(rank as usize) {
             place.get_or_insert(node);
@@ -54,8 +54,8 @@ impl Places {
     }
 }
 
-/// The job of the answer to the first request, with the name that the server gave it; `own` is the
-/// name of this host.
+/// The job from the answer to the first request, with the name that the server gave it; `own` is
+/// the name of this host.
 pub(super) fn read(payload: &[u8], own: &str) -> io::Result<(JobMap, String)> {
     let mut from = Reader(payload);
     from.count()?;
@@ -64,43 +64,43 @@ pub(super) fn read(payload: &[u8], own: &str) -> io::Result<(JobMap, String)> {
     let size = pairs.iter().find(|(key, _)| key == "pmix.job.size");
     let size = size.and_then(|(_, size)| number(size)).filter(|size| *size <= MAX_RANKS);
     let size = size.ok_or_else(|| bad(&format!("no size of the job, {MAX_RANKS} at most")))?;
-    let mut places = Places { of: vec![None; size as usize], names: BTreeMap::new() };
+    let mut rank_nodes = RankNodes { of: vec![None; size as usize], names: BTreeMap::new() };
     let mut info = Vec::new();
     for (at, (key, value)) in pairs.into_iter().enumerate() {
         match (key.as_str(), value) {
-            ("pmix.node.arr", Typed::Infos(infos)) => places.node(&infos, at as u32)?,
-            ("pmix.pblob", Typed::Plain(Value::Bytes(bytes))) => rank(&bytes, &mut places)?,
+            ("pmix.node.arr", Typed::Infos(infos)) => rank_nodes.node(&infos, at as u32)?,
+            ("pmix.pblob", Typed::Plain(Value::Bytes(bytes))) => rank(&bytes, &mut rank_nodes)?,
             (_, Typed::Plain(value)) if !key.starts_with("pmix.srv.") => info.push((key, value)),
             _ => {}
         }
     }
-    if places.of.iter().all(Option::is_none) {
-        // It says nothing of nodes: then there is one.
-        places.of.fill(Some(0));
+    if rank_nodes.of.iter().all(Option::is_none) {
+        // The server says nothing of nodes: then there is one.
+        rank_nodes.of.fill(Some(0));
     }
-    let nodes = places.names.keys().chain(places.of.iter().flatten()).max();
+    let nodes = rank_nodes.names.keys().chain(rank_nodes.of.iter().flatten()).max();
     let nodes = nodes.map_or(1, |last| *last as usize + 1);
     if nodes > MAX_NODES {
         return Err(bad(&format!("{nodes} nodes: at most {MAX_NODES} are allowed")));
     }
     let mut runs: Vec<Run> = Vec::new();
-    for (rank, node) in places.of.iter().enumerate() {
+    for (rank, node) in rank_nodes.of.iter().enumerate() {
         let node = Node(node.ok_or_else(|| bad(&format!("it is silent on where rank {rank} is")))?);
         match runs.last_mut().filter(|run| run.node == node) {
             Some(run) => run.count += 1,
             None => runs.push(Run { node, count: 1 }),
         }
     }
-    let name = |node: u32| places.names.get(&node).cloned().unwrap_or_else(|| own.to_owned());
+    let name = |node: u32| rank_nodes.names.get(&node).cloned().unwrap_or_else(|| own.to_owned());
     let plain = super::super::foreign::plain(&space);
-    // Where its ranks are they say themselves.
+    // The ranks exchange their addresses themselves.
     let node = |node| NodeInfo { name: name(node), base: String::new(), first: 0 };
     let spec = JobSpec {
         id: JobId(0),
         name: plain,
         nodes: (0..nodes as u32).map(node).collect(),
         runs,
-        // What follows from the places of ranks is found there.
+        // Keys that follow from the nodes of the ranks are answered there.
         info: info.into_iter().filter(|(key, _)| !DERIVED.contains(&key.as_str())).collect(),
     };
     let map = JobMap::new(spec).map_err(|error| bad(&error.to_string()))?;
@@ -109,8 +109,8 @@ pub(super) fn read(payload: &[u8], own: &str) -> io::Result<(JobMap, String)> {
 
 const DERIVED: [&str; 4] = ["pmix.job.size", "pmix.max.size", "pmix.num.nodes", "pmix.nlist"];
 
-/// What is told of one rank.
-fn rank(bytes: &[u8], places: &mut Places) -> io::Result<()> {
+/// The data of one rank.
+fn rank(bytes: &[u8], rank_nodes: &mut RankNodes) -> io::Result<()> {
     let mut from = Reader(bytes);
     from.count()?;
     let rank = u32::try_from(from.unsigned()?).map_err(|_| bad("a rank beyond 32 bits"))?;
@@ -118,7 +118,7 @@ fn rank(bytes: &[u8], places: &mut Places) -> io::Result<()> {
         if key == "pmix.nodeid"
             && let Some(node) = number(&value)
         {
-            places.put(rank, node);
+            rank_nodes.put(rank, node);
         }
     }
     Ok(())
@@ -128,7 +128,7 @@ fn rank(bytes: &[u8], places: &mut Places) -> io::Result<()> {
 mod tests {
     use super::{super::buffer::Writer, *};
 
-    fn said(size: u64, nodes: &[(u64, &str, &str)]) -> Vec<u8> {
+    fn job_payload(size: u64, nodes: &[(u64, &str, &str)]) -> Vec<u8> {
         let mut out = Writer::default();
         out.count(1);
         out.text("a job@1");
@@ -148,30 +148,30 @@ mod tests {
 
     #[test]
     fn ranks_are_where_the_server_says() {
-        let bytes = said(5, &[(0, "a", "0,2"), (1, "b", "1,3-4")]);
+        let bytes = job_payload(5, &[(0, "a", "0,2"), (1, "b", "1,3-4")]);
         let (map, space) = read(&bytes, "own").unwrap();
         let on = |node| map.ranks_on(Node(node)).to_vec();
         assert_eq!((on(0), on(1)), (vec![0, 2], vec![1, 3, 4]));
         assert_eq!((map.size(), space.as_str()), (5, "a job@1"));
         assert_eq!(map.value(3, "pmix.hname"), Some("b".into()));
         assert_eq!(map.value(0, "pmix.mapby"), Some("BYCORE".into()));
-        let (map, _) = read(&said(3, &[]), "own").unwrap();
+        let (map, _) = read(&job_payload(3, &[]), "own").unwrap();
         assert_eq!(map.value(2, "pmix.hname"), Some("own".into()));
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
         for bytes in [
-            said(u64::from(MAX_RANKS) + 1, &[]),
-            said(3, &[(0, "a", "0,1")]),
-            said(1, &[(1 << 30, "a", "0")]),
-            said(1, &[(0, "a", "x")]),
-            said(2, &[(0, "a", "0-1")])[..30].to_vec(),
+            job_payload(u64::from(MAX_RANKS) + 1, &[]),
+            job_payload(3, &[(0, "a", "0,1")]),
+            job_payload(1, &[(1 << 30, "a", "0")]),
+            job_payload(1, &[(0, "a", "x")]),
+            job_payload(2, &[(0, "a", "0-1")])[..30].to_vec(),
             Vec::new(),
         ] {
             assert!(read(&bytes, "own").is_err());
         }
-        // More ranks on a node than there are: they are passed over.
-        assert!(read(&said(2, &[(0, "a", "0-4000000000")]), "own").is_ok());
+        // More ranks on a node than there are: they are ignored.
+        assert!(read(&job_payload(2, &[(0, "a", "0-4000000000")]), "own").is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! Our requests in the words of a PMIx server, and its answers in ours.
+//! Our requests in the protocol of a PMIx server, and its answers in ours.
 
 use super::{
     Events,
@@ -29,17 +29,17 @@ const DEREGISTER: u8 = 14;
 
 const TIMEOUT: &str = "pmix.timeout";
 const CUSTOM: &str = "pmix.evrange";
-/// The processes for which an event is that the server gives to its whole node; it takes no list of
-/// its own with that.
-const MEANT: &str = "petasos.range";
+/// The targets of an event that the server gives to its whole node, since it takes no list of
+/// processes for that.
+const TARGETS: &str = "petasos.range";
 const NON_DEFAULT: &str = "pmix.evnondef";
 
 /// The range of an event that is for the server's node.
 const LOCAL: u8 = 2;
 
-/// What an answer is to.
+/// What an answer belongs to.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Waits {
+pub(super) enum Expected {
     /// A status, and nothing else.
     Status,
     Commit,
@@ -49,26 +49,26 @@ pub(super) enum Waits {
     Notify,
 }
 
-/// Which process asks, and in what job.
+/// The process that asks, and its job.
 #[derive(Debug)]
-pub(super) struct Asker {
+pub(super) struct Translator {
     pub(super) me: Proc,
     pub(super) node: Node,
     /// The name of the job as the server knows it.
     pub(super) space: String,
-    /// Where the ranks are.
+    /// The nodes of the ranks.
     pub(super) nodes: Vec<Node>,
     pub(super) events: Events,
 }
 
-/// A request put into words.
-pub(super) struct Said {
+/// A request as it is sent.
+pub(super) struct Encoded {
     pub(super) payload: Vec<u8>,
-    /// Nothing: the server gives no answer.
-    pub(super) waits: Option<Waits>,
+    /// `None`: the server gives no answer.
+    pub(super) expected: Option<Expected>,
 }
 
-/// The server has no word for it.
+/// The protocol has no such request.
 #[derive(Debug, PartialEq)]
 pub(super) struct NotOffered(pub(super) String);
 
@@ -81,10 +81,10 @@ fn seconds(time: Duration) -> Typed {
     Typed::Int(i32::try_from(whole.max(1)).unwrap_or(i32::MAX))
 }
 
-impl Asker {
-    pub(super) fn new(map: &JobMap, me: Proc, node: Node, space: String) -> Asker {
+impl Translator {
+    pub(super) fn new(map: &JobMap, me: Proc, node: Node, space: String) -> Translator {
         let nodes = (0..map.size()).filter_map(|rank| map.node_of(rank)).collect();
-        Asker { me, node, space, nodes, events: Events::Anywhere }
+        Translator { me, node, space, nodes, events: Events::Anywhere }
     }
 
     fn name(&self, rank: u32) -> Name {
@@ -111,14 +111,14 @@ impl Asker {
         }
     }
 
-    /// What is to be sent for a request.
-    pub(super) fn say(&self, what: Request) -> Result<Said, NotOffered> {
+    /// The message for a request.
+    pub(super) fn encode(&self, what: Request) -> Result<Encoded, NotOffered> {
         let mut out = Writer::default();
-        let waits = match what {
+        let expected = match what {
             Request::Commit(entries) => {
                 out.command(COMMIT);
                 commit(&mut out, &entries);
-                Waits::Commit
+                Expected::Commit
             }
             Request::Fence { group, collect, timeout } => {
                 let group = group.unwrap_or_else(|| self.all());
@@ -134,7 +134,7 @@ impl Asker {
                 }
                 infos.extend(timeout.map(|time| (TIMEOUT, seconds(time))));
                 out.infos(&infos);
-                Waits::Fence(group)
+                Expected::Fence(group)
             }
             Request::Get { proc, key, timeout, immediate, .. } => {
                 out.command(GET);
@@ -150,7 +150,7 @@ impl Asker {
                 out.infos(&infos);
                 out.count(1);
                 out.text(&key);
-                Waits::BusinessCard(proc, key)
+                Expected::BusinessCard(proc, key)
             }
             Request::Publish(what) => {
                 let Some(range) = number(&what.range) else {
@@ -170,7 +170,7 @@ impl Asker {
                     infos.push(("pmix.persist", Typed::Persistence(persistence as u8)));
                 }
                 out.infos(&infos);
-                Waits::Status
+                Expected::Status
             }
             Request::Lookup { keys, wait, .. } => {
                 let [key] = &keys[..] else { return not_offered("a lookup of several keys") };
@@ -186,7 +186,7 @@ impl Asker {
                     infos.push((TIMEOUT, seconds(time)));
                 }
                 out.infos(&infos);
-                Waits::Lookup(key.clone())
+                Expected::Lookup(key.clone())
             }
             Request::Unpublish(keys) => {
                 out.command(UNPUBLISH);
@@ -196,18 +196,18 @@ impl Asker {
                 out.count(keys.len());
                 keys.iter().for_each(|key| out.text(key));
                 out.infos(&[]);
-                Waits::Status
+                Expected::Status
             }
             Request::Register { codes, .. } => {
                 out.command(REGISTER);
                 codes_of(&mut out, &codes);
                 out.infos(&[]);
-                Waits::Status
+                Expected::Status
             }
             Request::Notify { code, range, non_default, info } => {
                 out.command(NOTIFY);
                 self.notify(&mut out, code, &range, non_default, info)?;
-                Waits::Notify
+                Expected::Notify
             }
             Request::Abort { status, message } => {
                 out.command(ABORT);
@@ -215,14 +215,14 @@ impl Asker {
                 out.signed(i64::from(status));
                 out.count(1);
                 out.text(&message);
-                // Of none in particular: of all.
+                // No particular process: all.
                 out.count(1);
                 out.unsigned(0);
-                Waits::Status
+                Expected::Status
             }
             Request::Finalize => {
                 out.command(FINALIZE);
-                Waits::Status
+                Expected::Status
             }
             Request::Deregister(_) => return not_offered("taking back a handler by its number"),
             Request::Query(_) => return not_offered("queries"),
@@ -232,18 +232,18 @@ impl Asker {
             Request::Watch(_) | Request::Progress => return not_offered("watching progress"),
             Request::Connect(_) | Request::ConnectTool => return not_offered("connecting again"),
         };
-        Ok(Said { payload: out.0, waits: Some(waits) })
+        Ok(Encoded { payload: out.0, expected: Some(expected) })
     }
 
-    /// That no handler wants these codes any more: there is no answer to it.
-    pub(super) fn deregister(codes: &[i32]) -> Said {
+    /// Tells the server that no handler wants these codes any more. There is no answer.
+    pub(super) fn deregister(codes: &[i32]) -> Encoded {
         let mut out = Writer::default();
         out.command(DEREGISTER);
         if !codes.is_empty() {
             out.count(codes.len());
             codes.iter().for_each(|code| out.signed(i64::from(*code)));
         }
-        Said { payload: out.0, waits: None }
+        Encoded { payload: out.0, expected: None }
     }
 
     fn notify(
@@ -255,7 +255,7 @@ impl Asker {
         info: Info,
     ) -> Result<(), NotOffered> {
         let one_node = self.nodes.iter().all(|node| *node == self.node);
-        let Some((number, told)) = self.told(range, one_node) else {
+        let Some((number, told)) = self.wire_range(range, one_node) else {
             return not_offered("an event for processes of other nodes (this server hangs on it)");
         };
         out.count(1);
@@ -263,7 +263,7 @@ impl Asker {
         out.count(1);
         out.byte(number);
         let mut infos = vec![];
-        let list = if number == LOCAL { MEANT } else { CUSTOM };
+        let list = if number == LOCAL { TARGETS } else { CUSTOM };
         infos.extend(told.map(|names| (list, Typed::Procs(names))));
         if non_default {
             infos.push((NON_DEFAULT, Typed::Plain(true.into())));
@@ -275,9 +275,10 @@ impl Asker {
         Ok(())
     }
 
-    /// The server's range for one of ours, and which processes of it are meant. On one node, those
-    /// that the server itself can reach; so nothing goes through the launcher.
-    fn told(&self, range: &Range, one_node: bool) -> Option<(u8, Option<Vec<Name>>)> {
+    /// The server's range for one of ours, and the processes of it that are meant. On one node,
+    /// these are the processes that the server itself can reach, so nothing goes through the
+    /// launcher.
+    fn wire_range(&self, range: &Range, one_node: bool) -> Option<(u8, Option<Vec<Name>>)> {
         let names = match range {
             Range::Custom(group) => Some(self.names(group)),
             Range::Namespace => Some(vec![self.name(WILDCARD)]),
@@ -301,27 +302,32 @@ impl Asker {
         }
     }
 
-    /// An answer; `payload` is what stands behind the header.
-    pub(super) fn heard(&self, waits: Waits, payload: &[u8]) -> io::Result<Result<Answer, Error>> {
+    /// Decodes an answer; `payload` is what follows the header.
+    pub(super) fn decode(
+        &self,
+        expected: Expected,
+        payload: &[u8],
+    ) -> io::Result<Result<Answer, Error>> {
         let mut from = Reader(payload);
         let code = from.status()?;
-        // A reason of the server's own is one that it did what it should.
-        if code != status::SUCCESS && !(waits == Waits::Notify && code == OPERATION_SUCCEEDED) {
-            return Ok(Err(self.refused(waits, code)));
+        // The server's own status for an operation that succeeded at once.
+        if code != status::SUCCESS && !(expected == Expected::Notify && code == OPERATION_SUCCEEDED)
+        {
+            return Ok(Err(self.refused(expected, code)));
         }
-        Ok(Ok(match waits {
-            Waits::Status | Waits::Commit | Waits::Fence(_) => Answer::Done,
-            Waits::Notify => {
+        Ok(Ok(match expected {
+            Expected::Status | Expected::Commit | Expected::Fence(_) => Answer::Done,
+            Expected::Notify => {
                 Answer::Notified(EventId { node: self.node, number: EventId::LOSS - 1 })
             }
-            Waits::BusinessCard(proc, key) => {
+            Expected::BusinessCard(proc, key) => {
                 let card = self.card(&mut from, proc)?;
                 if card.entries.is_empty() {
                     return Ok(Err(Error::NotFound { proc, key }));
                 }
                 Answer::BusinessCard(card)
             }
-            Waits::Lookup(key) => {
+            Expected::Lookup(key) => {
                 from.count()?;
                 let count = from.unsigned()?;
                 from.count()?;
@@ -336,33 +342,33 @@ impl Asker {
         }))
     }
 
-    fn refused(&self, waits: Waits, code: i32) -> Error {
+    fn refused(&self, expected: Expected, code: i32) -> Error {
         let place = |proc: Proc| self.nodes.get(proc.rank as usize).copied().unwrap_or_default();
-        match (waits, code) {
-            (Waits::BusinessCard(proc, key), status::TIMEOUT) => {
+        match (expected, code) {
+            (Expected::BusinessCard(proc, key), status::TIMEOUT) => {
                 let state = "the server of the launcher did not get it".to_owned();
                 Error::GetTimeout { proc, node: place(proc), key, state }
             }
-            (Waits::BusinessCard(proc, key), status::NOT_FOUND) => Error::NotFound { proc, key },
-            (Waits::Lookup(key), status::TIMEOUT) => Error::LookupTimeout(key),
-            (Waits::Lookup(key), _) => Error::NotPublished(key),
-            (Waits::Fence(group), code) => Error::Misuse(format!(
+            (Expected::BusinessCard(proc, key), status::NOT_FOUND) => Error::NotFound { proc, key },
+            (Expected::Lookup(key), status::TIMEOUT) => Error::LookupTimeout(key),
+            (Expected::Lookup(key), _) => Error::NotPublished(key),
+            (Expected::Fence(group), code) => Error::Misuse(format!(
                 "fence of {group}: the server of the launcher ended it with {}",
-                said(code)
+                describe(code)
             )),
-            (waits, code) => {
-                let what = match waits {
-                    Waits::BusinessCard(proc, key) => format!("key `{key}` of {proc}"),
-                    Waits::Commit => "a commit".to_owned(),
-                    Waits::Notify => "an event".to_owned(),
+            (expected, code) => {
+                let what = match expected {
+                    Expected::BusinessCard(proc, key) => format!("key `{key}` of {proc}"),
+                    Expected::Commit => "a commit".to_owned(),
+                    Expected::Notify => "an event".to_owned(),
                     _ => "a request".to_owned(),
                 };
-                Error::Misuse(format!("{what}: the server of the launcher says {}", said(code)))
+                Error::Misuse(format!("{what}: the server of the launcher says {}", describe(code)))
             }
         }
     }
 
-    /// The card of a process, of what came for it.
+    /// The card of a process, from what was received for it.
     fn card(&self, from: &mut Reader<'_>, proc: Proc) -> io::Result<BusinessCard> {
         let mut entries = BTreeMap::new();
         while !from.is_empty() {
@@ -381,7 +387,7 @@ impl Asker {
         Ok(BusinessCard { restarts: 0, version: 1, entries })
     }
 
-    /// An event that the server tells of; nothing if it is none, or for others.
+    /// An event from the server; `None` if it is none, or for others.
     pub(super) fn event(&self, payload: &[u8], nth: u64) -> io::Result<Option<Event>> {
         let mut from = Reader(payload);
         from.count()?;
@@ -395,7 +401,7 @@ impl Asker {
         let mut range = Range::Session;
         for (key, value) in from.infos()? {
             match (key.as_str(), value) {
-                (CUSTOM | MEANT, Typed::Procs(names)) => {
+                (CUSTOM | TARGETS, Typed::Procs(names)) => {
                     let us = |name: &Name| {
                         name.space == self.space && [self.me.rank, WILDCARD].contains(&name.rank)
                     };
@@ -417,7 +423,7 @@ impl Asker {
         let node = self.nodes.get(source.rank as usize).copied().unwrap_or(self.node);
         let id = EventId { node, number: nth };
         let event = Event { id, code, source, node, range, non_default, info };
-        // The process that made it has run its handlers already.
+        // The source has run its handlers already.
         Ok((for_us && source != self.me).then_some(event))
     }
 }
@@ -425,7 +431,7 @@ impl Asker {
 /// The server did it at once.
 const OPERATION_SUCCEEDED: i32 = -157;
 
-fn said(code: i32) -> String {
+fn describe(code: i32) -> String {
     let name = match code {
         status::TIMEOUT => " (not in time)",
         status::NOT_SUPPORTED => " (not supported)",
@@ -451,7 +457,7 @@ fn number(range: &Range) -> Option<u8> {
     })
 }
 
-/// Requests about what is published begin with whose they are.
+/// Requests about published data begin with the user.
 fn user(out: &mut Writer) {
     out.count(1);
     out.unsigned(u64::from(rustix::process::geteuid().as_raw()));
@@ -466,7 +472,7 @@ fn codes_of(out: &mut Writer, codes: &[i32]) {
     }
 }
 
-/// What is for processes of this node, and for others; what is for all is in both.
+/// Entries for processes of this node, and for others. Those for all are in both.
 fn commit(out: &mut Writer, entries: &[(String, Entry)]) {
     for (part, without) in [(Scope::Local, Scope::Remote), (Scope::Remote, Scope::Local)] {
         let mut pairs = Writer::default();
@@ -476,7 +482,7 @@ fn commit(out: &mut Writer, entries: &[(String, Entry)]) {
         if !pairs.0.is_empty() {
             out.count(1);
             out.byte(scope(part));
-            // A buffer, which does not say of what types its things are.
+            // A buffer that does not state the types of its contents.
             out.count(1);
             out.byte(1);
             out.unsigned(pairs.0.len() as u64);

@@ -6,7 +6,7 @@ mod buffer;
 mod job;
 mod message;
 
-use super::{JobError, lock, places::OF_PLACES};
+use super::{JobError, endpoints::ENDPOINT_COMMITS, lock};
 use crate::{
     Error, Node, Proc,
     daemon::{FromDaemon, host_name},
@@ -15,7 +15,7 @@ use crate::{
     net::{Frames, Stream},
     status,
 };
-use message::{Asker, NotOffered, Said, Waits};
+use message::{Encoded, Expected, NotOffered, Translator};
 use rustix::process::{getegid, geteuid};
 use std::{
     collections::BTreeMap,
@@ -29,14 +29,14 @@ use std::{
 /// The longest message of a server.
 const MAX_MESSAGE: usize = 64 << 20;
 const HEADER: usize = 16;
-/// How long the server takes to say hello, and what job it is.
+/// How long the server may take for the handshake and the job data.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The version that is named to the server, which chooses its formats by it.
+/// The version that the client names. The server chooses its formats by it.
 const VERSION: &str = "4.2.2";
-/// On the card of each process that is one of ours: how often its program has committed.
+/// A key on the card of each of our processes: how often its program has committed.
 pub(super) const COMMITS: &str = "petasos.commits";
 
-/// What the launcher says in the environment.
+/// What the environment says about the launcher.
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
     /// The variables that lead to the server.
@@ -52,13 +52,13 @@ pub(super) struct Setting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Events {
     Anywhere,
-    /// It hangs on those for other nodes: that of Open MPI 4.
+    /// It hangs on events for other nodes: the server of Open MPI 4.
     WithinNode,
-    /// It takes each for a failure, and ends the job: that of Slurm.
+    /// It takes each event for a failure, and ends the job: the server of Slurm.
     Nowhere,
 }
 
-/// What was found out by connecting.
+/// The result of connecting.
 pub(super) struct Welcome {
     pub(super) map: JobMap,
     pub(super) proc: Proc,
@@ -67,10 +67,10 @@ pub(super) struct Welcome {
     pub(super) stream: Stream,
 }
 
-/// Our requests as the server takes them.
+/// Our requests in the form that the server takes.
 #[derive(Debug)]
 pub(super) struct Dialect {
-    asker: Asker,
+    translator: Translator,
     /// Our number at the server.
     index: u32,
     state: Mutex<State>,
@@ -79,7 +79,7 @@ pub(super) struct Dialect {
 #[derive(Debug, Default)]
 struct State {
     /// By tag.
-    waits: BTreeMap<u32, (u64, Waits)>,
+    expected: BTreeMap<u32, (u64, Expected)>,
     /// The codes of each handler.
     codes: BTreeMap<u64, Vec<i32>>,
     commits: u64,
@@ -110,7 +110,7 @@ fn be(bytes: &[u8; HEADER], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// Reads one message: its tag, and what stands behind the header.
+/// Reads one message: its tag, and what follows the header.
 fn message(stream: &mut TcpStream) -> io::Result<(u32, Vec<u8>)> {
     let mut header = [0; HEADER];
     stream.read_exact(&mut header)?;
@@ -127,41 +127,41 @@ fn length(header: &[u8; HEADER]) -> io::Result<usize> {
     }
 }
 
-/// What a client says first: its user, its job, its rank, and how it speaks.
+/// The client's handshake: its user, its job, its rank, and its formats.
 fn hello(setting: &Setting) -> Vec<u8> {
-    let known = |way: &str| {
+    let known = |method: &str| {
         let list = setting.security.as_deref().unwrap_or("native");
-        list.split(',').any(|one| one.trim() == way)
+        list.split(',').any(|one| one.trim() == method)
     };
-    let mut said = Vec::new();
+    let mut body = Vec::new();
     if known("native") {
-        said.extend(b"native\0");
-        said.extend(8u32.to_be_bytes());
-        said.extend(geteuid().as_raw().to_ne_bytes());
-        said.extend(getegid().as_raw().to_ne_bytes());
+        body.extend(b"native\0");
+        body.extend(8u32.to_be_bytes());
+        body.extend(geteuid().as_raw().to_ne_bytes());
+        body.extend(getegid().as_raw().to_ne_bytes());
     } else {
-        said.extend(b"none\0");
-        said.extend(0u32.to_be_bytes());
+        body.extend(b"none\0");
+        body.extend(0u32.to_be_bytes());
     }
     // A process of the job, nothing else.
-    said.push(0);
-    said.extend(setting.space.as_bytes());
-    said.push(0);
-    said.extend(setting.rank.to_be_bytes());
+    body.push(0);
+    body.extend(setting.space.as_bytes());
+    body.push(0);
+    body.extend(setting.rank.to_be_bytes());
     for text in [VERSION, "v41"] {
-        said.extend(text.as_bytes());
-        said.push(0);
+        body.extend(text.as_bytes());
+        body.push(0);
     }
-    // Buffers do not say of what types their things are.
-    said.push(1);
-    said.extend(b"hash\0");
-    let words = [u32::MAX, u32::MAX, said.len() as u32, 0];
+    // Buffers do not state the types of their contents.
+    body.push(1);
+    body.extend(b"hash\0");
+    let words = [u32::MAX, u32::MAX, body.len() as u32, 0];
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    bytes.extend(said);
+    bytes.extend(body);
     bytes
 }
 
-/// Connects, and learns of the job.
+/// Connects, and reads the job's data.
 pub(super) fn connect(setting: &Setting) -> io::Result<Welcome> {
     let found = setting.uris.iter().find_map(|uri| address(uri));
     let found = found.ok_or_else(|| bad(&format!("no address in {:?}", setting.uris)))?;
@@ -190,14 +190,14 @@ pub(super) fn connect(setting: &Setting) -> io::Result<Welcome> {
     let proc = map.proc(setting.rank);
     let node = map.node_of(setting.rank);
     let node = node.ok_or_else(|| bad(&format!("the job has no rank {}", setting.rank)))?;
-    let mut asker = Asker::new(&map, proc, node, space);
-    asker.events = setting.events;
-    let dialect = Dialect { asker, index, state: Mutex::default() };
+    let mut translator = Translator::new(&map, proc, node, space);
+    translator.events = setting.events;
+    let dialect = Dialect { translator, index, state: Mutex::default() };
     Ok(Welcome { map, proc, node, dialect, stream: Stream::Tcp(stream) })
 }
 
 impl Dialect {
-    /// Puts a request in line; gives the answer of one that the server does not answer.
+    /// Queues a request. Gives the answer of one that the server does not answer.
     pub(super) fn push(
         &self,
         frames: &mut Frames,
@@ -205,10 +205,10 @@ impl Dialect {
         what: Request,
     ) -> Result<Option<FromDaemon>, JobError> {
         let mut state = lock(&self.state);
-        // Tags of ours: never 0, which events have, and none of what is under way.
+        // Our tags are never 0, which events have, and none of a request under way.
         let tag = 2 + (id % u64::from(u32::MAX >> 2)) as u32;
         let done = FromDaemon::Answer { id, result: Ok(Answer::Done) };
-        let said = match what {
+        let encoded = match what {
             Request::Deregister(handler) => {
                 let codes = state.codes.remove(&handler).unwrap_or_default();
                 let others = |code: &i32| state.codes.values().flatten().any(|other| other == code);
@@ -216,45 +216,46 @@ impl Dialect {
                 if unwanted.is_empty() {
                     return Ok(Some(done));
                 }
-                Asker::deregister(&unwanted)
+                Translator::deregister(&unwanted)
             }
             Request::Notify { range: crate::event::Range::ProcLocal, .. } => {
                 let number = crate::event::EventId::LOSS - 1;
-                let name = crate::event::EventId { node: self.asker.node, number };
+                let name = crate::event::EventId { node: self.translator.node, number };
                 return Ok(Some(FromDaemon::Answer { id, result: Ok(Answer::Notified(name)) }));
             }
             Request::Commit(mut entries) => {
-                // What this rank's program commits, after what every rank does when it joins.
-                if state.commits >= OF_PLACES {
+                // The commits of this rank's program come after the one that every rank makes when
+                // it joins.
+                if state.commits >= ENDPOINT_COMMITS {
                     let value = state.commits.into();
                     let entry = crate::Entry { scope: crate::Scope::Global, value };
                     entries.push((COMMITS.to_owned(), entry));
                 }
                 state.commits += 1;
-                self.say(Request::Commit(entries))?
+                self.encode(Request::Commit(entries))?
             }
             Request::Register { handler, codes } => {
                 state.codes.insert(handler, codes.clone());
-                self.say(Request::Register { handler, codes })?
+                self.encode(Request::Register { handler, codes })?
             }
-            other => self.say(other)?,
+            other => self.encode(other)?,
         };
-        let mut bytes = header(self.index, tag, said.payload.len());
-        bytes.extend(said.payload);
+        let mut bytes = header(self.index, tag, encoded.payload.len());
+        bytes.extend(encoded.payload);
         frames.push_raw(bytes);
-        let Some(waits) = said.waits else { return Ok(Some(done)) };
-        state.waits.insert(tag, (id, waits));
+        let Some(expected) = encoded.expected else { return Ok(Some(done)) };
+        state.expected.insert(tag, (id, expected));
         Ok(None)
     }
 
-    fn say(&self, what: Request) -> Result<Said, JobError> {
-        self.asker.say(what).map_err(|NotOffered(what)| JobError::NotOffered {
+    fn encode(&self, what: Request) -> Result<Encoded, JobError> {
+        self.translator.encode(what).map_err(|NotOffered(what)| JobError::NotOffered {
             what,
             launcher: "a PMIx server".to_owned(),
         })
     }
 
-    /// The next thing that has come whole and is of interest.
+    /// The next complete message of interest.
     pub(super) fn take(&self, frames: &mut Frames) -> io::Result<Option<FromDaemon>> {
         loop {
             let Some(header) = frames.come().first_chunk::<HEADER>() else { return Ok(None) };
@@ -272,20 +273,20 @@ impl Dialect {
         let mut state = lock(&self.state);
         if tag == 0 {
             state.events += 1;
-            let event = self.asker.event(payload, state.events)?;
+            let event = self.translator.event(payload, state.events)?;
             return Ok(event.map(|event| FromDaemon::Event { event, only: None }));
         }
-        // An answer to nothing that was asked is passed over.
-        let Some((id, waits)) = state.waits.remove(&tag) else { return Ok(None) };
-        let result = self.asker.heard(waits, payload)?;
+        // An answer that no request waits for is ignored.
+        let Some((id, expected)) = state.expected.remove(&tag) else { return Ok(None) };
+        let result = self.translator.decode(expected, payload)?;
         Ok(Some(FromDaemon::Answer { id, result }))
     }
 }
 
-/// A get as the Standard wants it: what a process has committed without is not found at once, and
-/// what it has not committed yet is waited for. The server waits for each key until the time is
-/// over; so the process is asked for what the programs of all of ours have in their first commit,
-/// which brings the whole card.
+/// A get with the semantics of the Standard: a key is not found at once if the process has
+/// committed without it, and waited for if the process has not committed yet. But the server waits
+/// for each key until the time is over. So the client asks for a key that the programs of all our
+/// ranks have in their first commit. The answer brings the whole card.
 pub(super) fn get(
     call: impl Fn(Request) -> Result<Answer, JobError>,
     proc: Proc,
@@ -312,7 +313,7 @@ pub(super) fn get(
     let awaited = if wait { &key } else { COMMITS };
     let mut pause = Duration::from_millis(1);
     loop {
-        // Each commit is answered with all that there is: then the next one is waited for.
+        // Each commit is answered with the whole card. Then the next one is waited for.
         let answer = ask(awaited, false);
         if !lacks(&answer, awaited) || Instant::now() >= until {
             return match answer {

@@ -1,4 +1,4 @@
-//! The client against a server that is none.
+//! The client against a mock server.
 
 use super::*;
 use crate::{
@@ -12,7 +12,8 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// A server for one client: what it answers to the hello, to the question for job data, and then.
+/// A server for one client, with its answers to the handshake and to the request for job data, and
+/// what it does then.
 fn server(
     answers: Vec<Vec<u8>>,
     more: impl FnOnce(TcpStream) + Send + 'static,
@@ -40,7 +41,7 @@ fn server(
     (setting, thread::spawn(run))
 }
 
-fn said(tag: u32, payload: &[u8]) -> Vec<u8> {
+fn framed(tag: u32, payload: &[u8]) -> Vec<u8> {
     [&header(0, tag, payload.len())[..], payload].concat()
 }
 
@@ -50,7 +51,7 @@ fn job() -> Vec<u8> {
     out.count(1);
     out.text("job");
     out.pair("pmix.job.size", &2u64.into());
-    said(1, &out.0)
+    framed(1, &out.0)
 }
 
 fn welcome() -> Vec<u8> {
@@ -65,8 +66,8 @@ fn servers_that_make_no_sense_are_refused() {
         vec![vec![0, 0, 0]],
         vec![(-23i32).to_be_bytes().to_vec()],
         vec![welcome(), long],
-        vec![welcome(), said(1, b"\x02\x02")],
-        vec![welcome(), said(1, &[0xff; 100])],
+        vec![welcome(), framed(1, b"\x02\x02")],
+        vec![welcome(), framed(1, &[0xff; 100])],
     ];
     for answers in cases {
         let (setting, thread) = server(answers.clone(), drop);
@@ -100,32 +101,34 @@ fn events_go_as_far_as_the_server_carries_them() {
             info: Vec::new(),
         };
         let map = JobMap::new(spec).unwrap();
-        let mut asker = Asker::new(&map, map.proc(0), Node(0), "job".into());
-        asker.events = events;
+        let mut translator = Translator::new(&map, map.proc(0), Node(0), "job".into());
+        translator.events = events;
         for (range, offered) in [(Range::Local, here), (Range::Namespace, everywhere)] {
             let what = Request::Notify { code: 5, range, non_default: false, info: Vec::new() };
-            assert_eq!(asker.say(what).is_ok(), offered, "{events:?}");
+            assert_eq!(translator.encode(what).is_ok(), offered, "{events:?}");
         }
     }
 }
 
 /// A connection, and the other end of it.
-fn link(more: impl FnOnce(TcpStream) + Send + 'static) -> (super::super::Link, JoinHandle<()>) {
+fn connection(
+    more: impl FnOnce(TcpStream) + Send + 'static,
+) -> (super::super::Connection, JoinHandle<()>) {
     let (setting, thread) = server(vec![welcome(), job()], |mut stream| {
-        // The question for job data.
+        // The request for job data.
         message(&mut stream).unwrap();
         more(stream);
     });
     let found = connect(&setting).unwrap();
     assert_eq!((found.map.size(), found.proc.rank, found.node), (2, 1, Node(0)));
-    (super::super::Link::pmix(found.stream, found.dialect).unwrap(), thread)
+    (super::super::Connection::pmix(found.stream, found.dialect).unwrap(), thread)
 }
 
 const SOON: Duration = Duration::from_secs(20);
 
 #[test]
 fn answers_find_their_questions_among_events_and_strays() {
-    let (link, thread) = link(|mut stream| {
+    let (connection, thread) = connection(|mut stream| {
         let (tag, asked) = message(&mut stream).unwrap();
         let mut from = Reader(&asked);
         assert_eq!((from.count().unwrap(), from.byte().unwrap()), (1, 7));
@@ -141,7 +144,7 @@ fn answers_find_their_questions_among_events_and_strays() {
             let mut infos = vec![("why", Typed::Plain("because".into()))];
             infos.extend(names.map(|names| ("pmix.evrange", Typed::Procs(names))));
             out.infos(&infos);
-            said(0, &out.0)
+            framed(0, &out.0)
         };
         let mut answer = Writer::default();
         answer.count(1);
@@ -152,7 +155,7 @@ fn answers_find_their_questions_among_events_and_strays() {
         answer.name(&buffer::Name { space: "job".into(), rank: 0 });
         answer.text("key");
         answer.typed(&Typed::Plain(5u64.into()));
-        let all = [said(999, b"\x02\x00"), event(Some(0)), event(None), said(tag, &answer.0)];
+        let all = [framed(999, b"\x02\x00"), event(Some(0)), event(None), framed(tag, &answer.0)];
         for part in all.concat().chunks(7) {
             stream.write_all(part).unwrap();
             thread::sleep(Duration::from_millis(1));
@@ -160,20 +163,22 @@ fn answers_find_their_questions_among_events_and_strays() {
     });
     let lookup =
         Request::Lookup { keys: vec!["key".into()], wait: None, least: 0, within: Range::Global };
-    let Answer::Found(found) = link.call(lookup, SOON).unwrap() else { panic!() };
+    let Answer::Found(found) = connection.call(lookup, SOON).unwrap() else { panic!() };
     assert_eq!((found[0].1.clone(), found[0].2.rank), (5u64.into(), 0));
-    let Some(super::super::link::Item::Event { event, .. }) = link.next_item() else { panic!() };
+    let Some(super::super::connection::Item::Event { event, .. }) = connection.next_item() else {
+        panic!()
+    };
     assert_eq!((event.code, event.source.rank), (-7, 0));
     assert_eq!(event.info, [("why".to_owned(), "because".into())]);
     thread.join().unwrap();
-    assert!(matches!(link.call(Request::Finalize, SOON), Err(JobError::Lost(_))));
+    assert!(matches!(connection.call(Request::Finalize, SOON), Err(JobError::Lost(_))));
 }
 
 #[test]
 fn an_answer_that_is_cut_short_ends_the_connection() {
-    let (link, thread) = link(|mut stream| {
+    let (connection, thread) = connection(|mut stream| {
         let (tag, _) = message(&mut stream).unwrap();
-        stream.write_all(&said(tag, &[0x02, 0x00, 0x02, 0x7f, 1])).unwrap();
+        stream.write_all(&framed(tag, &[0x02, 0x00, 0x02, 0x7f, 1])).unwrap();
         let _ = message(&mut stream);
     });
     let get = Request::Get {
@@ -183,23 +188,23 @@ fn an_answer_that_is_cut_short_ends_the_connection() {
         immediate: true,
         wait: false,
     };
-    assert!(matches!(link.call(get, SOON), Err(JobError::Lost(_))));
-    drop(link);
+    assert!(matches!(connection.call(get, SOON), Err(JobError::Lost(_))));
+    drop(connection);
     thread.join().unwrap();
 }
 
 #[test]
 fn a_server_that_is_silent_is_not_waited_for_for_ever() {
-    let (link, thread) = link(|mut stream| {
+    let (connection, thread) = connection(|mut stream| {
         let _ = message(&mut stream);
         let _ = message(&mut stream);
     });
-    let called = link.call(Request::Finalize, Duration::from_millis(50));
+    let called = connection.call(Request::Finalize, Duration::from_millis(50));
     assert!(matches!(called, Err(JobError::Silent(_))), "{called:?}");
-    // What it has no word for, it is not asked.
-    let query = link.call(Request::Query(vec!["x".into()]), SOON);
+    // Requests that its protocol lacks are not sent to it.
+    let query = connection.call(Request::Query(vec!["x".into()]), SOON);
     assert!(matches!(query, Err(JobError::NotOffered { .. })), "{query:?}");
-    drop(link);
+    drop(connection);
     thread.join().unwrap();
 }
 
