@@ -29,11 +29,11 @@ use silence::Hearing;
 
 use crate::{
     FsResult, RelPath,
-    keeper::Keeper,
     protocol::{
         Attr, Creation, DirEntry, Finish, ForwardClient, Hello, Kind, Node, OpenFlags, RenameMode,
         SetAttr, StageKey, StatFs, Status, VERSION, Welcome, XattrMode,
     },
+    timer::TimerThread,
 };
 use bytes::Bytes;
 use futures_channel::oneshot;
@@ -693,11 +693,11 @@ impl fmt::Debug for Remote {
 fn renew(session: &Rc<Session>) {
     let Welcome { session: id, lease_ms, .. } = session.welcome;
     let pause = Duration::from_millis(lease_ms) / RENEWALS;
-    let Some(keeper) = Keeper::of_process() else { return };
+    let Some(timer) = TimerThread::of_process() else { return };
     let weak = Rc::downgrade(session);
     session.engine.spawn(async move {
         loop {
-            keeper.sleep(pause).await;
+            timer.sleep(pause).await;
             let Some(session) = weak.upgrade() else { return };
             let renewal = session.client.renew(id);
             drop(session);

@@ -239,7 +239,7 @@ impl Fs {
             }
             let (fs, inode) = (Rc::clone(self), Rc::clone(inode));
             return self.spawn(async move {
-                fs.keeper.sleep(LINGER).await;
+                fs.timer.sleep(LINGER).await;
                 inode.behind.borrow_mut().lingers = false;
                 fs.tend(&inode);
             });

@@ -16,9 +16,9 @@ use super::{
 use crate::{
     RelPath,
     client::{Remote, RemoteError},
-    keeper::Keeper,
     protocol::{Attr, Creation, Kind, OpenFlags, RenameMode, SetAttr, StatFs},
     semaphore::Semaphore,
+    timer::TimerThread,
 };
 use fuser::{FileAttr, Generation};
 use futures_channel::oneshot;
@@ -40,7 +40,7 @@ pub(super) struct Fs {
     pub(super) link: Link,
     pub(super) pool: Arc<Pool>,
     pub(super) rest: Rest,
-    pub(super) keeper: Arc<Keeper>,
+    pub(super) timer: Arc<TimerThread>,
     pub(super) table: RefCell<Table>,
     pub(super) inodes: RefCell<HashMap<u64, Rc<Inode>>>,
     pub(super) opens: RefCell<Slab<Rc<Open>>>,
@@ -76,7 +76,7 @@ impl Fs {
         engine: Engine,
         options: MountOptions,
         link: Link,
-        (pool, intakes, keeper): (Arc<Pool>, Arc<Intakes>, Arc<Keeper>),
+        (pool, intakes, timer): (Arc<Pool>, Arc<Intakes>, Arc<TimerThread>),
         root: Attr,
     ) -> Rc<Fs> {
         let table = RefCell::new(Table::new(options.path.clone(), root));
@@ -87,7 +87,7 @@ impl Fs {
             link,
             pool,
             rest: Rest::default(),
-            keeper,
+            timer,
             table,
             inodes: RefCell::default(),
             opens: RefCell::default(),

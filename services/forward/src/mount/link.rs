@@ -136,9 +136,9 @@ impl Link {
 mod tests {
     use super::*;
     use crate::{
-        keeper::Keeper,
         server::{Server, ServerConfig},
         storage::Local,
+        timer::TimerThread,
     };
     use futures_util::{
         FutureExt,
@@ -156,7 +156,7 @@ mod tests {
         let server = Server::listen(storage, &["self://*"], &options, config).unwrap();
         let endpoint = petasos::open("self://*", &options).unwrap();
         let engine = Engine::new(endpoint, EngineConfig::default());
-        let (address, keeper) = (&server.addresses()[0], Keeper::start().unwrap());
+        let (address, timer) = (&server.addresses()[0], TimerThread::start().unwrap());
         engine.block_on(async {
             let connect = ConnectOptions::default();
             let link = Link::connect(&engine, address, connect).await.unwrap();
@@ -167,7 +167,7 @@ mod tests {
             assert!(first.as_mut().now_or_never().is_none(), "it connects");
             assert!(second.as_mut().now_or_never().is_none(), "it waits for the first");
             drop(first);
-            let patience = pin!(keeper.sleep(Duration::from_secs(20)));
+            let patience = pin!(timer.sleep(Duration::from_secs(20)));
             match select(second, patience).await {
                 Either::Left((remote, _)) => assert!(!remote.unwrap().is_same(&lost)),
                 Either::Right(_) => panic!("it waits for a turn that was given up"),

@@ -13,8 +13,8 @@ use super::{
 use crate::{
     client::ConnectOptions,
     descriptors,
-    keeper::Keeper,
     protocol::{Attr, Kind},
+    timer::TimerThread,
 };
 use fuser::{Session, SessionUnmounter};
 use futures_channel::mpsc as queue;
@@ -105,7 +105,7 @@ impl Mounted {
         let directory = attach::place(directory).map_err(system("mounting on"))?;
         let pool = Arc::new(Pool::new(options.write_behind));
         let intakes = Arc::new(Intakes::new(options.write_behind));
-        let keeper = Arc::new(Keeper::start().map_err(system("starting a thread for"))?);
+        let timer = Arc::new(TimerThread::start().map_err(system("starting a thread for"))?);
         let (jobs, requests) = queue::unbounded();
         let (report, begun) = mpsc::channel();
         let (end, ended) = mpsc::channel();
@@ -117,7 +117,7 @@ impl Mounted {
         };
         let start = {
             let (server, options) = (server.clone(), options.clone());
-            let shared = (Arc::clone(&pool), Arc::clone(&intakes), keeper);
+            let shared = (Arc::clone(&pool), Arc::clone(&intakes), timer);
             move |engine: &Engine| {
                 let serving = serve(engine.clone(), server, options, shared, requests, report, end);
                 engine.spawn(serving);
@@ -247,7 +247,7 @@ async fn serve(
     engine: Engine,
     server: Address,
     options: MountOptions,
-    shared: (Arc<Pool>, Arc<Intakes>, Arc<Keeper>),
+    shared: (Arc<Pool>, Arc<Intakes>, Arc<TimerThread>),
     mut requests: queue::UnboundedReceiver<Job>,
     report: Sender<Result<(), MountError>>,
     end: Sender<()>,

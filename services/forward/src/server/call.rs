@@ -54,7 +54,7 @@ impl Call {
         let share = core.serving.take(call.session.client).await;
         call.permit.set(Some((permit, share)));
         if call.session.manners.are_bad() {
-            core.keeper.sleep(manners::PAUSE).await;
+            core.timer.sleep(manners::PAUSE).await;
         }
         Ok(call)
     }
@@ -133,7 +133,7 @@ impl Call {
         if let Some(rate) = &self.session.rate {
             let wait = rate.take(bytes);
             if wait > Duration::ZERO {
-                self.core.keeper.sleep(wait).await;
+                self.core.timer.sleep(wait).await;
             }
         }
     }

@@ -16,9 +16,9 @@ use super::{
 };
 use crate::{
     FsError, FsResult,
-    keeper::Keeper,
     protocol::{Hello, Status, Ticket, VERSION, Welcome},
     storage::Storage,
+    timer::TimerThread,
 };
 use futures_channel::oneshot;
 use petasos::fabric::Address;
@@ -68,7 +68,7 @@ pub(super) struct Core {
     /// Calls that are served, and blocks on the way.
     pub(super) serving: Arc<Shares>,
     pub(super) moving: Arc<Shares>,
-    pub(super) keeper: Arc<Keeper>,
+    pub(super) timer: Arc<TimerThread>,
     pub(super) locks: Locks,
     pub(super) keys: Arc<Keys>,
     pub(super) descriptors: Arc<Descriptors>,
@@ -84,7 +84,7 @@ pub(super) struct Core {
 impl Core {
     /// Starts its threads.
     pub(super) fn start(storage: Arc<dyn Storage>, config: ServerConfig) -> io::Result<Arc<Core>> {
-        let keeper = Arc::new(Keeper::start()?);
+        let timer = Arc::new(TimerThread::start()?);
         let pool = Pool::start(config.threads, config.spin)?;
         let budget = Budget::new(config.limits.memory);
         let tickets = Tickets::new()?;
@@ -92,11 +92,11 @@ impl Core {
             storage,
             pool,
             pace: Pace::default(),
-            blocks: Blocks::new(Arc::clone(&budget), Arc::clone(&keeper)),
+            blocks: Blocks::new(Arc::clone(&budget), Arc::clone(&timer)),
             budget,
             serving: Shares::new(config.limits.calls_per_session),
             moving: Shares::new(MOVING),
-            keeper,
+            timer,
             locks: Locks::new(config.limits.locks_per_session),
             keys: Arc::default(),
             descriptors: Descriptors::new(config.threads),
@@ -334,7 +334,7 @@ impl Core {
         };
         self.pool.push(0, WORK, Box::new(work));
         let this = Weak::clone(&self.this);
-        self.keeper.later(SWEEP, move || {
+        self.timer.later(SWEEP, move || {
             if let Some(core) = this.upgrade() {
                 core.sweep();
             }

@@ -38,8 +38,8 @@ impl Call {
             };
             // An alarm that was set for somebody else does as well: it is looked again then.
             let sleep = alarm.take().unwrap_or_else(|| {
-                let keeper = Arc::clone(&self.core.keeper);
-                Box::pin(async move { keeper.sleep(left).await })
+                let timer = Arc::clone(&self.core.timer);
+                Box::pin(async move { timer.sleep(left).await })
             });
             match select(pin!(chance.chance()), sleep).await {
                 Either::Left((chance, sleep)) => {

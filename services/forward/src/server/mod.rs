@@ -182,7 +182,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.core.end_all();
         // What threads do for calls comes to its end, what waits is answered as refused.
-        self.core.keeper.stop();
+        self.core.timer.stop();
         self.core.pool.stop();
         let until = Instant::now() + PARTING;
         for engine in &self.engines {
