@@ -101,10 +101,11 @@ type Made = Result<(Attr, Option<Attr>), RemoteError>;
 /// The session ends with the last clone and the last file, or when the server goes away: then all
 /// operations fail with [`RemoteError::Ended`], and a new one can be begun.
 ///
-/// Operations are `async fn`s: nothing is sent before their future is polled, unlike the calls of a service's own
-/// client, which are under way when the method has returned. Several at a time go on side by side when they are
-/// polled together, as by `futures_util::future::join_all`, or each in a task of the engine. Dropping the future cancels
-/// the operation, and leaves open whether it was done.
+/// Operations are `async fn`s: nothing is sent before their future is polled, unlike the calls of a
+/// service's own client, which are under way when the method has returned. Several at a time go on
+/// side by side when they are polled together, as by `futures_util::future::join_all`, or each in a
+/// task of the engine. Dropping the future cancels the operation, and leaves open whether it was
+/// done.
 ///
 /// ```
 /// use petasos_forward::{RelPath, client::{ConnectOptions, Remote}, protocol::OpenFlags};

@@ -30,11 +30,11 @@ pub(super) struct Blocks {
 #[derive(Default)]
 struct State {
     spare: Vec<Exclusive>,
-    /// What the network still holds after a transfer that nobody waits for. It counts until then.
+    /// What the network still holds after a transfer that was given up. It counts until then.
     lingering: Vec<(Region, Memory)>,
 }
 
-/// A block: somebody's own, or lent to the network. Counts as used until it is dropped and the
+/// A block: a caller's own, or lent to the network. Counts as used until it is dropped and the
 /// network has let go of it.
 pub(super) struct Block {
     held: Option<(Held, Memory)>,
@@ -62,7 +62,7 @@ impl Blocks {
         let spare = self.lock().spare.pop();
         let own = match spare {
             Some(own) => Held::Own(own),
-            // Nobody else holds memory that was made just now.
+            // New memory has no other holder.
             None => Region::zeroed(BLOCK).into_exclusive().map_or_else(Held::Lent, Held::Own),
         };
         Ok(Block { held: Some((own, memory)), blocks: Arc::clone(self) })
@@ -130,7 +130,7 @@ impl Block {
             Held::Own(own) => own,
             Held::Lent(region) => region.into_exclusive().unwrap_or_else(|lent| {
                 let copy = Region::from_vec(lent.to_vec());
-                copy.into_exclusive().expect("nobody else holds a new region")
+                copy.into_exclusive().expect("a new region has no other holder")
             }),
         };
         let (held, _) = self.held.insert((Held::Own(own), memory));

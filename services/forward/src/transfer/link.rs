@@ -45,18 +45,18 @@ pub struct Link {
 
 impl Link {
     /// Connects, within `retry`, a second, or [`ConnectOptions::patience`], whichever is longest.
-    /// When the server goes away later, it is tried for as long as `retry` to connect again: counted
-    /// once for all that goes on over this link, from the moment from which the server was not heard
-    /// of. A server that is connected but says nothing for so long (a second at least) is lost as
-    /// well. Each time that it answers again, the time begins anew.
+    /// When the server goes away later, it is tried for as long as `retry` to connect again:
+    /// counted once for all that goes on over this link, from the moment from which the server was
+    /// not heard of. A server that is connected but says nothing for so long (a second at least) is
+    /// lost as well. Each time that it answers again, the time begins anew.
     ///
     /// After that everything fails at once, with the same error.
     ///
     /// Dropping the future gives up; a session that the server has begun ends.
     ///
     /// # Errors
-    /// If there is no server within that time, it has another version, or it has no room for another
-    /// client.
+    /// If there is no server within that time, it has another version, or it has no room for
+    /// another client.
     pub async fn connect(
         engine: &Engine,
         address: &Address,

@@ -49,7 +49,8 @@ impl Bucket {
         Ok(Bucket { store, runtime: Some(runtime) })
     }
 
-    /// Waits. Somebody else's runtime on this thread would not stand that: then another thread does.
+    /// Waits. Somebody else's runtime on this thread would not stand that: then another thread
+    /// does.
     fn run<T: Send>(
         &self,
         work: impl Future<Output = object_store::Result<T>> + Send,
