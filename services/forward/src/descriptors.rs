@@ -66,7 +66,7 @@ pub(crate) fn as_before<T>(run: impl FnOnce() -> T) -> T {
 /// If the system refuses a thread, or a table of its own, or does not list what is open: without
 /// `/proc`.
 #[cfg(feature = "mount")]
-pub fn apart(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+pub fn spawn_isolated(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     use std::{io, sync::mpsc, thread};
     let (report, left) = mpsc::channel();
     let begin = move || {
@@ -110,7 +110,7 @@ mod tests {
         let before = open();
         assert!(before > 1);
         let (report, found) = mpsc::channel();
-        apart("apart", move || report.send(open()).unwrap()).unwrap();
+        spawn_isolated("isolated", move || report.send(open()).unwrap()).unwrap();
         assert_eq!(found.recv().unwrap(), 1, "that of the listing");
         assert!(open() > 1, "others keep theirs");
     }

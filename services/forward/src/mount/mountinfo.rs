@@ -89,7 +89,7 @@ impl Held {
         if format!("{}:{}", stat.stx_dev_major, stat.stx_dev_minor) != at.id.device {
             return Ok(None);
         }
-        // It is kept from users whom the mount is not for, root among them.
+        // It is kept from users that the mount is not for, root among them.
         let stat = statx(&place, "", asleep, MNT_ID_UNIQUE).ok();
         let stat = stat.filter(|stat| stat.stx_mask & MNT_ID_UNIQUE.bits() != 0);
         let id = MountId { unique: stat.map(|stat| stat.stx_mnt_id), ..at.id };

@@ -43,7 +43,7 @@ impl Refresher {
     pub(super) fn start(directory: &Path) -> io::Result<Refresher> {
         let (queries, queue) = mpsc::channel();
         let directory = directory.to_owned();
-        descriptors::apart("petasos-refresh", move || answer(&directory, queue))?;
+        descriptors::spawn_isolated("petasos-refresh", move || answer(&directory, queue))?;
         Ok(Refresher { queries })
     }
 

@@ -79,7 +79,7 @@ pub trait Storage: Send + Sync + 'static {
     /// [`FsError`] with the number that the system call gives.
     fn make_dir(&self, path: &RelPath, creation: &Creation) -> FsResult<Attr>;
 
-    /// Makes a symbolic link. What it says is up to the client; nobody follows it out of the
+    /// Makes a symbolic link. What it says is up to the client; it is never followed out of the
     /// export.
     ///
     /// # Errors
@@ -184,7 +184,7 @@ pub trait Storage: Send + Sync + 'static {
     /// If there can be no such file: [`FsError`] with the system's number.
     fn stage(&self, key: &StageKey) -> FsResult<Arc<dyn StoredFile>>;
 
-    /// Gives a staged file its attributes and its name, in one step: whoever looks sees the old
+    /// Gives a staged file its attributes and its name, in one step: a reader sees the old
     /// file or the whole new one. The hash was checked before.
     ///
     /// # Errors
