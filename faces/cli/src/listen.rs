@@ -2,7 +2,7 @@
 //!
 //! Over shared memory the kernel says whose process a peer is, and only processes of the server's
 //! own user are let in. Over a network on the loopback interface, without a secret, the peer may be
-//! any user of the machine: who exports something must want that.
+//! any user of the machine: the user that exports something must want that.
 
 use crate::exit::{Code, Failure, Outcome};
 use petasos::fabric::Address;

@@ -1,5 +1,6 @@
-//! Files to the nodes of a job, by our own transfers: each daemon exports its directory for as long as files
-//! come, at an address of its own that asks for a secret of the job, and the launcher puts them there.
+//! Files to the nodes of a job, by our own transfers: each daemon exports its directory for as long
+//! as files come, at an address of its own that asks for a secret of the job, and the launcher puts
+//! them there.
 
 use super::{Moving, rate};
 use crate::{output, progress::Progress as Bar};
@@ -41,8 +42,8 @@ const MEMORY: u64 = 32 << 20;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Threads that write at a host.
 const THREADS: usize = 4;
-/// Bytes a second that copies make, whatever the network, and what each file takes beside its bytes: for
-/// estimates, and a little worse than what two cores were seen to do.
+/// Bytes a second that copies make, whatever the network, and what each file takes beside its
+/// bytes: for estimates, and a little worse than what two cores were seen to do.
 const COPY: f64 = 1e9;
 const FILE: Duration = Duration::from_micros(100);
 /// No progress is shown of what is over so soon.
@@ -189,7 +190,7 @@ impl Copies {
         engine.block_on(async {
             match select(pin!(work), pin!(placing.stopped())).await {
                 Either::Left((sent, _)) => sent,
-                // Whoever stopped it knows why.
+                // The code that stopped it knows why.
                 Either::Right(_) => Ok(()),
             }
         })

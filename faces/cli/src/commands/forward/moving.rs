@@ -199,7 +199,7 @@ fn watch(moving: &Moving, shown: Option<&Shown>) -> Watch {
         Some(bar) => bar.suspend(|| output::notice(&text)),
         None => output::notice(&text),
     };
-    // Nobody reading any more is no failure of the work; the summary finds other reasons.
+    // That the reader has gone is no failure of the work; the summary finds other reasons.
     let line = |value: Value| drop(output::print_json_line(&value));
     Box::new(move |event| match event {
         Event::Failed(problem) => {
@@ -347,7 +347,7 @@ fn summary(report: &Report, seconds: f64) -> String {
     text
 }
 
-/// A bar on standard error, where somebody watches it.
+/// A bar on standard error, where that is a terminal.
 struct Shown {
     bar: ProgressBar,
     over: Arc<AtomicBool>,
