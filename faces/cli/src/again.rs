@@ -1,7 +1,7 @@
 //! This executable, started again as a process of the command's own.
 //!
 //! The two talk by lines over a socket that is the other's standard input, which so learns by its
-//! end that whoever started it is gone.
+//! end that the process that started it is gone.
 
 use crate::{
     exit::{Code, Failure, Outcome},
@@ -39,11 +39,11 @@ pub fn start<A: AsRef<OsStr>>(
     Ok((child, ours))
 }
 
-/// In the process that was started: the socket to who started it.
+/// In the process that was started: the socket to its parent.
 pub fn parent(instead: &'static str) -> Outcome<UnixStream> {
     let ours = io::stdin().as_fd().try_clone_to_owned();
     let parent = UnixStream::from(ours.map_err(Failure::system("standard input"))?);
-    // Fails for what is not a Unix socket: somebody has typed the hidden subcommand.
+    // Fails for what is not a Unix socket: a user has typed the hidden subcommand.
     parent.local_addr().map_err(|_| {
         let text = "this subcommand is for petasos itself, which talks to it over a socket";
         Failure::new(Code::Usage, text).advise(instead)

@@ -355,7 +355,7 @@ impl Drop for Answering {
 fn answer(mut end: End, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         let Some((peer, message)) = end.next() else { continue };
-        // Whoever is gone, or asks for what cannot be, gets no answer: the others go on.
+        // A client that is gone, or asks for what cannot be, gets no answer: the others go on.
         let _ = match message.first() {
             Some(&TAKE) => Ok(()),
             Some(&WORK) => {

@@ -22,7 +22,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What every command takes, before its name or behind it.
+/// Options of every command, before its name or after it.
 #[derive(Debug, Args)]
 pub struct Common {
     /// Print results as JSON, and errors as JSON on standard error
@@ -43,13 +43,13 @@ pub(crate) enum Command {
     /// back, checks every byte, and shows latency and bandwidth beside what this machine can do at
     /// best
     Quickstart(Quickstart),
-    /// Answers ping, bench and quickstart until it is interrupted
+    /// Serves ping, bench and quickstart until it is interrupted
     Serve(Serve),
-    /// Says what transports there are here, what they can do, and why others are not there
+    /// Shows the transports of this machine, what they can do, and why others are missing
     Info(Info),
     /// Forwards files: exports a directory, moves files and trees to it and from it
     Forward(Forward),
-    /// Calls a server again and again, and says how long the answers take
+    /// Calls a server again and again, and shows how long the answers take
     Ping(Ping),
     /// Measures calls and bulk data, each beside the machine's limit in the same run (by the program
     /// petasos-bench)
@@ -314,7 +314,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     pub(crate) secret: Option<PathBuf>,
     /// Keep files for `petasos quickstart --server`, in a temporary directory ($TMPDIR), for one
-    /// client at a time and until it has done: who may call this server can fill that directory
+    /// client at a time and until it has finished: a client that may call this server can fill
+    /// that directory
     #[arg(long)]
     pub(crate) files: bool,
     /// With --files, over TCP on the loopback interface, let every user of this machine in without a
@@ -344,7 +345,7 @@ pub(crate) enum Wait {
 
 #[derive(Debug, Args)]
 pub(crate) struct Tune {
-    /// Transports to look at, one after the other, as in URLs [default: shm,tcp]
+    /// Transports to measure, one after the other, as in URLs [default: shm,tcp]
     #[arg(long, value_delimiter = ',')]
     pub(crate) transport: Vec<String>,
     /// Where to write [default: where programs look, as PETASOS_TUNING says or
@@ -363,7 +364,7 @@ pub(crate) struct Tune {
 
 #[derive(Debug, Args)]
 pub(crate) struct Info {
-    /// Somebody, as `petasos serve` prints it: which way leads there from here, and why
+    /// A server, as `petasos serve` prints it: show by which route it is reached from here, and why
     #[arg(value_name = "PEER", value_parser = parse_url)]
     pub(crate) peer: Option<Address>,
     /// The file with the secret that both sides of a network know
@@ -378,7 +379,7 @@ pub(crate) struct Info {
 
 #[derive(Debug, Args)]
 pub(crate) struct Ping {
-    /// Who is to answer, as `petasos serve` prints it
+    /// The server, as `petasos serve` prints it
     #[arg(value_parser = parse_url)]
     pub(crate) url: Address,
     /// How often; 0: until interrupted
@@ -400,11 +401,11 @@ pub(crate) struct Ping {
     pub(crate) json: Json,
 }
 
-/// What is handed to `petasos-bench`, which knows what it means.
+/// What is handed on to `petasos-bench`.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Bench {
-    /// What it is told: `petasos bench --help`
+    /// Its arguments: `petasos bench --help` lists them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
     pub(crate) words: Vec<OsString>,
 }

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// An engine that can call whoever is at `url`.
+/// An engine that can call the server at `url`.
 pub fn engine(
     url: &Address,
     secret: Option<&Path>,
@@ -43,7 +43,7 @@ pub fn engine_over(
     Ok(Engine::new(endpoint, config))
 }
 
-/// An endpoint that reaches whoever is at `url`.
+/// An endpoint that reaches the server at `url`.
 pub fn endpoint(open: Open, url: &Address, secret: Option<&Path>) -> Outcome<Box<dyn Endpoint>> {
     let mut options = OpenOptions::default();
     options.secret_file = secret.map(Path::to_owned);
@@ -53,7 +53,7 @@ pub fn endpoint(open: Open, url: &Address, secret: Option<&Path>) -> Outcome<Box
     Ok(endpoint)
 }
 
-/// Why no endpoint could be opened that reaches whoever is at `url`.
+/// Why no endpoint could be opened that reaches the server at `url`.
 pub fn refused(url: &Address, error: OpenError) -> Failure {
     match error {
         // It is said of where this side listens, which is no concern of the user's.
@@ -65,8 +65,8 @@ pub fn refused(url: &Address, error: OpenError) -> Failure {
     }
 }
 
-/// The host of a URL that has one, as a number, looked up if it is a name. What is wrong with such a
-/// URL is said here, before anything is opened for it.
+/// The host of a URL that has one, as a number, looked up if it is a name. What is wrong with such
+/// a URL is said here, before anything is opened for it.
 ///
 /// # Errors
 /// No port, or none that a server may have; no host, or one that is not found.
@@ -82,7 +82,8 @@ fn host_by(
     let scheme = url.scheme();
     let rest = url.rest();
     let place = rest.strip_suffix("?encrypt").unwrap_or(rest);
-    // Whole addresses of `auto` have others within; one that leaves all to the transport has no host.
+    // Whole addresses of `auto` have others within; one that leaves all to the transport has no
+    // host.
     let whole = scheme == "auto" && place.contains("://");
     if petasos::stays_on_node(scheme) || whole || place == "*" {
         return Ok(None);
@@ -136,8 +137,8 @@ fn look_up(host: String) -> Result<IpAddr, String> {
     }
 }
 
-/// Where the calling side listens, so that answers find it: no further than it must. `ip` is what the
-/// host of the URL was found to be, if it has one.
+/// Where the calling side listens, so that answers find it: no further than it must. `ip` is what
+/// the host of the URL was found to be, if it has one.
 pub fn own(url: &Address, ip: Option<IpAddr>) -> String {
     let scheme = url.scheme();
     let mut place = url.rest().to_owned();

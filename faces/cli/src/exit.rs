@@ -158,7 +158,7 @@ impl Failure {
             true => self.json(),
             false => format!("petasos: {self}"),
         };
-        // With nobody to hear it, the exit code still tells.
+        // Without a reader, the exit code still tells.
         let _ = writeln!(io::stderr().lock(), "{text}");
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Over shared memory the kernel says whose process a peer is, and only processes of the server's
 //! own user are let in. Over a network on the loopback interface, without a secret, the peer may be
-//! any user of the machine: who exports something must want that.
+//! any user of the machine: the user that exports something must want that.
 
 use crate::exit::{Code, Failure, Outcome};
 use petasos::fabric::Address;
@@ -45,14 +45,15 @@ impl Listening<'_> {
     /// The URLs as they were given, none of which is within this process alone.
     fn between_processes(&self) -> Outcome<Vec<String>> {
         if let Some(url) = self.urls.iter().find(|url| url.scheme() == "self") {
-            let text = format!("{url}: no other process could reach it");
+            let text = format!("{url}: no other process could connect to it");
             return Err(Failure::new(Code::Usage, text).advise("--listen shm://NAME"));
         }
         Ok(self.urls.iter().map(ToString::to_string).collect())
     }
 
-    /// Who reaches a server at these addresses, in one line: `may` says what they can do there.
-    pub(crate) fn who(&self, addresses: &[Address], may: &str) -> String {
+    /// Which clients can connect to a server at these addresses, in one line: `may` says what they
+    /// can do there.
+    pub(crate) fn clients(&self, addresses: &[Address], may: &str) -> String {
         let user = user();
         let network = addresses.iter().flat_map(schemes).any(|scheme| is_network(&scheme));
         let mut line = String::new();
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_by_default() {
+    fn no_other_user_by_default() {
         assert_eq!(urls(&[], false, false).unwrap(), ["shm://*"]);
         assert_eq!(urls(&[], true, false).unwrap(), ["shm://*", "tcp://127.0.0.1:0"]);
         assert_eq!(urls(&[], false, true).unwrap(), ["shm://*", "tcp://127.0.0.1:0"]);
@@ -144,19 +145,19 @@ mod tests {
 
     #[test]
     fn who_that_is() {
-        let who = |urls: &[&str], secret: Option<&str>| {
+        let clients = |urls: &[&str], secret: Option<&str>| {
             let at: Vec<Address> = urls.iter().map(|url| url.parse().unwrap()).collect();
             let listening = Listening { urls: &at, secret: secret.map(Path::new), open: false };
-            listening.who(&at, "call it")
+            listening.clients(&at, "call it")
         };
         let (shm, tcp) = ("shm://x", "tcp://127.0.0.1:1");
-        assert!(who(&[shm], None).starts_with("processes of "), "{}", who(&[shm], None));
-        assert!(who(&[shm, tcp], None).starts_with("every user of this machine can call it"));
+        assert!(clients(&[shm], None).starts_with("processes of "), "{}", clients(&[shm], None));
+        assert!(clients(&[shm, tcp], None).starts_with("every user of this machine can call it"));
         assert!(
-            who(&["auto://0123456789abcdef/shm://x,tcp://127.0.0.1:4040"], None)
+            clients(&["auto://0123456789abcdef/shm://x,tcp://127.0.0.1:4040"], None)
                 .starts_with("every user of this machine")
         );
-        let with = who(&[shm, tcp], Some("FILE"));
+        let with = clients(&[shm, tcp], Some("FILE"));
         assert!(
             with.starts_with("clients with the secret in FILE") && with.contains("so can"),
             "{with}"

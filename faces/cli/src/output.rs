@@ -7,7 +7,7 @@ use crate::{
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// Prints a text with a line end. Nobody reading any more is no failure of the work.
+/// Prints a text with a line end. That the reader has gone is no failure of the work.
 pub fn print(text: &str) -> Outcome {
     let mut out = io::stdout().lock();
     written(writeln!(out, "{text}").and_then(|()| out.flush()))
@@ -23,8 +23,8 @@ pub(crate) fn written(result: io::Result<()>) -> Outcome {
     }
 }
 
-/// A text of others on one line, without what a terminal would obey: control characters, those that turn the direction
-/// of writing, and other ends of lines are written as escapes.
+/// A text of others on one line, without what a terminal would obey: control characters, those that
+/// turn the direction of writing, and other ends of lines are written as escapes.
 pub fn plain(text: &str) -> String {
     let turning = ['\u{200e}'..='\u{200f}', '\u{2028}'..='\u{202e}', '\u{2066}'..='\u{2069}'];
     let turns = |c: char| turning.iter().any(|range| range.contains(&c));
@@ -38,12 +38,14 @@ pub fn plain(text: &str) -> String {
     shown
 }
 
-/// Says a line on standard error. If that cannot be written there is nothing more to be done: the exit code says it.
+/// Says a line on standard error. If that cannot be written there is nothing more to be done: the
+/// exit code says it.
 pub fn tell(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Says on standard error what is to be known beside the result: under `--json` as a line of JSON, `{"notice": …}`.
+/// Says on standard error what is to be known beside the result: under `--json` as a line of JSON,
+/// `{"notice": …}`.
 pub(crate) fn notice(text: &str) {
     match as_json() {
         true => tell(&serde_json::json!({ "notice": text }).to_string()),

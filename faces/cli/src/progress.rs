@@ -1,4 +1,4 @@
-//! Progress on standard error, where somebody watches it.
+//! Progress on standard error, where that is a terminal.
 
 use crate::output;
 use indicatif::{ProgressBar, ProgressStyle};

@@ -324,7 +324,8 @@ fn notices_are_lines_of_json() {
     }
 }
 
-/// What cannot be written is lost, and that is no success: of any command that has something to say.
+/// What cannot be written is lost, and that is no success: of any command that has something to
+/// say.
 #[test]
 fn output_that_cannot_be_written_is_no_success() {
     let place = Place::new();
@@ -494,7 +495,8 @@ fn metrics() {
 #[test]
 fn what_is_wrong_with_an_address_is_said() {
     let place = Place::new();
-    // A part of a name that is longer than any: no name server is asked, which might answer anything, or nothing.
+    // A part of a name that is longer than any: no name server is asked, which might answer
+    // anything, or nothing.
     let name = format!("{}.invalid", "x".repeat(64));
     let (tcp, auto) = (format!("tcp://{name}:4040"), format!("auto://{name}:4040"));
     let missing = format!("`{name}` is not found");
@@ -513,11 +515,11 @@ fn what_is_wrong_with_an_address_is_said() {
         let ran = place.run(&["forward", "ls", url, "--timeout", "200ms"]).assert(code).says(why);
         assert!(!ran.err.contains("0.0.0.0"), "{ran:?}");
     }
-    // A network that the library has not, and one that nobody knows.
+    // A network that the library has not, and one that does not exist.
     for network in common::present(&["ofi+verbs", "ucx+rc"]) {
         let ran = place.run(&["ping", &format!("{network}://127.0.0.1:9"), "-t", "200ms"]);
         if ran.code != Some(3) {
-            // Where there is such a network, nobody answers.
+            // Where there is such a network, no server answers.
             ran.assert(6).says("petasos info");
         }
     }
@@ -537,8 +539,9 @@ fn a_port_without_rights() {
     let place = Place::new();
     let copy = place.path("petasos");
     if petasos_testing::is_root() {
-        // As another user, who reaches neither this test's directory nor, perhaps, the program.
-        // Not by this process: what another test of it starts meanwhile would have the copy open to be written.
+        // As another user, which reaches neither this test's directory nor, perhaps, the program.
+        // Not by this process: what another test of it starts meanwhile would have the copy open to
+        // be written.
         let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_petasos")).arg(&copy).status();
         assert!(copied.unwrap().success());
         for path in [place.directory.path().to_owned(), place.path("tmp"), copy.clone()] {

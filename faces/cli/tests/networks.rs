@@ -20,7 +20,7 @@ fn quickstart() {
     }
 }
 
-/// A server, those who ask it, and the way that they take.
+/// A server, its clients, and the route that they take.
 #[test]
 fn pings() {
     for network in common::present(&NETWORKS) {

@@ -1,4 +1,4 @@
-//! Every rank of a job calls every other with bulk data. Nobody tells anybody where he is: the
+//! Every rank of a job calls every other with bulk data. No rank sends its address to another: the
 //! addresses were assigned before the start.
 //!
 //! ```text
@@ -72,7 +72,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if right != sent {
         return Err(format!("rank {rank}: {right} of {sent} bytes arrived as they should").into());
     }
-    // The others may still call: nobody leaves before all are done.
+    // The others may still call: no rank leaves before all are done.
     job.fence()?;
     println!(
         "rank {rank} of {size}: {sent} bytes to {} peers in {:.2?}",

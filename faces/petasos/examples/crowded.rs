@@ -1,5 +1,5 @@
-//! More threads than cores: pairs of a client and a server, which call each other and wait as engines
-//! do unless told otherwise.
+//! More threads than cores: pairs of a client and a server, which call each other and wait as
+//! engines do unless told otherwise.
 //!
 //! ```text
 //! cargo run --profile dist -p petasos --example crowded [URL]        # shm://* unless told otherwise

@@ -1,4 +1,4 @@
-//! The paths whose instructions are counted: both ends on one thread, so that nobody waits.
+//! The paths whose instructions are counted: both ends on one thread, so that neither waits.
 //!
 //! ```text
 //! cargo run --profile dist -p petasos --example hot_paths PATH [COUNT [URL]]      # a million, shm://* unless told otherwise
@@ -208,7 +208,8 @@ fn run(path: &str, count: u64, url: &str) -> Option<Duration> {
                 a.progress(Time::ZERO, 8, &mut ours);
                 b.progress(Time::ZERO, 8, &mut theirs);
             }
-            // What connecting left to be sent is not part of the path, nor is what the first message makes a library do.
+            // What connecting left to be sent is not part of the path, nor is what the first
+            // message makes a library do.
             a.inject(to, &[b"first"]).expect("room");
             let came = |event: &Event| matches!(event, Event::Message { .. });
             while !theirs.iter().any(came) {

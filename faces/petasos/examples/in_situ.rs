@@ -1,6 +1,6 @@
 //! In-situ analysis: a computation runs, and an observer in another thread of control pulls its
-//! data out while it runs; over shared memory the computation never calls in. Shows what the observer saw, and by
-//! how much it slowed the computation: rounds with and without it, in turn.
+//! data out while it runs; over shared memory the computation never calls in. Shows what the
+//! observer saw, and by how much it slowed the computation: rounds with and without it, in turn.
 //!
 //! The computation is heat that spreads on a square; it publishes the key to its field once. The
 //! observer reads the field by remote access: over shared memory the computation takes no part in
@@ -68,8 +68,8 @@ impl Heat {
         std::mem::swap(&mut self.now, &mut self.next);
     }
 
-    /// Computes, and writes each result where others may read it, whom it lets in then. Gives the time
-    /// it took.
+    /// Computes, and writes each result where others may read it, and lets them in then. Gives the
+    /// time it took.
     fn compute(&mut self, steps: usize, published: &Region, let_in: impl Fn()) -> Duration {
         let start = Instant::now();
         for _ in 0..steps {
@@ -101,7 +101,7 @@ struct Times {
     observed: Duration,
 }
 
-/// Serves until there is word from the observer. False if he is gone.
+/// Serves until there is word from the observer. False if it is lost.
 fn serve_until_told(engine: &Engine, begin: &Receiver<()>) -> bool {
     loop {
         match begin.try_recv() {
@@ -196,7 +196,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        // Of a computation that was over before he first looked he sees the result.
+        // Of a computation that was over before its first look it sees the result.
         let last = if looks == 0 { look(&mut looks) } else { Ok(()) };
         drop(go);
         let Times { alone, observed } =

@@ -1,12 +1,12 @@
-//! A call goes around a ring of ranks. One of them is killed on the way, rank 0 asks for it to be started again, and
-//! the call then goes around.
+//! A call goes around a ring of ranks. One of them is killed on the way, rank 0 asks for it to be
+//! started again, and the call then goes around.
 //!
 //! ```text
 //! cargo build --examples && petasos run -n 4 --keep-going target/debug/examples/ring_again
 //! ```
 //!
-//! With `host` behind it the daemon of that rank's host is killed, and so all that is there: rank 0 asks for a spare host
-//! in its place, unless that is done without asking (`--restart-failed`).
+//! With `host` behind it the daemon of that rank's host is killed, and so all that is there: rank 0
+//! asks for a spare host in its place, unless that is done without asking (`--restart-failed`).
 //!
 //! ```text
 //! petasos run -n 4 --hosts localhost:1,b:3,c --spares 1 --keep-going target/debug/examples/ring_again host

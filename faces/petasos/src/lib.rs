@@ -1,45 +1,86 @@
-//! Calls with bulk data between processes, for high-performance computing: the one crate to
-//! depend on.
+//! Petasos lets the programs of a large machine call each other, and moves large data between them
+//! by remote memory access. This is the one crate to depend on: it has the engine that makes and
+//! serves calls, and its features choose the transports.
 //!
-//! * [`open`] makes an endpoint of a URL, whose scheme says over what: `shm://*`,
-//!   `tcp://HOST:PORT`, `self://*`, `auto://*` for the best way to each peer. Each transport is
-//!   behind a feature of the same name (`self-transport` for the first); [`transports()`] lists
-//!   them. Their settings are in the modules [`shm`], [`tcp`] and [`local`], for programs that open
-//!   an endpoint themselves.
-//! * An [`Engine`] drives it: it calls, it serves, it moves bulk data.
-//! * Handlers and tasks sleep by the engine's own timers ([`Engine::sleep`]), calls have time
-//!   limits ([`CallOptions`]): no other runtime is needed.
-//! * With the feature `portals`, `portals` has matching one-sided messages.
-//! * With the feature `channel`, `channel` makes an endpoint of an RDMA device.
-//! * In a program started by `petasos run`, `mpirun` or `mpiexec`, [`job()`] knows the other ranks,
-//!   and where their endpoints are.
-//! * [`Tuning`] knows what `petasos tune` found out about this machine; engines and channels go by
-//!   it where they are told nothing else.
-//! * [`service`] makes an interface of a trait, [`Wire`] makes types travel.
+//! # A service and its client
+//!
+//! A service is a trait: [`service`] makes of it the interface to implement, and a client. Small
+//! arguments and results travel within the call. A `#[bulk(pull)]` argument stays in the client's
+//! memory, and the server fetches it before the method runs.
 //!
 //! ```
-//! use petasos::{CallOptions, Engine, EngineConfig, OpenOptions, service};
+//! use petasos::{Engine, EngineConfig, EngineThread, OpenOptions, Region, open, service};
 //!
 //! #[service]
-//! trait Greeter {
-//!     async fn greet(&self, name: String) -> String;
+//! trait Statistics {
+//!     async fn name(&self) -> String;
+//!     async fn largest(&self, #[bulk(pull)] data: Region) -> Option<u8>;
 //! }
 //!
-//! struct Polite;
+//! struct Server;
 //!
-//! impl Greeter for Polite {
-//!     async fn greet(&self, name: String) -> String {
-//!         format!("Good morning, {name}.")
+//! impl Statistics for Server {
+//!     async fn name(&self) -> String {
+//!         "node 7".to_owned()
+//!     }
+//!
+//!     async fn largest(&self, data: Region) -> Option<u8> {
+//!         data.to_vec().into_iter().max()
 //!     }
 //! }
 //!
-//! let endpoint = petasos::open("self://*", &OpenOptions::default())?;
-//! let engine = Engine::new(endpoint, EngineConfig::default());
-//! Polite.serve(&engine, 0)?;
-//! let greeter = GreeterClient::new(&engine, engine.address());
-//! assert_eq!(engine.block_on(greeter.greet("Ada".into()))?, "Good morning, Ada.");
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // The server: an endpoint over shared memory, and a thread that drives it.
+//!     let endpoint = open("shm://*", &OpenOptions::default())?;
+//!     let server = EngineThread::start(endpoint, EngineConfig::default(), |engine| {
+//!         Server.serve(engine, 0).expect("a new engine serves nothing else");
+//!     })?;
+//!     let address = server.handle().address().clone();
+//!
+//!     // The client: here in the same process, as a rule in another one.
+//!     let endpoint = open("shm://*", &OpenOptions::default())?;
+//!     let engine = Engine::new(endpoint, EngineConfig::default());
+//!     let client = StatisticsClient::new(&engine, &address);
+//!     assert_eq!(engine.block_on(client.name())?, "node 7");
+//!     let data = vec![5; 16 << 20];
+//!     assert_eq!(engine.block_on(client.largest(data))?, Some(5));
+//!     Ok(())
+//! }
 //! ```
+//!
+//! Over TCP only the URL is another one: `tcp://HOST:PORT`, beyond this machine with a secret
+//! ([`OpenOptions::secret_file`]).
+//!
+//! # Features
+//!
+//! | feature | default | what it adds |
+//! |---|---|---|
+//! | `self-transport` | yes | `self://NAME`: endpoints of one process, for tests ([`local`]) |
+//! | `shm` | yes | `shm://NAME`: shared memory between the processes of a node ([`shm`]) |
+//! | `tcp` | yes | `tcp://HOST:PORT`: TCP ([`tcp`]) |
+//! | `ofi` | yes | `ofi://HOST:PORT`: RDMA networks by libfabric, loaded when it is first needed |
+//! | `ucx` | yes | `ucx://HOST:PORT`: RDMA networks by UCX, loaded when it is first needed |
+//! | `auto` | yes | `auto://HOST:PORT`: shared memory on a node, a network between nodes ([`auto`]) |
+//! | `job` | yes | the other ranks of a job of `petasos run` or `mpirun` ([`job()`], [`pmix`]) |
+//! | `portals` | no | matching one-sided messages with the semantics of Portals 4 (`portals`) |
+//! | `channel` | no | endpoints of RDMA devices, for transports of your own (`channel`) |
+//! | `tokio` | no | drives an engine inside a tokio runtime (`tokio`) |
+//!
+//! What a program is built without, [`open`] refuses with an error that names the feature, and
+//! [`transports()`] lists what there is.
+//!
+//! # Where to go on
+//!
+//! * [`Engine`] makes calls, serves them and sleeps; [`EngineThread`] gives it a thread of its own;
+//!   [`EngineConfig`] has the limits. No other runtime is needed.
+//! * [`CallOptions`] has the time limit of a call, [`CallError`] says how one fails.
+//! * [`Wire`] is derived for the types that travel, [`wire`] is the encoding.
+//! * [`Engine::bulk`] lends memory, [`Engine::open`] moves data from it and into it.
+//! * [`fabric`] is the contract below the engine: endpoints, messages, regions and keys.
+//! * [`Tuning`] reads what `petasos tune` has measured on this machine; engines and channels use it
+//!   where the program sets nothing.
+//! * The guides in `docs/` (services, jobs, networks, Portals) and the programs in `examples/` of
+//!   this crate show more.
 
 #![warn(clippy::missing_errors_doc)]
 #![forbid(unsafe_code)]

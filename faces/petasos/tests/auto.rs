@@ -1,5 +1,5 @@
-//! Calls to one address, between processes: by shared memory, and by TCP where the server has nothing else; short
-//! ones, with arguments and results that are lent, and with exported memory.
+//! Calls to one address, between processes: by shared memory, and by TCP where the server has
+//! nothing else; short ones, with arguments and results that are lent, and with exported memory.
 #![cfg(feature = "auto")]
 
 use petasos::{Engine, EngineConfig, EngineThread, OpenOptions, fabric::Address, open, service};

@@ -1,4 +1,4 @@
-//! The result of the one call that somebody blocks on stays where it came in, until it is decoded:
+//! The result of the one call that a thread blocks on stays where it came in, until it is decoded:
 //! whatever happens before that, it is there, and the next one as well.
 
 use petasos::{

@@ -1,5 +1,5 @@
-//! Many senders to one receiver that is short of time: nothing is lost, nobody starves (the slowest gets at least half
-//! of its share), and memory has a bound.
+//! Many senders to one receiver that is short of time: nothing is lost, no sender starves (the
+//! slowest gets at least half of its share), and memory has a bound.
 //!
 //! `PETASOS_SENDERS` sets how many there are at most over shared memory and TCP (default 1000).
 
@@ -21,7 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Descriptors that a sender takes with its connection, on both sides.
 const DESCRIPTORS: u64 = 12;
 
-/// Events that the receiver takes in a pass, as engines do, and passes between which it looks for messages alone.
+/// Events that the receiver takes in a pass, as engines do, and passes between which it looks for
+/// messages alone.
 const BUDGET: usize = 64;
 const FULL: u32 = 16;
 
@@ -132,7 +133,7 @@ impl Receiver {
     }
 }
 
-/// A receiver, and those who send to it.
+/// A receiver, and its senders.
 struct Crowd {
     scheme: &'static str,
     receiver: Receiver,
@@ -162,7 +163,8 @@ impl Crowd {
         Crowd { scheme, receiver, senders, clock }
     }
 
-    /// All send all the time, to a receiver that makes a few passes meanwhile, until each was heard so often.
+    /// All send all the time, to a receiver that makes a few passes meanwhile, until each was heard
+    /// so often.
     fn send(&mut self, taking: Taking) {
         let Crowd { scheme, receiver, senders, clock } = self;
         let (count, begin) = (senders.len(), Instant::now());
@@ -195,8 +197,9 @@ impl Crowd {
              {share}; {grown} bytes for each more than when they first had no room; {:?}",
             begin.elapsed()
         );
-        // Through a library whoever finds its queue full asks again, and may find it full again: there all are heard,
-        // and how soon is the library's matter, as is the memory that it takes.
+        // Through a library a sender that finds its queue full asks again, and may find it full
+        // again: there all are heard, and how soon is the library's matter, as is the memory that
+        // it takes.
         if !scheme.contains('+') {
             assert!(
                 2 * slowest >= share,

@@ -1,4 +1,4 @@
-//! What the compiler says to whoever uses an interface wrongly: in the words of the library.
+//! What the compiler says where an interface is used wrongly: in the words of the library.
 
 use std::{
     cmp::Reverse,
@@ -7,8 +7,8 @@ use std::{
     process::{Command, Output},
 };
 
-/// The libraries of this crate that cargo built beside this test, the newest first: there may be some
-/// with other features, or of another compiler.
+/// The libraries of this crate that cargo built beside this test, the newest first: there may be
+/// some with other features, or of another compiler.
 fn libraries() -> Vec<PathBuf> {
     let own = std::env::current_exe().unwrap();
     let mut found: Vec<_> = fs::read_dir(own.parent().unwrap())

@@ -1,5 +1,5 @@
 //! Futures dropped at any moment, and forgotten ones: the memory that they were given comes back,
-//! nobody touches it afterwards, and neither side keeps anything.
+//! nothing touches it afterwards, and neither side keeps anything.
 //!
 //! Two processes; both fill what the engine has let go with a pattern, look later whether it is
 //! still there, and lend the memory again.
@@ -110,7 +110,7 @@ impl Pool {
         region
     }
 
-    /// Poisons what nobody else holds any more.
+    /// Poisons what has no other holder any more.
     fn sweep(&mut self) {
         for region in self.given.extract_if(.., |region| region.is_unique()) {
             fill(&region, POISON);
@@ -423,7 +423,7 @@ impl Client {
         }
     }
 
-    /// Forgets futures. Their memory is never let go, and when all is quiet nobody touches it.
+    /// Forgets futures. Their memory is never let go, and when all is quiet nothing touches it.
     fn forget(&mut self) {
         let mut context = PollContext::from_waker(Waker::noop());
         let (mut memory, mut idle) = (Vec::<Region>::new(), Usage::default());
@@ -442,14 +442,14 @@ impl Client {
             }
             std::mem::forget(work);
             memory.push(region);
-            // What nobody asks about any more keeps its place.
+            // What is not polled any more keeps its slot.
             idle.calls += usize::from(lends);
             idle.operations += usize::from(!lends && turns > 0);
         }
         let forgotten = |region: &Region| memory.iter().any(|m| m.as_ptr() == region.as_ptr());
         self.pool.given.retain(|region| !forgotten(region));
         self.settle(&idle);
-        // Transfers that nobody waits for are over soon.
+        // Transfers that are not awaited are over soon.
         let since = Instant::now();
         self.until("time passes", |_| since.elapsed() > QUIET);
         memory.iter().for_each(|region| fill(region, POISON));

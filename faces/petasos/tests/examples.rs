@@ -27,7 +27,7 @@ fn example(name: &str, arguments: &[&str], directory: &Path) -> String {
     String::from_utf8(stdout).unwrap()
 }
 
-/// Transports that nobody has to name, and those that need a library and are here.
+/// Transports that need not be named, and those that need a library and are here.
 fn transports() -> Vec<&'static str> {
     let here = |scheme: &&str| {
         let transport = Transport::of(scheme).expect("a transport");

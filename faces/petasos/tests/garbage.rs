@@ -1,6 +1,6 @@
-//! Services under fire: real server processes get garbage, from strangers and from peers who were
-//! let in, while others call them. Every call of those is answered right, newcomers are served,
-//! the servers neither panic nor grow.
+//! Services under fire: real server processes get garbage, from unauthenticated peers and from
+//! peers that were let in, while others call them. Every call of those is answered right, newcomers
+//! are served, the servers neither panic nor grow.
 //!
 //! `PETASOS_SEED` sets with what the attackers begin.
 
@@ -74,7 +74,7 @@ fn tcp(url: &Address, known: bool) -> TcpEndpoint {
     TcpEndpoint::open(url, config).unwrap()
 }
 
-/// An endpoint for whoever wants to talk to `at`.
+/// An endpoint for a peer that wants to talk to `at`.
 fn any(at: &Address, known: bool) -> Box<dyn Endpoint> {
     match at.scheme() {
         "tcp" => Box::new(tcp(&"tcp://*".parse().unwrap(), known)),
@@ -147,7 +147,7 @@ fn resident(server: &Process) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-// Those who call.
+// The callers.
 
 struct Caller {
     engine: Engine,
@@ -239,7 +239,7 @@ fn recorded(like: &Address) -> Vec<Vec<u8>> {
     frames
 }
 
-// Those who attack.
+// The attackers.
 
 struct Fire {
     at: Address,
@@ -258,7 +258,7 @@ impl Fire {
         self.frames[random.below(self.frames.len())].clone()
     }
 
-    /// What somebody says who was let in: nonsense, half sense, sense.
+    /// What a peer sends that was let in: nonsense, half sense, sense.
     fn message(&self, random: &mut Random) -> Vec<u8> {
         let mut message = self.frame(random);
         match random.below(8) {
@@ -319,14 +319,14 @@ fn hello(stream: &mut TcpStream, known: bool, random: &mut Random) -> Option<(Cl
 }
 
 /// Connections that say nothing, or nothing right.
-fn strangers_over_tcp(fire: &Fire, random: &mut Random) {
+fn unauthenticated_over_tcp(fire: &Fire, random: &mut Random) {
     let mut silent = VecDeque::new();
     let mut old = vec![0; HELLO_LEN];
     while fire.burns() {
         // One at a time: else the ports of this machine run out before the time does.
         sleep(Duration::from_micros(300));
         let Some(mut stream) = dial(&fire.at) else { continue };
-        // The right proof would be no attack, but where everybody may connect.
+        // The right proof would be no attack, but where every process may connect.
         let mut said = match random.below(8) {
             0 => Vec::new(),
             1 => noise(random, 5000),
@@ -356,7 +356,7 @@ fn strangers_over_tcp(fire: &Fire, random: &mut Random) {
     }
 }
 
-/// Peers who show the secret, and then send what they like; some of them never read.
+/// Peers that show the secret, and then send what they like; some of them never read.
 fn raw_peers_over_tcp(fire: &Fire, random: &mut Random) {
     while fire.burns() {
         let Some(mut stream) = dial(&fire.at) else { continue };
@@ -417,7 +417,7 @@ fn packet(fire: &Fire, random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// Peers with an endpoint like any other, over any transport, who say nonsense; some do not read.
+/// Peers with an endpoint like any other, over any transport, that send nonsense; some do not read.
 fn peers_with_an_endpoint(fire: &Fire, random: &mut Random) {
     let clock = Clock::start();
     while fire.burns() {
@@ -500,8 +500,8 @@ fn descriptor(random: &mut Random) -> OwnedFd {
     fd
 }
 
-/// Whoever reaches the socket of the user `uid`: silent, noisy, with a true greeting and false
-/// descriptors, or let in and writing noise where messages are exchanged.
+/// A process that reaches the socket of the user `uid`: silent, noisy, with a true greeting and
+/// false descriptors, or let in and writing noise where messages are exchanged.
 fn neighbours_over_shm(fire: &Fire, uid: u32, random: &mut Random) {
     let mut silent = VecDeque::new();
     let mut greeting = true_greeting();
@@ -594,7 +594,7 @@ fn under_fire(
         over.store(true, Relaxed);
         caller.join().unwrap()
     });
-    // Who was there before is served as who comes now.
+    // A client from before is served as one that comes now.
     warm.all(3);
     Caller::new(&at, known).all(4);
     server.tell("report");
@@ -633,15 +633,15 @@ fn is_server() -> bool {
 }
 
 #[test]
-fn strangers_at_the_door_over_tcp() {
+fn unauthenticated_peers_over_tcp() {
     if is_server() {
         return;
     }
     for known in [false, true] {
-        let test = "strangers_at_the_door_over_tcp";
-        let report = under_fire(test, "tcp://*", known, 4, &strangers_over_tcp);
+        let test = "unauthenticated_peers_over_tcp";
+        let report = under_fire(test, "tcp://*", known, 4, &unauthenticated_over_tcp);
         assert!(report.refused > 100, "{report:?}");
-        // Nobody gets in who does not know the secret.
+        // No peer gets in that does not know the secret.
         assert!(!known || (report.garbage, report.violations) == (0, 0), "{report:?}");
     }
 }

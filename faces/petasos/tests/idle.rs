@@ -1,4 +1,4 @@
-//! An idle service costs nothing: the processor time of real processes with many peers who have
+//! An idle service costs nothing: the processor time of real processes with many peers that have
 //! nothing to say.
 
 use petasos::{
@@ -11,7 +11,7 @@ use std::{io::stdin, time::Duration};
 const TEST: &str = "an_idle_service_uses_no_processor_time";
 const DOUBLE: Method = Method::typed("Double::double", u64::SHAPE, u64::SHAPE);
 const CLIENTS: u64 = 50;
-/// After the last call, until nobody spins any more.
+/// After the last call, until no engine spins any more.
 const SETTLE: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(10);
 /// In so long a time, of one service: a thousandth of a processor.

@@ -1,5 +1,5 @@
 //! Processes that are killed, and links that go dark: whatever was under way ends, once, soon, with
-//! an error that says who is gone, and nothing stays.
+//! an error that names the lost peer, and nothing stays.
 
 use petasos::{
     BulkHandle, CallOptions, Context, Engine, EngineConfig, EngineHandle, EngineThread, Method,
@@ -39,7 +39,7 @@ const TRIES: u32 = 5;
 const BOUND: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(20);
 const SCHEMES: [&str; 2] = ["shm", "tcp"];
-/// How the one who is not killed reaches the other's memory: by itself or through its owner.
+/// How the one that is not killed reaches the other's memory: by itself or through its owner.
 const WAYS: [(&str, bool); 3] = [("shm", true), ("shm", false), ("tcp", false)];
 
 /// One test at a time: they take time, and count what this process has open.
@@ -79,7 +79,7 @@ fn engine_that(
     EngineThread::start(Box::new(endpoint), EngineConfig::default(), set_up).unwrap()
 }
 
-/// An engine that nobody needs to find.
+/// An engine that no peer needs to find.
 fn client(scheme: &str) -> EngineThread {
     engine(&format!("{scheme}://*"), |_| ())
 }
@@ -178,7 +178,7 @@ fn kill_the_server(test: &str, client: &EngineHandle, url: &str) -> Duration {
         let Ok((which, when, result)) = end else {
             panic!("{left} have not ended {BOUND:?} after the kill over {url}");
         };
-        let error = result.expect_err("an answer of somebody who gives none");
+        let error = result.expect_err("an answer of a peer that gives none");
         assert!(error.contains(url), "an error that does not name {url}: {error}");
         assert!(!std::mem::replace(&mut seen[which], true), "{which} ended twice");
         last = last.max(when.saturating_duration_since(killed));
@@ -209,7 +209,7 @@ fn a_killed_server_ends_all_calls_and_transfers_at_once() {
             times.push(kill_the_server(test, client.handle(), &url));
         }
         println!("over {scheme}, {CALLS} calls and a transfer ended within {times:?}");
-        // Somebody new at the old address is found, by the same engine.
+        // A new peer at the old address is found, by the same engine.
         let mut server = again(test, &format!("server {url}")).start();
         let at = server.line("ready ").parse().unwrap();
         assert_eq!(ping(client.handle(), &at), Ok(7), "over {scheme}");

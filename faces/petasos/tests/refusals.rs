@@ -24,7 +24,7 @@ use std::{
     time::Duration,
 };
 
-/// `nobody`, as whom the processes of these tests run.
+/// `nobody`, the user that the processes of these tests run as.
 const NOBODY: u32 = 65534;
 const LEN: usize = 4 << 20;
 const DOUBLE: Method = Method::typed("Double::double", u64::SHAPE, u64::SHAPE);
@@ -149,7 +149,7 @@ fn call(what: &str, endpoint: Box<dyn Endpoint>, at: &str) {
     }
 }
 
-/// Nobody gets into a service of root's that was not told to admit others, and is told why.
+/// No other user gets into a service of root's that was not told to admit others, and is told why.
 #[test]
 fn a_service_of_another_user() {
     const TEST: &str = "a_service_of_another_user";

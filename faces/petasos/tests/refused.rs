@@ -1,5 +1,5 @@
-//! Where nothing listens, the system refuses a connection at once: a call to a server that has ended fails
-//! then, and one to a server that has not started yet waits.
+//! Where nothing listens, the system refuses a connection at once: a call to a server that has
+//! ended fails then, and one to a server that has not started yet waits.
 
 use petasos::{
     CallError, CallOptions, Engine, EngineConfig, EngineThread, Method, OpenOptions, Refused,

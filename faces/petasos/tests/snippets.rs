@@ -1,5 +1,5 @@
-//! Every piece of Rust in the README and the guides is compiled by a test, and run where it can be: as a
-//! test of documentation, or because it stands in a test.
+//! Every piece of Rust in the README and the guides is compiled by a test, and run where it can be:
+//! as a test of documentation, or because it stands in a test.
 
 use std::{
     fs,
@@ -70,7 +70,8 @@ fn first(text: &str) -> String {
     rust.expect("there is one").1
 }
 
-/// Whether a fence with this behind it begins a piece that is not compiled: `ignore`, also for some machines only.
+/// Whether a fence with this behind it begins a piece that is not compiled: `ignore`, also for some
+/// machines only.
 fn is_left_out(said: &str) -> bool {
     said.split([',', ' ']).any(|word| word.starts_with("ignore"))
 }
@@ -96,7 +97,8 @@ fn all_rust_of_the_pages_is_compiled() {
                 assert!(test.contains(&piece), "{page}: not in {}:\n{piece}", QUOTED.1);
             }
         } else if !rust.is_empty() {
-            // When documentation is tested, and by no other condition but a feature that is a default.
+            // When documentation is tested, and by no other condition but a feature that is a
+            // default.
             let included = ["#[cfg(doctest)]", r#"#[cfg(all(doctest, feature = "job"))]"#]
                 .map(|cfg| format!("\n{cfg}\n#[doc = include_str!(\"../../../{page}\")]\nstruct "));
             let compiled =

@@ -1,4 +1,4 @@
-//! What `petasos tune` wrote is heeded by who is told nothing else.
+//! What `petasos tune` wrote is used where nothing else is set.
 
 use petasos::{
     Engine, EngineConfig, OpenOptions,

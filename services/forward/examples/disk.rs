@@ -1,8 +1,8 @@
 //! What does the server's work on files better: threads, or io_uring?
 //!
-//! One thread, as that of an engine, has blocks of a file read or written, so many at a time, and waits
-//! until one is done: by threads that take work from a queue, as the server has it, by one io_uring, or
-//! itself, with nobody's help. The file is in the page cache, as what clients use mostly is.
+//! One thread, as that of an engine, has blocks of a file read or written, so many at a time, and
+//! waits until one is done: by threads that take work from a queue, as the server has it, by one
+//! io_uring, or itself, without help. The file is in the page cache, as what clients use mostly is.
 //!
 //!     cargo run --profile dist -p petasos-forward --example disk [DIRECTORY]
 
@@ -36,7 +36,7 @@ enum Doing {
     Write,
 }
 
-/// Who does blocks of a file.
+/// Reads or writes blocks of a file.
 trait Disk {
     /// Begins with the block at `offset`, in memory number `slot`.
     fn begin(&mut self, slot: usize, offset: u64) -> io::Result<()>;
@@ -44,7 +44,7 @@ trait Disk {
     fn wait(&mut self, done: &mut Vec<usize>) -> io::Result<()>;
 }
 
-/// What blocks are done with: the same for everybody.
+/// What blocks are done with: the same for all.
 struct Task {
     file: Arc<File>,
     doing: Doing,
@@ -100,7 +100,7 @@ impl Pool {
             let (task, memory) = (Arc::clone(&task), Arc::clone(&memory));
             thread::spawn(move || {
                 while let Some((slot, offset)) = next(&queue) {
-                    let memory = &mut *memory[slot].lock().expect("nobody panics with it");
+                    let memory = &mut *memory[slot].lock().expect("no thread panics with it");
                     let _ = sender.send((slot, task.run(memory, offset)));
                 }
             })
@@ -111,11 +111,11 @@ impl Pool {
 }
 
 fn next((queue, wake): &Queue) -> Option<(usize, u64)> {
-    let mut queue = queue.lock().expect("nobody panics with it");
+    let mut queue = queue.lock().expect("no thread panics with it");
     loop {
         match queue.as_mut()?.pop_front() {
             Some(work) => return Some(work),
-            None => queue = wake.wait(queue).expect("nobody panics with it"),
+            None => queue = wake.wait(queue).expect("no thread panics with it"),
         }
     }
 }
@@ -123,7 +123,7 @@ fn next((queue, wake): &Queue) -> Option<(usize, u64)> {
 impl Disk for Pool {
     fn begin(&mut self, slot: usize, offset: u64) -> io::Result<()> {
         let (queue, wake) = &*self.queue;
-        let mut queue = queue.lock().expect("nobody panics with it");
+        let mut queue = queue.lock().expect("no thread panics with it");
         queue.as_mut().expect("it has not ended").push_back((slot, offset));
         wake.notify_one();
         Ok(())
@@ -180,8 +180,8 @@ impl Disk for Ring {
             }
         };
         let entry = entry.user_data(slot as u64);
-        // SAFETY: the memory and the file live as long as `self`, which waits in `drop` for all that is
-        // under way; a slot is not begun again before it is done.
+        // SAFETY: the memory and the file live as long as `self`, which waits in `drop` for all
+        // that is under way; a slot is not begun again before it is done.
         unsafe { self.ring.submission().push(&entry) }.map_err(io::Error::other)?;
         self.under_way += 1;
         Ok(())

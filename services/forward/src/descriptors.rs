@@ -50,22 +50,23 @@ pub(crate) fn as_before<T>(run: impl FnOnce() -> T) -> T {
     run()
 }
 
-/// Starts a thread with a table of descriptors of its own, which is empty, and returns when it has that.
-/// The tables of the other threads stay as they are.
+/// Starts a thread with a table of descriptors of its own, which is empty, and returns when it has
+/// that. The tables of the other threads stay as they are.
 ///
 /// What such a thread opens is closed when it ends, also where the process is killed and another
-/// thread of it has to wait in the kernel: the descriptors of the others are closed after that only.
+/// thread of it has to wait in the kernel: the descriptors of the others are closed after that
+/// only.
 ///
-/// `run` must own nothing that was opened elsewhere, nor reach it: no file, no socket, no channel that
-/// wakes by a descriptor, no log. There, its number leads nowhere, or to what the thread has opened
-/// itself, which dropping the former would close. Channels of the standard library are memory alone.
-/// What `run` opens must stay with this thread as well.
+/// `run` must own nothing that was opened elsewhere, nor reach it: no file, no socket, no channel
+/// that wakes by a descriptor, no log. There, its number leads nowhere, or to what the thread has
+/// opened itself, which dropping the former would close. Channels of the standard library are
+/// memory alone. What `run` opens must stay with this thread as well.
 ///
 /// # Errors
 /// If the system refuses a thread, or a table of its own, or does not list what is open: without
 /// `/proc`.
 #[cfg(feature = "mount")]
-pub fn apart(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+pub fn spawn_isolated(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     use std::{io, sync::mpsc, thread};
     let (report, left) = mpsc::channel();
     let begin = move || {
@@ -109,7 +110,7 @@ mod tests {
         let before = open();
         assert!(before > 1);
         let (report, found) = mpsc::channel();
-        apart("apart", move || report.send(open()).unwrap()).unwrap();
+        spawn_isolated("isolated", move || report.send(open()).unwrap()).unwrap();
         assert_eq!(found.recv().unwrap(), 1, "that of the listing");
         assert!(open() > 1, "others keep theirs");
     }

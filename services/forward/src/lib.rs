@@ -52,7 +52,6 @@
 pub mod client;
 pub mod descriptors;
 mod error;
-mod keeper;
 #[cfg(feature = "mount")]
 pub mod mount;
 mod path;
@@ -60,6 +59,7 @@ pub mod protocol;
 mod semaphore;
 pub mod server;
 pub mod storage;
+mod timer;
 pub mod transfer;
 
 pub use error::{FsError, FsResult};

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// So many permits; those who wait get them in the order in which they came.
+/// So many permits; futures that wait get them in the order in which they came.
 #[derive(Debug)]
 pub(crate) struct Semaphore {
     state: Mutex<State>,

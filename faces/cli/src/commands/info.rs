@@ -60,7 +60,7 @@ struct Shown {
 
 pub(crate) fn run(options: &cli::Info) -> Outcome {
     if let Some(peer) = &options.peer {
-        return super::way::run(peer, options);
+        return super::route::run(peer, options);
     }
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),
@@ -160,31 +160,32 @@ fn shown(capabilities: &Capabilities) -> Shown {
     }
 }
 
-/// What remains open.
+/// Which processes could reach an endpoint, and read its data.
 fn exposure(capabilities: &Capabilities) -> &'static str {
     match (capabilities.scheme, capabilities.credential, capabilities.enforcement) {
         ("self", ..) => "exposure: none beyond the process",
         (_, Credential::PeerCredentials, Enforcement::Initiator) => {
-            "exposure: other users are turned away by the kernel's word; processes of one user keep \
-             to the rights of keys by good manners, and could read each other's memory anyway"
+            "exposure: the kernel identifies the peer's user, and other users are refused; processes of \
+             one user are trusted to respect the rights of keys, and could read each other's memory \
+             anyway"
         }
         (_, Credential::PeerCredentials, _) => {
-            "exposure: other users are turned away by the kernel's word; the owner checks every \
-             access to its memory"
+            "exposure: the kernel identifies the peer's user, and other users are refused; the owner \
+             checks every access to its memory"
         }
         (_, Credential::SharedSecret, _) => {
-            "exposure: whoever has the secret file can call; data is encrypted on its way where either \
-             side asks for tcp://HOST:PORT?encrypt, and else open to whoever is in between"
+            "exposure: every process that has the secret can call; data is encrypted where either side \
+             asks for tcp://HOST:PORT?encrypt, and can be read on the network otherwise"
         }
         _ => {
             "exposure: without --secret, any user of this machine can call a server that listens \
-             on loopback; beyond loopback a secret is required; with one, data is encrypted on its way \
+             on loopback; beyond loopback a secret is required; with one, data is encrypted \
              where either side asks for tcp://HOST:PORT?encrypt"
         }
     }
 }
 
-/// Whether somebody has forced the second best way.
+/// Settings of the environment that force a slower path.
 fn forced() -> Vec<String> {
     match std::env::var_os("PETASOS_SHM_NO_CMA").is_some_and(|v| !v.is_empty() && v != "0") {
         true => {

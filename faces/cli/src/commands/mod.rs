@@ -8,7 +8,7 @@ pub(crate) mod jobs;
 pub(crate) mod limits;
 pub(crate) mod ping;
 pub(crate) mod quickstart;
+mod route;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod tune;
-mod way;

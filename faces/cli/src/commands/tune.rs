@@ -1,12 +1,12 @@
 //! `petasos tune`: which settings are best for this machine.
 //!
-//! Three things are found out. *From which size on arguments and results are lent* and fetched by the
-//! other side, rather than sent within the message: an echo of each size is measured both ways, in
-//! turn. *How long to look again before sleeping*: as long as a wake-up takes, so that whoever waits
-//! never takes more than twice what he would if he knew what comes. *Which size takes which channel*,
-//! where the channels of RDMA networks run over a transport: a bare echo of each size by short
-//! packets, by an exclusive channel, and fetched by the receiver. From which size on immediate puts
-//! cost more than others only a device that has them can tell.
+//! Three things are found out. *From which size on arguments and results are lent* and fetched by
+//! the other side, rather than sent within the message: an echo of each size is measured both ways,
+//! in turn. *How long to look again before sleeping*: as long as a wake-up takes, so that a side
+//! that waits never takes more than twice what it would if it knew what comes. *Which size takes
+//! which channel*, where the channels of RDMA networks run over a transport: a bare echo of each
+//! size by short packets, by an exclusive channel, and fetched by the receiver. From which size on
+//! immediate puts cost more than others only a device that has them can tell.
 
 use crate::{
     channel::{self, Channel},
@@ -29,7 +29,7 @@ use std::{
     time::Duration,
 };
 
-/// The smallest size that is looked at: shorter messages are sent by anybody.
+/// The smallest size that is looked at: shorter messages are sent either way.
 const FIRST: usize = 8 << 10;
 /// Bytes of a message that are not the user's, at most.
 const HEADERS: usize = 256;

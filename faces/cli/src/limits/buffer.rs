@@ -17,7 +17,7 @@ const USUAL_CACHE: usize = 32 << 20;
 pub(super) struct Buffer(Exclusive);
 
 impl Buffer {
-    /// A buffer that holds nothing anybody would send.
+    /// A buffer that holds nothing that a side would send.
     pub(super) fn blank(len: usize) -> Result<Self, LimitError> {
         // Asked first: a region is not given up politely.
         Vec::<u8>::new()

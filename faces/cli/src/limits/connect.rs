@@ -1,8 +1,8 @@
 //! A new connection and the first bytes over it, between two processes.
 //!
-//! What a new peer costs at best: over TCP a connection and three messages there and back, for who
-//! proves who it is before it asks needs no more; over a Unix socket, by which descriptors of shared
-//! memory travel, a connection and the word that it was accepted.
+//! What a new peer costs at best: over TCP a connection and three messages there and back, for a
+//! peer that proves its identity before it asks needs no more; over a Unix socket, by which
+//! descriptors of shared memory travel, a connection and the word that it was accepted.
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -40,8 +40,8 @@ pub enum Family {
 ///
 /// # Errors
 ///
-/// [`LimitError::System`] where sockets cannot be had, [`LimitError::Helper`] when the other process
-/// fails.
+/// [`LimitError::System`] where sockets cannot be had, [`LimitError::Helper`] when the other
+/// process fails.
 pub fn new_connections(plan: &Plan, family: Family, waiting: Waiting) -> Result<Once, LimitError> {
     let mut helper = Helper::start(plan, Request::Connect { family, waiting })?;
     let place = helper.number("place")?;

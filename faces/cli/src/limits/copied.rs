@@ -11,7 +11,7 @@ const COPIED: &str = "message_copied";
 
 /// A message of so many bytes there and back through one buffer, copied in and out on both sides.
 ///
-/// The buffer has a lock, for which nobody ever waits: the turn says who has it.
+/// The buffer has a lock, for which neither side ever waits: the turn says which side has it.
 ///
 /// # Errors
 ///

@@ -32,7 +32,7 @@ impl Cores {
         allowed.filter(|core| Some(*core) != self.server).collect()
     }
 
-    /// Both sides share one core: whoever spins must yield, and figures mean little.
+    /// Both sides share one core: a side that spins must yield, and figures mean little.
     pub fn alone(&self) -> bool {
         match (self.client, self.server) {
             (Some(client), Some(server)) => client == server,

@@ -1,7 +1,8 @@
 //! Many clients of one server, over nothing but a cache line each way for each of them.
 //!
 //! The server looks at all lines in turn, and never sleeps. A client looks for its answer for as
-//! long as engines do, and then sleeps on a futex. There is no simpler way that lets so many share a core.
+//! long as engines do, and then sleeps on a futex. There is no simpler way that lets so many share
+//! a core.
 
 use std::hint;
 use std::sync::Barrier;
@@ -41,7 +42,7 @@ struct Answer {
     asleep: AtomicBool,
 }
 
-/// Sets the flag when the server leaves, also by a panic: nobody waits for it then.
+/// Sets the flag when the server leaves, also by a panic: no client waits for it then.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -95,7 +96,7 @@ pub fn calls_of_many(plan: &Plan, cores: &[usize], clients: usize) -> Result<f64
     Ok(calls as f64 / time.as_secs_f64())
 }
 
-/// Answers until nobody is left.
+/// Answers until no client is left.
 fn serve(lines: &[Line], left: &AtomicBool, shared: bool) {
     let mut answered = vec![0; lines.len()];
     while !left.load(Ordering::Relaxed) {
@@ -108,7 +109,7 @@ fn serve(lines: &[Line], left: &AtomicBool, shared: bool) {
             line.answer.number.store(question, Ordering::Release);
             fence(Ordering::SeqCst);
             if line.answer.asleep.load(Ordering::Relaxed) {
-                // Who was not asleep yet sees the answer.
+                // A side that was not asleep yet sees the answer.
                 let _ = futex::wake(&line.answer.number, futex::Flags::PRIVATE, 1);
             }
         }

@@ -199,18 +199,18 @@ impl Drop for Helper {
 pub fn run_helper() -> io::Result<()> {
     let input = io::stdin().as_fd().try_clone_to_owned()?;
     let mut parent = BufReader::new(UnixStream::from(input));
-    // Fails for what is not a Unix socket: somebody has typed the hidden subcommand.
+    // Fails for what is not a Unix socket: a user has typed the hidden subcommand.
     parent.get_ref().peer_addr().map_err(|_| {
         io::Error::other("this subcommand is for petasos itself, which talks to it over a socket")
     })?;
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // Dead before the line above took effect: whoever adopted us sends no signal.
+    // Dead before the line above took effect: the process that adopted this one sends no signal.
     if getppid().is_none() {
         return Ok(());
     }
     let outcome = obey(&mut parent);
     if let Err(error) = &outcome {
-        // Nobody there to hear it is no further failure.
+        // That the parent has gone is no further failure.
         let _ = writeln!(parent.get_mut(), "failed: {error}");
     }
     outcome

@@ -74,7 +74,7 @@ pub fn short_round_trip(plan: &Plan, bytes: usize) -> Result<RoundTrip, LimitErr
     in_slot(plan, SHORT, bytes)
 }
 
-/// Word by word: the turn makes sure that nobody writes meanwhile.
+/// Word by word: the turn makes sure that the other side does not write meanwhile.
 fn in_slot(plan: &Plan, name: &'static str, bytes: usize) -> Result<RoundTrip, LimitError> {
     let words = bytes.div_ceil(size_of::<u64>()).min(WORDS);
     bounce(

@@ -3,12 +3,12 @@
 //! A virtual core may lose the processor for milliseconds, which ruins a mean: figures are medians
 //! of short batches, so short that most of them lie between two such losses also on a busy machine.
 //! Percentiles need single events, and a clock read is not small against a cache line's way: each
-//! single time, and each batch, has the cost of one clock read taken off, which is what lies between
-//! two readings with nothing in between.
+//! single time, and each batch, has the cost of one clock read taken off, which is what lies
+//! between two readings with nothing in between.
 //!
 //! Batches and singles are taken in turn, so that both see the same machine. A measurement that was
-//! interrupted often, or whose median is above its own 99th percentile, is made again; if that does not
-//! help, the result says so: see [`RoundTrip::doubt`].
+//! interrupted often, or whose median is above its own 99th percentile, is made again; if that does
+//! not help, the result says so: see [`RoundTrip::doubt`].
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -25,8 +25,8 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Round trips timed together, where they are fast enough for that.
 const BATCH: u64 = 1_000;
 
-/// A batch takes about this long: a thousand times a clock read, and a hundredth of what a scheduler
-/// gives a thread before it looks at others.
+/// A batch takes about this long: a thousand times a clock read, and a hundredth of what a
+/// scheduler gives a thread before it looks at others.
 const BATCH_TIME: Duration = Duration::from_micros(20);
 
 /// Batches for each of those that the plan asks for, which are longer.
@@ -319,8 +319,8 @@ mod tests {
         assert!(result.doubt.as_ref().unwrap().contains("single"), "{result:?}");
     }
 
-    /// A measurement of 200 round trips in a second, with this median of its batches, in which the core was
-    /// taken away so often.
+    /// A measurement of 200 round trips in a second, with this median of its batches, in which the
+    /// core was taken away so often.
     fn taken(single: u64, median: f64, losses: u64) -> Taken {
         let mut singles = single_times();
         singles.record_n(single, 200).unwrap();
@@ -382,8 +382,8 @@ mod tests {
         }
     }
 
-    /// A core that is taken away for 3 ms now and then, as a busy machine does it: the mean of all is
-    /// far above what 99 of 100 round trips take.
+    /// A core that is taken away for 3 ms now and then, as a busy machine does it: the mean of all
+    /// is far above what 99 of 100 round trips take.
     #[test]
     fn a_median_is_not_above_the_tail() {
         let plan = Plan { time: Duration::from_millis(200), ..Plan::default() };

@@ -123,8 +123,8 @@ impl Bell for EventFds {
 /// the last word, which does not wait for a sleeper.
 const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// A bed for each side, whose word never changes, so that who goes to bed does sleep; and whether
-/// it has been told to get up.
+/// A bed for each side, whose word never changes, so that a side that goes to bed does sleep; and
+/// whether it has been told to get up.
 #[derive(Default)]
 struct Futex([Bed; 2]);
 

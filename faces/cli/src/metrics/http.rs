@@ -1,10 +1,10 @@
 //! The least of HTTP that a scrape needs: one thread, `GET /metrics`, an answer, the end.
 //!
-//! Whoever reaches the address may send anything, at any pace. So all is bounded: at most
+//! A client that reaches the address may send anything, at any pace. So all is bounded: at most
 //! [`MOST_CLIENTS`] connections, of which the oldest makes way for a new one; a request of at most
-//! [`LONGEST_REQUEST`] bytes, within [`REQUEST_TIME`] from the first byte to the last however slowly they
-//! come; an answer that is taken within [`ANSWER_TIME`]. The text is made at most once in [`FRESH`],
-//! however often it is asked for.
+//! [`LONGEST_REQUEST`] bytes, within [`REQUEST_TIME`] from the first byte to the last however
+//! slowly they come; an answer that is taken within [`ANSWER_TIME`]. The text is made at most once
+//! in [`FRESH`], however often it is asked for.
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -115,7 +115,7 @@ fn serve(listener: &TcpListener, stopped: &UnixStream, served: &mut Served) {
         match listener.accept() {
             Ok((socket, _)) if socket.set_nonblocking(true).is_ok() => {
                 if clients.len() >= MOST_CLIENTS {
-                    // Whoever means it has been answered long before.
+                    // A true client has been answered long before.
                     clients.remove(0);
                 }
                 clients.push(Client::new(socket));
@@ -219,7 +219,8 @@ impl Client {
         false
     }
 
-    /// The request, when it is complete or can only be wrong. An error at the end of the connection.
+    /// The request, when it is complete or can only be wrong. An error at the end of the
+    /// connection.
     fn read(&mut self) -> io::Result<Option<Request>> {
         let mut part = [0; 1024];
         loop {

@@ -1,5 +1,6 @@
-//! Files to the nodes of a job, by our own transfers: each daemon exports its directory for as long as files
-//! come, at an address of its own that asks for a secret of the job, and the launcher puts them there.
+//! Files to the nodes of a job, by our own transfers: each daemon exports its directory for as long
+//! as files come, at an address of its own that asks for a secret of the job, and the launcher puts
+//! them there.
 
 use super::{Moving, rate};
 use crate::{output, progress::Progress as Bar};
@@ -11,7 +12,7 @@ use petasos_forward::{
     protocol::Creation,
     server::{Server, ServerConfig},
     storage::Local,
-    transfer::{self, Cause, Link, Options, Progress},
+    transfer::{self, Cause, Connection, Options, Progress},
 };
 use petasos_pmix::launch::{
     Estimate, FileMover, FileToStage, Files, Key, NotPlaced, Placing, Receiving, Target,
@@ -41,8 +42,8 @@ const MEMORY: u64 = 32 << 20;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Threads that write at a host.
 const THREADS: usize = 4;
-/// Bytes a second that copies make, whatever the network, and what each file takes beside its bytes: for
-/// estimates, and a little worse than what two cores were seen to do.
+/// Bytes a second that copies make, whatever the network, and what each file takes beside its
+/// bytes: for estimates, and a little worse than what two cores were seen to do.
 const COPY: f64 = 1e9;
 const FILE: Duration = Duration::from_micros(100);
 /// No progress is shown of what is over so soon.
@@ -189,7 +190,7 @@ impl Copies {
         engine.block_on(async {
             match select(pin!(work), pin!(placing.stopped())).await {
                 Either::Left((sent, _)) => sent,
-                // Whoever stopped it knows why.
+                // The code that stopped it knows why.
                 Either::Right(_) => Ok(()),
             }
         })
@@ -206,9 +207,9 @@ impl Copies {
         let entries = placing.files.entries();
         let at = |entry: &FileToStage| entry.source().to_owned();
         let connecting = ConnectOptions::default().name("petasos run").timeout(PATIENCE);
-        let link = Link::connect(engine, address, connecting, Duration::ZERO).await;
+        let connection = Connection::connect(engine, address, connecting, Duration::ZERO).await;
         let first = entries.first().map_or_else(PathBuf::new, at);
-        let link = Rc::new(link.map_err(|error| (first, why(&error.into())))?);
+        let connection = Rc::new(connection.map_err(|error| (first, why(&error.into())))?);
         let mut options = Options::default();
         (options.parallel, options.memory, options.resume) = (PARALLEL, MEMORY, false);
         options.rate = self.moving.rate;
@@ -216,18 +217,19 @@ impl Copies {
             placing.begins(target.node, entry.source());
             let to = RelPath::parse(entry.name().as_os_str().as_bytes());
             let to = to.map_err(|error| (at(entry), error.to_string()))?;
-            let made = directories(&link, &to).await;
+            let made = directories(&connection, &to).await;
             made.map_err(|error| (at(entry), why(&error.into())))?;
             let sources = [(entry.source().to_owned(), to)];
-            let report = transfer::put(&link, &sources, &options, progress, Box::new(|_| ())).await;
+            let report =
+                transfer::put(&connection, &sources, &options, progress, Box::new(|_| ())).await;
             let report = report.map_err(|cause| (at(entry), why(&cause)))?;
             if let Some(problem) = report.problems.first() {
                 let path = PathBuf::from(std::ffi::OsStr::from_bytes(&problem.path));
                 return Err((path, why(&problem.cause)));
             }
         }
-        if let Ok(link) = Rc::try_unwrap(link) {
-            link.disconnect().await;
+        if let Ok(connection) = Rc::try_unwrap(connection) {
+            connection.disconnect().await;
         }
         Ok(())
     }
@@ -244,7 +246,7 @@ impl Copies {
             }
             let hosts = output::count(placing.targets.len() as u64, "host", "hosts");
             let bar = bar.get_or_insert_with(|| Bar::bytes(total, format!("files to {hosts}")));
-            let now: u64 = progress.iter().map(|one| one.reached().bytes).sum();
+            let now: u64 = progress.iter().map(|one| one.snapshot().bytes).sum();
             bar.add(now.saturating_sub(shown));
             shown = now;
         }
@@ -252,7 +254,7 @@ impl Copies {
 }
 
 /// Makes the directories above a name.
-async fn directories(link: &Link, to: &RelPath) -> Result<(), RemoteError> {
+async fn directories(connection: &Connection, to: &RelPath) -> Result<(), RemoteError> {
     let mut above = Vec::new();
     let mut at = to.split().map(|(parent, _)| parent);
     while let Some(path) = at.filter(|path| !path.is_root()) {
@@ -260,7 +262,7 @@ async fn directories(link: &Link, to: &RelPath) -> Result<(), RemoteError> {
         above.push(path);
     }
     for path in above.iter().rev() {
-        match link.remote().make_dir(path, Creation { mode: 0o700, owner: None }).await {
+        match connection.remote().make_dir(path, Creation { mode: 0o700, owner: None }).await {
             Err(error) if error.errno() == Errno::EXIST => {}
             made => drop(made?),
         }

@@ -1,5 +1,5 @@
-//! What the engine of a launch does not do itself: put in here, for the launcher and for the daemons that it
-//! starts on other hosts alike.
+//! What the engine of a launch does not do itself: put in here, for the launcher and for the
+//! daemons that it starts on other hosts alike.
 
 mod copies;
 mod rate;

@@ -5,8 +5,8 @@ use std::{fs, path::Path};
 /// What is assumed where no interface says: a gigabit a second.
 const ASSUMED: u64 = 1_000_000_000;
 
-/// Bits a second of the fastest interface that is up, and its name; nothing where none says. Those of virtual
-/// machines mostly do not.
+/// Bits a second of the fastest interface that is up, and its name; nothing where none says. Those
+/// of virtual machines mostly do not.
 fn fastest(interfaces: &Path) -> Option<(u64, String)> {
     let rate = |entry: fs::DirEntry| {
         let read = |name: &str| fs::read_to_string(entry.path().join(name)).ok();

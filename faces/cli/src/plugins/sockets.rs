@@ -1,8 +1,10 @@
-//! Addresses of ranks, assigned before they start: shared memory where all are on one host, TCP with a secret of
-//! the job where they are on more. Each node then keeps a row of ports for its ranks, which nobody gets by chance.
+//! Addresses of ranks, assigned before they start: shared memory where all are on one host, TCP
+//! with a secret of the job where they are on more. Each node then keeps a row of ports for its
+//! ranks, which no process gets by chance.
 //!
-//! On one host each rank's socket is a file in the job's private directory. Names without a file are anybody's who takes
-//! them first: another user who knows those of a job could keep its ranks from them.
+//! On one host each rank's socket is a file in the job's private directory. Names without a file
+//! belong to the process that takes them first: another user that knows those of a job could keep
+//! its ranks from them.
 
 use petasos::{
     Wire,
@@ -118,8 +120,8 @@ impl Network for Sockets {
     }
 }
 
-/// How the addresses of so many ranks begin whose sockets are in this directory; none if one of them would be no
-/// address, or too long for a socket.
+/// How the addresses of so many ranks begin whose sockets are in this directory; none if one of
+/// them would be no address, or too long for a socket.
 fn base_in(directory: &Path, ranks: u64) -> Option<String> {
     let base = format!("shm://{}/rank-", directory.to_str()?);
     let longest = format!("{base}{}", ranks.saturating_sub(1));
@@ -127,8 +129,8 @@ fn base_in(directory: &Path, ranks: u64) -> Option<String> {
     (directory.is_absolute() && address.rest().len() <= LONGEST_PATH).then_some(base)
 }
 
-/// Keeps ports that follow each other for processes of this node: nobody gets them by chance, and
-/// who asks for one of them by number does.
+/// Keeps ports that follow each other for processes of this node: no process gets them by chance,
+/// and one that asks for one of them by number does.
 fn keep_ports(host: IpAddr, count: u32) -> io::Result<(u16, Vec<OwnedFd>)> {
     let take = |port: u16| -> io::Result<OwnedFd> {
         let address = SocketAddr::from((host, port));
@@ -219,7 +221,7 @@ mod tests {
             (first.base.as_str(), last.base.as_str()),
             ("tcp://127.0.0.1:", "tcp://127.0.0.1:")
         );
-        // Nobody is given one of them, and who asks for it by its number is.
+        // No process is given one of them by chance, and one that asks for it by its number is.
         let given =
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
         let kept = |row: &Row, count| (row.first..row.first + count).contains(&given);

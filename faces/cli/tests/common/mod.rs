@@ -44,7 +44,7 @@ impl Place {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = petasos(arguments);
         command.args(arguments).env("TMPDIR", self.path("tmp")).env_remove("RUST_BACKTRACE");
-        // What the user who runs the tests has found out of this machine is of no concern.
+        // What the user that runs the tests has found out of this machine is of no concern.
         command.env("PETASOS_TUNING", self.path("no-tuning"));
         // Jobs have their directories in TMPDIR then.
         command.env_remove("XDG_RUNTIME_DIR");
@@ -71,8 +71,9 @@ impl Place {
         let hidden = |name: &&std::ffi::OsString| name.to_string_lossy().starts_with(".petasos");
         let here = left(self.directory.path());
         assert!(here.iter().find(hidden).is_none(), "left: {here:?}");
-        // What libfabric, and other stacks, make there is named by the process that lives: tests beside this one have
-        // some, and may have killed one whose peers have not removed its own yet.
+        // What libfabric, and other stacks, make there is named by the process that lives: tests
+        // beside this one have some, and may have killed one whose peers have not removed its own
+        // yet.
         let ours = |name: &std::ffi::OsString| {
             let name = name.to_string_lossy();
             let owner = name.split('-').find_map(|part| part.parse::<u32>().ok());
@@ -92,8 +93,8 @@ impl Place {
     }
 }
 
-/// The command, to which these arguments come. The tests of `petasos-bench` have that program, which is
-/// the command, too, behind a word; its hidden subcommands are its own.
+/// The command, to which these arguments come. The tests of `petasos-bench` have that program,
+/// which is the command, too, behind a word; its hidden subcommands are its own.
 fn petasos(arguments: &[&str]) -> Command {
     let (ours, tool) =
         (option_env!("CARGO_BIN_EXE_petasos"), option_env!("CARGO_BIN_EXE_petasos-bench"));

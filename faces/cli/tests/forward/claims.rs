@@ -1,6 +1,6 @@
-//! Another user of the machine claims to be a client that is connected, or its server, while files are put: as the
-//! life that they are, and as another one. Nothing is forged, and no connection ends. Then it takes the port of a client
-//! that has ended, and is not taken for that client.
+//! Another user of the machine claims to be a client that is connected, or its server, while files
+//! are put: as the life that they are, and as another one. Nothing is forged, and no connection
+//! ends. Then it takes the port of a client that has ended, and is not taken for that client.
 
 use crate::{
     common::{Place, Ran, wait},
@@ -43,7 +43,7 @@ use std::{
 };
 
 const NAME: &str = "claims::another_user_forges_nothing_and_disconnects_nobody";
-/// An ordinary user, who need not be in any list.
+/// An ordinary user, which need not be in any list.
 const USER: u32 = 61_234;
 /// `nobody`, on Debian and most others.
 const NOBODY: u32 = 65_534;
@@ -51,7 +51,8 @@ const SECRET: &str = "what only the user and the server know";
 /// In everything that is put: it is not for others.
 pub(crate) const MARK: &[u8] = b"of this user alone, ";
 pub(crate) const FILES: usize = 24;
-/// What the stranger is told when the attacks are over, and when the client that stayed has ended.
+/// What the other user is told when the attacks are over, and when the client that stayed has
+/// ended.
 const STOP: &str = "stop";
 const GONE: &str = "gone";
 /// What it says when it has stopped, and when the claims of the ended client's life were refused.
@@ -97,15 +98,16 @@ fn url(at: SocketAddr) -> Address {
     Address::parse(&format!("tcp://{at}")).unwrap()
 }
 
-/// What the stranger knows, and what it got.
-struct Stranger {
-    /// By this it learns which lives there are, which no other user can; it claims without it, and with it.
+/// What the other user knows, and what it got.
+struct OtherUser {
+    /// By this it learns which lives there are, which no other user can; it claims without it, and
+    /// with it.
     knows: Option<Secret>,
     lives: HashMap<SocketAddr, Identity>,
     open: Vec<TcpStream>,
 }
 
-impl Stranger {
+impl OtherUser {
     fn life(&mut self, at: SocketAddr) -> Option<Identity> {
         if !self.lives.contains_key(&at) {
             let place = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -117,7 +119,8 @@ impl Stranger {
         self.lives.get(&at).cloned()
     }
 
-    /// Says at `at` that it is the one at `whose`, in that life and in another. How many were refused.
+    /// Says at `at` that it is the one at `whose`, in that life and in another. How many were
+    /// refused.
     fn claims(&mut self, at: SocketAddr, whose: SocketAddr) -> usize {
         let Some(it) = self.life(whose) else { return 0 };
         let later = Identity { incarnation: Incarnation::random(), ..it.clone() };
@@ -154,7 +157,8 @@ impl Stranger {
     }
 }
 
-/// Listens in the place of a client that has ended, says that it is that life of it, and vouches for every connection.
+/// Listens in the place of a client that has ended, says that it is that life of it, and vouches
+/// for every connection.
 fn impostor(place: SocketAddr, life: Identity) {
     let listener = TcpListener::bind(place).unwrap();
     thread::spawn(move || {
@@ -176,7 +180,8 @@ fn impostor(place: SocketAddr, life: Identity) {
     });
 }
 
-/// Takes the port of the client that stayed, and claims its life, as one that does not know the secret.
+/// Takes the port of the client that stayed, and claims its life, as one that does not know the
+/// secret.
 fn inherits(server: SocketAddr, place: SocketAddr, life: &Identity, secret: bool) {
     impostor(place, life.clone());
     let other = Secret::new("some other secret, which is wrong").unwrap();
@@ -188,7 +193,8 @@ fn inherits(server: SocketAddr, place: SocketAddr, life: &Identity, secret: bool
     println!("\n{KEPT_OUT}");
 }
 
-/// Attacks all clients of a server, until it is told that this is over, and then those of a client that has ended.
+/// Attacks all clients of a server, until it is told that this is over, and then those of a client
+/// that has ended.
 fn claims() {
     let place = |name: &str| -> SocketAddr { std::env::var(name).unwrap().parse().unwrap() };
     let (server, stays) = (place("SERVER"), place("STAYS"));
@@ -196,7 +202,7 @@ fn claims() {
     let all = if knows.is_some() { 6 } else { 2 };
     static OVER: AtomicBool = AtomicBool::new(false);
     let (told, words) = channel();
-    // It ends with the process: a stranger that fails waits for nothing.
+    // It ends with the process: another user that fails waits for nothing.
     thread::spawn(move || {
         for word in std::io::stdin().lines().map_while(Result::ok) {
             OVER.store(true, Relaxed);
@@ -204,21 +210,21 @@ fn claims() {
         }
         OVER.store(true, Relaxed);
     });
-    let mut stranger = Stranger { knows, lives: HashMap::new(), open: Vec::new() };
-    while !OVER.load(Relaxed) && stranger.open.len() < 64 {
+    let mut other_user = OtherUser { knows, lives: HashMap::new(), open: Vec::new() };
+    while !OVER.load(Relaxed) && other_user.open.len() < 64 {
         let others = listeners(USER).into_iter().filter(|at| *at != server);
         for client in others.chain([stays]) {
-            let open = stranger.open.len();
-            let refused =
-                [(server, client), (client, server)].map(|(at, whose)| stranger.claims(at, whose));
-            assert!(client != stays || stranger.open.len() == open, "it is taken for another");
+            let open = other_user.open.len();
+            let refused = [(server, client), (client, server)]
+                .map(|(at, whose)| other_user.claims(at, whose));
+            assert!(client != stays || other_user.open.len() == open, "it is taken for another");
             if refused == [all; 2] {
                 println!("\nrefused");
             }
         }
         thread::sleep(Duration::from_millis(1));
     }
-    for mut stream in stranger.open {
+    for mut stream in other_user.open {
         let mut heard = Vec::new();
         stream.set_nonblocking(true).unwrap();
         let _ = stream.read_to_end(&mut heard);
@@ -226,7 +232,7 @@ fn claims() {
     }
     println!("\n{STOPPED}");
     if words.iter().any(|word| word == GONE) {
-        inherits(server, stays, &stranger.lives[&stays], stranger.knows.is_some());
+        inherits(server, stays, &other_user.lives[&stays], other_user.knows.is_some());
     }
 }
 
@@ -244,8 +250,8 @@ impl Users {
             fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
         };
         readable(place.directory.path());
-        // Another process copies: what this one has open to be written, those that other tests start just now
-        // have, too, and nobody can run it.
+        // Another process copies: what this one has open to be written, those that other tests
+        // start just now have, too, and no process can run it.
         let copy = |from: &Path, name: &str| {
             let to = place.path(name);
             assert!(Command::new("cp").arg(from).arg(&to).status().unwrap().success());
@@ -269,7 +275,7 @@ impl Users {
         Users { place, petasos, own }
     }
 
-    /// The command of the user who has the files.
+    /// The command of the user that has the files.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let template = self.place.command(arguments);
         let mut command = Command::new(&self.petasos);
@@ -285,13 +291,13 @@ impl Users {
     }
 
     /// This program in the test `name`, as the other user.
-    pub(crate) fn stranger(&self, name: &str, role: &str, server: &str) -> Command {
-        let mut stranger = Command::new(&self.own);
-        stranger.args([name, "--exact", "--nocapture", "--test-threads=1"]);
-        stranger.env("PETASOS_TEST_ROLE", role).env("SERVER", at(server));
-        stranger.current_dir("/").uid(NOBODY).gid(NOBODY);
-        stranger.stdin(Stdio::piped()).stdout(Stdio::piped());
-        stranger
+    pub(crate) fn other_user(&self, name: &str, role: &str, server: &str) -> Command {
+        let mut other_user = Command::new(&self.own);
+        other_user.args([name, "--exact", "--nocapture", "--test-threads=1"]);
+        other_user.env("PETASOS_TEST_ROLE", role).env("SERVER", at(server));
+        other_user.current_dir("/").uid(NOBODY).gid(NOBODY);
+        other_user.stdin(Stdio::piped()).stdout(Stdio::piped());
+        other_user
     }
 }
 
@@ -306,8 +312,8 @@ pub(crate) fn contents(nth: usize) -> Vec<u8> {
     line.iter().copied().cycle().take(600_000).collect()
 }
 
-/// A client with one session, and one open file, all the time: it says where it can be reached once it is connected,
-/// writes and reads, and is never cut off.
+/// A client with one session, and one open file, all the time: it says where it can be reached once
+/// it is connected, writes and reads, and is never cut off.
 fn stays(url: &str, secret: bool, connected: &Sender<String>, over: &AtomicBool) -> usize {
     let mut options = OpenOptions::default();
     options.secret = secret.then(|| SecretBytes::new(SECRET.as_bytes().to_vec()));
@@ -352,14 +358,15 @@ fn another_user_forges_nothing_and_disconnects_nobody() {
             let (url, over) = (&export.url, &over);
             let staying = scope.spawn(move || stays(url, secret, &connected, over));
             let stays_at = place_of.recv().expect("the client is connected");
-            let mut stranger = users.stranger(NAME, "claims", url);
-            stranger.env("STAYS", at(&stays_at));
+            let mut other_user = users.other_user(NAME, "claims", url);
+            other_user.env("STAYS", at(&stays_at));
             if secret {
-                stranger.env("KNOWS", SECRET);
+                other_user.env("KNOWS", SECRET);
             }
-            let mut stranger = stranger.spawn().unwrap();
-            let said = BufReader::new(stranger.stdout.take().unwrap()).lines();
-            // Also where the test fails: the threads wait for the client, and for what the stranger says.
+            let mut other_user = other_user.spawn().unwrap();
+            let said = BufReader::new(other_user.stdout.take().unwrap()).lines();
+            // Also where the test fails: the threads wait for the client, and for what the
+            // other user says.
             struct Over<'a>(&'a AtomicBool, Option<ChildStdin>);
             impl Drop for Over<'_> {
                 fn drop(&mut self) {
@@ -367,8 +374,8 @@ fn another_user_forges_nothing_and_disconnects_nobody() {
                     self.1 = None;
                 }
             }
-            let mut guard = Over(over, stranger.stdin.take());
-            // Slow enough that the stranger comes while it is under way.
+            let mut guard = Over(over, other_user.stdin.take());
+            // Slow enough that the other user comes while it is under way.
             let words = ["forward", "put", "-q", "--retry", "0s", "--rate", "8MiB"];
             let entry: &[&str] = if secret { &["--secret", "secret"] } else { &[] };
             let end = Instant::now() + Duration::from_secs(60);
@@ -388,7 +395,7 @@ fn another_user_forges_nothing_and_disconnects_nobody() {
                 }
                 fs::remove_dir_all(place.path("exp/from")).unwrap();
                 rounds += lines.try_iter().filter(|line| line == "refused").count();
-                assert!(Instant::now() < end, "the stranger was not seen");
+                assert!(Instant::now() < end, "the other user was not seen");
             }
             let mut stdin = guard.1.take().unwrap();
             let mut told = |word: &str, answer: &str| {
@@ -399,7 +406,7 @@ fn another_user_forges_nothing_and_disconnects_nobody() {
                         return;
                     }
                 }
-                panic!("the stranger got in, or stands still: it does not say `{answer}`");
+                panic!("the other user got in, or stands still: it does not say `{answer}`");
             };
             told(STOP, STOPPED);
             over.store(true, Relaxed);
@@ -407,7 +414,7 @@ fn another_user_forges_nothing_and_disconnects_nobody() {
             assert!(stayed > 0);
             told(GONE, KEPT_OUT);
             drop(stdin);
-            assert!(wait(&mut stranger, Duration::from_secs(30)).success());
+            assert!(wait(&mut other_user, Duration::from_secs(30)).success());
         });
         assert_eq!(export.interrupt(), Some(0));
     }

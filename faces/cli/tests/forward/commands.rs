@@ -68,7 +68,7 @@ fn what_goes_wrong_is_said_and_has_a_code() {
     run(&["put", "file", "tcp://127.0.0.1:1/../x"]).assert(2).says("leads out");
     run(&["sync", "directory", "directory"]).assert(2).says("the other at a server");
     run(&["serve", "no-such-directory"]).assert(2).says("name a directory");
-    run(&["serve", "directory", "--limit", "speed=3"]).assert(2).says("no such limit");
+    run(&["serve", "directory", "--limit", "speed=3"]).assert(2).says("unknown limit");
     assert!(run(&["serve", "directory", "--limit", "help"]).assert(0).out.contains("memory"));
     run(&["put", "--timeout", "300ms", "file", "tcp://127.0.0.1:1/x"]).assert(3);
     run(&["ls", "--timeout", "300ms", "shm://nobody-is-here"]).assert(3);

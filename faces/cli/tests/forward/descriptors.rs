@@ -1,4 +1,4 @@
-//! Descriptors: one client does not take all of a server's, and strangers do not take a mount's.
+//! Descriptors: one client does not take all of a server's, and other_users do not take a mount's.
 
 use crate::{
     common::{Place, Ran},
@@ -64,8 +64,8 @@ fn a_server_takes_what_it_may_have() {
     assert_ne!(soft, "99");
 }
 
-/// The program that mounts for who may not, and unmounts, is not to have the limit that the mount has raised for itself:
-/// programs that call `select(2)` break by that.
+/// The program that mounts for users that may not, and unmounts, is not to have the limit that the
+/// mount has raised for itself: programs that call `select(2)` break by that.
 #[test]
 fn helpers_of_a_mount_have_the_limit_from_before() {
     let without = ["--bounding-set=-sys_admin", "--"];
@@ -148,7 +148,7 @@ fn one_client_leaves_others_theirs() {
         fs::write(place.path("file"), "contents").unwrap();
         export.run(&place, &["put", "-q", "file", "@/file"]).assert(0);
         export.run(&place, &["ls", "@"]).assert(0);
-        // The one who has many knows why it gets no more.
+        // The client that has many knows why it gets no more.
         assert_eq!(refused.errno(), Errno::MFILE);
         assert!(refused.to_string().contains("RLIMIT_NOFILE"), "{refused}");
     }
@@ -185,14 +185,14 @@ fn port_of(pid: u32) -> u16 {
     found.expect("it listens")
 }
 
-/// How many strangers stay at a listener.
-const STRANGERS: usize = 300;
+/// How many other_users stay at a listener.
+const UNAUTHENTICATED: usize = 300;
 
 /// Whether the other side has closed a connection, whatever it said before.
-fn is_closed(stranger: &mut TcpStream) -> bool {
-    let _ = stranger.set_nonblocking(true);
+fn is_closed(other_user: &mut TcpStream) -> bool {
+    let _ = other_user.set_nonblocking(true);
     loop {
-        match stranger.read(&mut [0; 256]) {
+        match other_user.read(&mut [0; 256]) {
             Ok(0) => return true,
             Ok(_) => {}
             Err(error) => return error.kind() != ErrorKind::WouldBlock,
@@ -200,10 +200,10 @@ fn is_closed(stranger: &mut TcpStream) -> bool {
     }
 }
 
-/// Strangers come to a mount's listener, more than it has descriptors, and stay: it finds its server
-/// again all the same.
+/// Unauthenticated peers come to a mount's listener, more than it has descriptors, and stay: it
+/// finds its server again all the same.
 #[test]
-fn a_mount_comes_back_among_strangers() {
+fn a_mount_comes_back_among_unauthenticated_peers() {
     let fuse = fs::File::options().read(true).write(true).open("/dev/fuse");
     if fuse.is_err() || !petasos_testing::is_root() {
         return skip("only root mounts here, with /dev/fuse");
@@ -235,13 +235,13 @@ fn a_mount_comes_back_among_strangers() {
     thread::scope(|scope| {
         scope.spawn(|| {
             let connect = || TcpStream::connect(("127.0.0.1", port)).ok();
-            let mut strangers: Vec<_> = (0..STRANGERS).filter_map(|_| connect()).collect();
+            let mut other_users: Vec<_> = (0..UNAUTHENTICATED).filter_map(|_| connect()).collect();
             while !over.load(Relaxed) {
-                for stranger in &mut strangers {
-                    if is_closed(stranger)
+                for other_user in &mut other_users {
+                    if is_closed(other_user)
                         && let Some(next) = connect()
                     {
-                        *stranger = next;
+                        *other_user = next;
                     }
                 }
                 thread::sleep(Duration::from_millis(5));

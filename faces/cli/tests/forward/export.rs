@@ -30,7 +30,7 @@ impl Export {
         let directory = place.path("exp");
         std::fs::create_dir_all(&directory).unwrap();
         let begin = ["forward", "serve", "exp", "--listen", url];
-        // These tests share their machine with nobody whom they would have to keep out.
+        // These tests share their machine with no user that they would have to keep out.
         let open = !url.starts_with("shm") && !arguments.contains(&"--secret");
         let open: &[&str] = if open { &["--open"] } else { &[] };
         Export::of(place.command(&[&begin[..], open, arguments].concat()), directory)

@@ -1,4 +1,4 @@
-//! Who reaches a server: other users of the machine only where that was asked for.
+//! Which users reach a server: other users of the machine only where that was asked for.
 
 use crate::common::{Place, Ran, signal, wait};
 use petasos_testing::{copy_program, is_root, skip};

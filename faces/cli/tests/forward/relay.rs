@@ -1,5 +1,6 @@
-//! Another user of the machine listens where a server of this user was, and passes all on to a second server of the same
-//! secret: the client finds that out, and nothing is done there in its name.
+//! Another user of the machine listens where a server of this user was, and passes all on to a
+//! second server of the same secret: the client finds that out, and nothing is done there in its
+//! name.
 
 use crate::{
     claims::{MARK, Users},
@@ -67,7 +68,7 @@ fn a_relay_to_another_server_of_the_same_secret_is_found_out() {
     let listen = ["forward", "serve", "exp", "--listen", "tcp://127.0.0.1:0"];
     let serve = users.command(&[&listen[..], &entry].concat());
     let mut export = Export::of(serve, users.place.path("exp"));
-    let mut relay = users.stranger(NAME, "relays", &export.url).spawn().unwrap();
+    let mut relay = users.other_user(NAME, "relays", &export.url).spawn().unwrap();
     let mut said = BufReader::new(relay.stdout.take().unwrap()).lines().map_while(Result::ok);
     let there = said.find_map(|line| Some(line.strip_prefix("at ")?.to_owned())).unwrap();
     let run = |words: &[&str]| {

@@ -97,8 +97,8 @@ where
     Ok(rate)
 }
 
-/// Gigabytes in a second of the library's messages, as long as ours are, each copied by its receiver to where it belongs,
-/// who says after each block that it is there.
+/// Gigabytes in a second of the library's messages, as long as ours are, each copied by its
+/// receiver to where it belongs, which says after each block that it is there.
 pub(crate) fn stream<N: Plain>(address: &Address, side: &mut Side) -> Anything<f64>
 where
     N::OpenError: 'static,

@@ -1,5 +1,5 @@
-//! What the contract, and a call, add to the library below them: 64 bytes there and back, and data by the megabyte, by
-//! libfabric or UCX alone and over it, in turns in one run.
+//! What the contract, and a call, add to the library below them: 64 bytes there and back, and data
+//! by the megabyte, by libfabric or UCX alone and over it, in turns in one run.
 //!
 //! ```text
 //! cargo run --profile dist -p petasos --example overhead -- ofi+shm 5       # ofi+tcp, ucx+posix, ucx+cma, ucx+tcp
@@ -96,8 +96,8 @@ where
         println!("  {name:25} {time:7.0} ns {more:+7.0} ns, {percent:+.1} %");
     }
 
-    // Where the library reaches memory by itself, puts of its own are the measure, else messages whose receiver copies
-    // them to where they belong, as the owner does who serves our puts.
+    // Where the library reaches memory by itself, puts of its own are the measure, else messages
+    // whose receiver copies them to where they belong, as the owner does that serves our puts.
     let (reference, how) = match alone::has_access::<N>(&address)? {
         true => ("puts alone", "puts"),
         false => ("stream alone", "messages of 64 KiB, copied by the receiver"),

@@ -84,7 +84,7 @@ where
             Event::PeerUp { peer, .. } => Some(*peer),
             _ => None,
         });
-        // What came with it is taken by who receives.
+        // What came with it is taken by the receiver.
         events.retain(|event| matches!(event, Event::Message { .. }));
         if let Some(peer) = up {
             break peer;

@@ -66,7 +66,8 @@ pub(crate) fn other(scheme: &str, role: &str) -> Anything<(Child, Side)> {
     Ok((child, first))
 }
 
-/// Keeps this process on a core. With one core only, the two take turns, and the figures mean little.
+/// Keeps this process on a core. With one core only, the two take turns, and the figures mean
+/// little.
 pub(crate) fn pin(core: usize) {
     let mut cores = rustix::thread::CpuSet::new();
     cores.set(core);
@@ -82,7 +83,8 @@ pub(crate) fn unhex(text: &str) -> Anything<Vec<u8>> {
     Ok((0..text.len()).step_by(2).map(byte).collect::<Result<_, _>>()?)
 }
 
-/// Gigabytes in a second, of several runs: `more` begins transfers as far as there is room, and says how many ended.
+/// Gigabytes in a second, of several runs: `more` begins transfers as far as there is room, and
+/// says how many ended.
 pub(crate) fn rate(mut more: impl FnMut(u32) -> u32) -> f64 {
     let mut runs = Vec::new();
     for _ in 0..RUNS {

@@ -29,11 +29,11 @@ use silence::Hearing;
 
 use crate::{
     FsResult, RelPath,
-    keeper::Keeper,
     protocol::{
         Attr, Creation, DirEntry, Finish, ForwardClient, Hello, Kind, Node, OpenFlags, RenameMode,
         SetAttr, StageKey, StatFs, Status, VERSION, Welcome, XattrMode,
     },
+    timer::TimerThread,
 };
 use bytes::Bytes;
 use futures_channel::oneshot;
@@ -101,10 +101,11 @@ type Made = Result<(Attr, Option<Attr>), RemoteError>;
 /// The session ends with the last clone and the last file, or when the server goes away: then all
 /// operations fail with [`RemoteError::Ended`], and a new one can be begun.
 ///
-/// Operations are `async fn`s: nothing is sent before their future is polled, unlike the calls of a service's own
-/// client, which are under way when the method has returned. Several at a time go on side by side when they are
-/// polled together, as by `futures_util::future::join_all`, or each in a task of the engine. Dropping the future cancels
-/// the operation, and leaves open whether it was done.
+/// Operations are `async fn`s: nothing is sent before their future is polled, unlike the calls of a
+/// service's own client, which are under way when the method has returned. Several at a time go on
+/// side by side when they are polled together, as by `futures_util::future::join_all`, or each in a
+/// task of the engine. Dropping the future cancels the operation, and leaves open whether it was
+/// done.
 ///
 /// ```
 /// use petasos_forward::{RelPath, client::{ConnectOptions, Remote}, protocol::OpenFlags};
@@ -693,11 +694,11 @@ impl fmt::Debug for Remote {
 fn renew(session: &Rc<Session>) {
     let Welcome { session: id, lease_ms, .. } = session.welcome;
     let pause = Duration::from_millis(lease_ms) / RENEWALS;
-    let Some(keeper) = Keeper::of_process() else { return };
+    let Some(timer) = TimerThread::of_process() else { return };
     let weak = Rc::downgrade(session);
     session.engine.spawn(async move {
         loop {
-            keeper.sleep(pause).await;
+            timer.sleep(pause).await;
             let Some(session) = weak.upgrade() else { return };
             let renewal = session.client.renew(id);
             drop(session);

@@ -6,7 +6,7 @@
 //! nothing either.
 
 use super::Session;
-use crate::keeper::Keeper;
+use crate::timer::TimerThread;
 use slab::Slab;
 use std::{
     cell::{Cell, RefCell},
@@ -100,14 +100,14 @@ impl Drop for Place<'_> {
 
 /// Gives a session up whose server says nothing for so long.
 pub(super) fn watch(session: &Rc<Session>, longest: Duration) {
-    let Some(keeper) = Keeper::of_process() else { return };
+    let Some(timer) = TimerThread::of_process() else { return };
     let pause = (longest / LOOKS).clamp(Duration::from_millis(10), LONGEST);
     let weak = Rc::downgrade(session);
     session.engine.spawn(async move {
         let mut busy = false;
         loop {
             let before = Instant::now();
-            keeper.sleep(pause).await;
+            timer.sleep(pause).await;
             let Some(session) = weak.upgrade() else { return };
             if session.ended.borrow().is_some() {
                 return;

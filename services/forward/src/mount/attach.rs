@@ -34,17 +34,18 @@ const LAYERS: usize = 16;
 /// How long what is mounted may take to answer before it is said not to.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// An attribute that no mount has. The kernel asks for it without a look at the caller's rights, for
-/// which it may have to ask first, and the process of a mount answers without its server: one that waits
-/// for its server gives `ENOTCONN` to other questions, as the kernel does for a dead mount.
+/// An attribute that no mount has. The kernel asks for it without a look at the caller's rights,
+/// for which it may have to ask first, and the process of a mount answers without its server: one
+/// that waits for its server gives `ENOTCONN` to other questions, as the kernel does for a dead
+/// mount.
 const NO_ATTRIBUTE: &str = "system.petasos";
 
 /// Takes a mount of this crate away whose process has died, and which is in the way of everything
 /// in `directory` since. True if there was one. One that waits for its server is not dead.
 ///
-/// A thread asks the mount. If there is no answer it stays behind, and the end of this process waits
-/// for the answer as well, if the process of the mount has taken the question and neither ends nor
-/// answers. A program that is not to wait has another process ask, by [`recover_by`].
+/// A thread asks the mount. If there is no answer it stays behind, and the end of this process
+/// waits for the answer as well, if the process of the mount has taken the question and neither
+/// ends nor answers. A program that is not to wait has another process ask, by [`recover_by`].
 ///
 /// # Errors
 /// If the system refuses that. `TimedOut` if a mount of this crate is there that does not answer
@@ -76,15 +77,15 @@ pub fn recover_by(
     Ok(any)
 }
 
-/// Takes this mount away whatever state it is in, and asks it nothing. False if it is not what is on
-/// `directory`: then nothing is done.
+/// Takes this mount away whatever state it is in, and asks it nothing. False if it is not what is
+/// on `directory`: then nothing is done.
 ///
-/// All that waits for it gets an error, its own process as well, which may have been killed while the
-/// kernel has one of its threads wait for an answer that does not come any more. Where this user is
-/// not root, that takes the kernel's directory of connections (`fusectl`, at
-/// `/sys/fs/fuse/connections`); without it, what waits is not told before the process has ended. Then
-/// it is also a helper that takes the mount away, by its path: another mount that the same user makes
-/// there at this moment would be taken for it.
+/// All that waits for it gets an error, its own process as well, which may have been killed while
+/// the kernel has one of its threads wait for an answer that does not come any more. Where this
+/// user is not root, that takes the kernel's directory of connections (`fusectl`, at
+/// `/sys/fs/fuse/connections`); without it, what waits is not told before the process has ended.
+/// Then it is also a helper that takes the mount away, by its path: another mount that the same
+/// user makes there at this moment would be taken for it.
 ///
 /// # Errors
 /// If the system refuses that.
@@ -106,11 +107,11 @@ pub fn take_away(directory: &Path, mount: &MountId) -> io::Result<bool> {
     }
 }
 
-/// Whether the process of the mount on a directory is gone. That is asked of it, and takes as long as the
-/// answer does.
+/// Whether the process of the mount on a directory is gone. That is asked of it, and takes as long
+/// as the answer does.
 ///
-/// A thread that asks cannot be ended once the process of the mount has taken the question: neither can
-/// its own process.
+/// A thread that asks cannot be ended once the process of the mount has taken the question: neither
+/// can its own process.
 ///
 /// # Errors
 /// If the path to it cannot be followed.

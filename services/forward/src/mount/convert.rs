@@ -8,8 +8,8 @@ use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 use rustix::{fs::OFlags, io::Errno};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What programs are told to read and write at a time: their buffers are of this size, and each time
-/// costs a request.
+/// What programs are told to read and write at a time: their buffers are of this size, and each
+/// time costs a request.
 const BLOCK_SIZE: u32 = 64 << 10;
 
 /// The bit by which files made in a directory get its group.
@@ -146,8 +146,8 @@ impl Caller {
         Creation { mode: mode & 0o7777, owner: Some((self.uid, gid)) }
     }
 
-    /// The permissions that remain when this caller changes a file's contents, if others than before.
-    /// What root changes keeps all.
+    /// The permissions that remain when this caller changes a file's contents, if others than
+    /// before. What root changes keeps all.
     pub(super) fn without_privileges(self, attr: &Attr) -> Option<u32> {
         if self.uid == 0 || attr.kind != Kind::File {
             return None;

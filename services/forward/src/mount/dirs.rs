@@ -1,9 +1,9 @@
 //! Directories that are open.
 //!
-//! The server lists a directory page by page, each entry once whatever happens meanwhile. What came is
-//! kept while the directory is open, so that a program may go back to where it was; going back to the
-//! beginning lists it again. What was changed here since it was listed is asked for anew: the kernel
-//! takes what it is told for newer than its own changes.
+//! The server lists a directory page by page, each entry once whatever happens meanwhile. What came
+//! is kept while the directory is open, so that a program may go back to where it was; going back
+//! to the beginning lists it again. What was changed here since it was listed is asked for anew:
+//! the kernel takes what it is told for newer than its own changes.
 
 use super::{convert, fs::Fs, table::ROOT};
 use crate::{RelPath, client::RemoteDir, protocol::DirEntry};
@@ -88,7 +88,7 @@ impl Entries for ReplyDirectoryPlus {
         let (mut shown, mut ttl) = (found.attr, fs.options.attr_ttl());
         // What is being written is longer than the server knows: to be asked for.
         if let Some(inode) = fs.unwritten_of(attr.ino) {
-            shown.size = shown.size.max(inode.behind.borrow().end());
+            shown.size = shown.size.max(inode.write_back.borrow().end());
             fs.table.borrow_mut().show(ino.0, shown.size);
             ttl = Duration::ZERO;
         }
@@ -226,7 +226,7 @@ impl Fs {
     }
 
     fn dir_errno(&self, dir: &RemoteDir, error: &crate::client::RemoteError) -> Errno {
-        match self.link.failure(dir.remote(), error) {
+        match self.connection.failure(dir.remote(), error) {
             (_, true) => Errno::IO,
             (errno, false) => errno,
         }

@@ -1,13 +1,13 @@
 //! Open files: reading, writing, and what closing them promises.
 
 use super::{
-    ahead::{Ahead, Fetched},
-    behind::{Behind, Data},
     convert::{self, Caller},
     fs::{Entry, Fs},
-    intake::Intake,
     options::Cache,
     pool::BLOCK,
+    read_ahead::{Fetched, ReadAhead},
+    request_queue::RequestQueue,
+    write_back::{Data, WriteBackQueue},
 };
 use crate::{
     client::{RemoteError, RemoteFile},
@@ -24,24 +24,23 @@ use std::{
     sync::Arc,
 };
 
-/// Threads that are to look a name up again, and are remembered.
-const STRAYED: usize = 64;
+/// Threads that were told to retry an open, at most.
+const RETRYING: usize = 64;
 
 /// A file that the kernel knows, beyond its names.
 #[derive(Default)]
 pub(super) struct Inode {
     pub(super) ino: u64,
     opens: RefCell<Vec<Weak<Open>>>,
-    pub(super) behind: RefCell<Behind>,
+    pub(super) write_back: RefCell<WriteBackQueue>,
     /// What the server's file was when the pages that the kernel keeps were known to be right.
     version: Cell<Option<Version>>,
-    /// What was written and answered, and this thread has not seen; while it is open to
-    /// write.
-    pub(super) intake: RefCell<Option<Arc<Intake>>>,
+    /// Writes that were answered, and wait for this thread; while it is open to write.
+    pub(super) queue: RefCell<Option<Arc<RequestQueue>>>,
     /// Owners of locks.
     pub(super) owners: RefCell<HashSet<u64>>,
-    /// Threads that were told to look its name up again when they opened it.
-    strayed: RefCell<Vec<u32>>,
+    /// Threads whose open failed with `ESTALE`, so that the kernel looks the name up again.
+    retrying: RefCell<Vec<u32>>,
 }
 
 /// Tells whether a file has changed.
@@ -63,24 +62,24 @@ impl Inode {
         Inode { ino, ..Inode::default() }
     }
 
-    /// Notes that a thread is told to look the name up again. False if it was told so before.
-    fn strays(&self, thread: u32) -> bool {
-        let strayed = &mut *self.strayed.borrow_mut();
-        if let Some(at) = strayed.iter().position(|other| *other == thread) {
-            strayed.swap_remove(at);
+    /// Notes that the open of a thread fails with `ESTALE`. False if its last one did.
+    fn tells_to_retry(&self, thread: u32) -> bool {
+        let retrying = &mut *self.retrying.borrow_mut();
+        if let Some(at) = retrying.iter().position(|other| *other == thread) {
+            retrying.swap_remove(at);
             return false;
         }
-        if strayed.len() >= STRAYED {
+        if retrying.len() >= RETRYING {
             // It did not come back.
-            strayed.remove(0);
+            retrying.remove(0);
         }
-        strayed.push(thread);
+        retrying.push(thread);
         true
     }
 
-    /// A thread opens it, whatever it was told before.
-    fn arrives(&self, thread: u32) {
-        self.strayed.borrow_mut().retain(|other| *other != thread);
+    /// A thread has opened it, whatever came of its last open.
+    fn has_retried(&self, thread: u32) {
+        self.retrying.borrow_mut().retain(|other| *other != thread);
     }
 
     pub(super) fn each_open(&self, mut with: impl FnMut(&Open)) {
@@ -96,7 +95,7 @@ impl Inode {
     /// version there too, and perhaps elsewhere at the same time.
     pub(super) fn changed_here(&self) {
         self.version.set(None);
-        self.each_open(|open| open.ahead.borrow_mut().clear());
+        self.each_open(|open| open.read_ahead.borrow_mut().clear());
     }
 
     /// Notes what the server has now. True if the kernel's pages are of the same version.
@@ -119,7 +118,7 @@ pub(super) struct Open {
     flags: OFlags,
     /// What became of a write that was answered before.
     pub(super) failed: Cell<Option<Errno>>,
-    pub(super) ahead: RefCell<Ahead>,
+    pub(super) read_ahead: RefCell<ReadAhead>,
     /// The kernel has closed it.
     released: Cell<bool>,
 }
@@ -177,7 +176,7 @@ impl Fs {
 
     /// The number for an error of a file. When its session is lost, it stays lost.
     pub(super) fn file_errno(&self, open: &Open, error: &RemoteError) -> Errno {
-        match self.link.failure(open.file.remote(), error) {
+        match self.connection.failure(open.file.remote(), error) {
             (_, true) => Errno::IO,
             (errno, false) => errno,
         }
@@ -203,28 +202,28 @@ impl Fs {
         };
         // Cutting a file to nothing twice is as good as once.
         let file = match self.again(open).await {
-            // Nothing has that name any more, or something else has it. So the kernel, which went by
-            // what it was told a while ago, looks it up again: it may be to be made.
+            // Nothing has that name any more, or something else has it. So the kernel, which went
+            // by what it was told a while ago, looks it up again: it may be to be made.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ISDIR | Errno::NXIO) => {
-                return self.strayed(inode, flags, caller).await;
+                return self.stale_name(inode, flags, caller).await;
             }
             file => file?,
         };
         let mut attr = *file.attr();
         let updated = self.table.borrow_mut().update(ino, &attr);
         if updated.is_err() {
-            return self.strayed(inode, flags, caller).await;
+            return self.stale_name(inode, flags, caller).await;
         }
         // Another mount has changed the length. The kernel learns that when it looks the name up
         // again, and tries once more. If it comes again without, a link of `/proc` led it.
         let shown = self.table.borrow().shows(ino, attr.size);
-        if !shown && !flags.contains(OFlags::TRUNC) && inode.strays(caller.thread) {
+        if !shown && !flags.contains(OFlags::TRUNC) && inode.tells_to_retry(caller.thread) {
             if let Err(error) = file.close().await {
                 tracing::debug!(%error, "closing");
             }
             return Err(Errno::STALE);
         }
-        inode.arrives(caller.thread);
+        inode.has_retried(caller.thread);
         if flags.contains(OFlags::TRUNC)
             && let Some(mode) = caller.without_privileges(&attr)
             && let Ok(changed) =
@@ -246,15 +245,16 @@ impl Fs {
         Ok(self.keep_open(file, inode, flags, keep))
     }
 
-    /// The name of a file leads elsewhere, or nowhere. `ESTALE` at first: then the kernel looks the name
-    /// up, if it has come by that. If it comes again without, a link of `/proc` to what is open led it.
-    async fn strayed(
+    /// The name of a file leads elsewhere, or nowhere. `ESTALE` at first: then the kernel looks the
+    /// name up, if it has come by that. If it comes again without, a link of `/proc` to what is
+    /// open led it.
+    async fn stale_name(
         &self,
         inode: Rc<Inode>,
         flags: OFlags,
         caller: Caller,
     ) -> Result<Opened, Errno> {
-        match inode.strays(caller.thread) {
+        match inode.tells_to_retry(caller.thread) {
             true => Err(Errno::STALE),
             false => self.reopen(inode, flags).await,
         }
@@ -289,10 +289,10 @@ impl Fs {
         let path = self.child(parent, name)?;
         let creation = caller.creation(mode, self.table.borrow().attr(parent));
         let asked = convert::open_flags(flags | OFlags::CREATE);
-        let remote = self.link.remote().await?;
+        let remote = self.connection.remote().await?;
         let opened = remote.open_as(&path, asked, creation).await;
         self.changed_in(parent, opened.as_ref().ok().and_then(|file| file.directory.as_ref()));
-        let file = opened.map_err(|error| match self.link.failure(&remote, &error).0 {
+        let file = opened.map_err(|error| match self.connection.failure(&remote, &error).0 {
             // Where the kernel took the name for missing, another mount has made something else.
             Errno::LOOP | Errno::ISDIR | Errno::NXIO => Errno::STALE,
             errno => errno,
@@ -307,11 +307,11 @@ impl Fs {
     }
 
     fn keep_open(&self, file: RemoteFile, inode: Rc<Inode>, flags: OFlags, keep: bool) -> Opened {
-        let (failed, ahead, released) = (Cell::default(), RefCell::default(), Cell::default());
-        let open = Rc::new(Open { file, inode, flags, failed, ahead, released });
+        let (failed, read_ahead, released) = (Cell::default(), RefCell::default(), Cell::default());
+        let open = Rc::new(Open { file, inode, flags, failed, read_ahead, released });
         open.inode.add(&open);
         if open.is_writable() {
-            open.inode.intake.replace(Some(self.intakes.open(open.inode.ino)));
+            open.inode.queue.replace(Some(self.queues.open(open.inode.ino)));
         }
         // Only the server knows where appended data lands: the kernel is not to keep it.
         let direct = self.options.cache == Cache::None || open.is_append();
@@ -334,8 +334,8 @@ impl Fs {
         self.collect(&open.inode);
         let range = offset..offset.saturating_add(size as u64);
         let (pending, end) = {
-            let behind = open.inode.behind.borrow();
-            (behind.touches(&range), behind.end())
+            let pending = open.inode.write_back.borrow();
+            (pending.touches(&range), pending.end())
         };
         if pending {
             self.drain(&open.inode).await;
@@ -465,8 +465,8 @@ impl Fs {
         open.released.set(true);
         let other = |other: &Open| other.is_writable() && !other.released.get();
         if open.is_writable() && inode.open_for(other).is_none() {
-            self.intakes.close(inode.ino);
-            inode.intake.take();
+            self.queues.close(inode.ino);
+            inode.queue.take();
         }
         if let Some(owner) = owner {
             self.give_up_locks(&open, owner).await;

@@ -1,24 +1,24 @@
 //! The file system, as it lives on the engine's thread: names and attributes.
 
 use super::{
+    connection::Connection,
     convert::{self, Caller},
     dirs::{Dir, Old},
     files::{Inode, Open},
-    intake::Intakes,
-    link::Link,
+    notify::{KernelNotifier, Missing},
     options::MountOptions,
     pool::Pool,
-    rest::Rest,
+    request_queue::RequestQueues,
     session::Kept,
     table::{ROOT, Table, shrink},
-    tell::{Missing, Teller},
+    trim::Trim,
 };
 use crate::{
     RelPath,
     client::{Remote, RemoteError},
-    keeper::Keeper,
     protocol::{Attr, Creation, Kind, OpenFlags, RenameMode, SetAttr, StatFs},
     semaphore::Semaphore,
+    timer::TimerThread,
 };
 use fuser::{FileAttr, Generation};
 use futures_channel::oneshot;
@@ -37,30 +37,30 @@ use std::{
 pub(super) struct Fs {
     pub(super) engine: Engine,
     pub(super) options: MountOptions,
-    pub(super) link: Link,
+    pub(super) connection: Connection,
     pub(super) pool: Arc<Pool>,
-    pub(super) rest: Rest,
-    pub(super) keeper: Arc<Keeper>,
+    pub(super) trim: Trim,
+    pub(super) timer: Arc<TimerThread>,
     pub(super) table: RefCell<Table>,
     pub(super) inodes: RefCell<HashMap<u64, Rc<Inode>>>,
     pub(super) opens: RefCell<Slab<Rc<Open>>>,
     pub(super) dirs: RefCell<Slab<Rc<Dir>>>,
-    /// What of these is old.
+    /// Listings that may be out of date.
     pub(super) listed: RefCell<Vec<Weak<Old>>>,
-    /// What was written here, and answered.
-    pub(super) intakes: Arc<Intakes>,
-    /// Blocks that were fetched, or are being fetched, before anybody asked for them.
-    pub(super) ahead: Cell<usize>,
-    /// What waits until there is less to write.
+    /// Writes that were answered, and wait for this thread.
+    pub(super) queues: Arc<RequestQueues>,
+    /// Blocks that were read ahead, or are being read.
+    pub(super) blocks_ahead: Cell<usize>,
+    /// Writers that wait until less is unwritten.
     pub(super) room: RefCell<Vec<oneshot::Sender<()>>>,
-    /// The way to the kernel.
-    pub(super) teller: RefCell<Option<Teller>>,
-    /// What it takes for missing.
+    /// Tells the kernel what to give up.
+    pub(super) notifier: RefCell<Option<KernelNotifier>>,
+    /// Names that the kernel takes for missing.
     pub(super) missing: RefCell<Missing>,
-    /// Requests that are at the server, and writes.
+    /// Bounds the requests that are at the server, and the blocks on their way.
     requests: Arc<Semaphore>,
-    pub(super) carriers: Arc<Semaphore>,
-    /// Requests, and writes, that are under way; and what waits for their end.
+    pub(super) transfers: Arc<Semaphore>,
+    /// Requests and writes under way, and the waiter for their end.
     running: Cell<usize>,
     quiet: RefCell<Option<oneshot::Sender<()>>>,
 }
@@ -75,46 +75,46 @@ impl Fs {
     pub(super) fn new(
         engine: Engine,
         options: MountOptions,
-        link: Link,
-        (pool, intakes, keeper): (Arc<Pool>, Arc<Intakes>, Arc<Keeper>),
+        connection: Connection,
+        (pool, queues, timer): (Arc<Pool>, Arc<RequestQueues>, Arc<TimerThread>),
         root: Attr,
     ) -> Rc<Fs> {
         let table = RefCell::new(Table::new(options.path.clone(), root));
-        let calls = link.current().map_or(2, |remote| remote.welcome().calls as usize);
+        let calls = connection.current().map_or(2, |remote| remote.welcome().calls as usize);
         Rc::new(Fs {
             engine,
             options,
-            link,
+            connection,
             pool,
-            rest: Rest::default(),
-            keeper,
+            trim: Trim::default(),
+            timer,
             table,
             inodes: RefCell::default(),
             opens: RefCell::default(),
             dirs: RefCell::default(),
             listed: RefCell::default(),
-            intakes,
-            ahead: Cell::default(),
+            queues,
+            blocks_ahead: Cell::default(),
             room: RefCell::default(),
-            teller: RefCell::default(),
+            notifier: RefCell::default(),
             missing: RefCell::default(),
             requests: Semaphore::new(calls - calls / 3, usize::MAX),
-            carriers: Semaphore::new(calls / 3, usize::MAX),
+            transfers: Semaphore::new(calls / 3, usize::MAX),
             running: Cell::default(),
             quiet: RefCell::default(),
         })
     }
 
-    /// Does a request beside others, when it is its turn.
+    /// Runs a request beside others, when it gets a permit.
     pub(super) fn request(self: &Rc<Fs>, work: impl Future<Output = ()> + 'static) {
         let fs = Rc::clone(self);
         self.spawn(async move {
-            let _turn = fs.requests.acquire().await;
+            let _permit = fs.requests.acquire().await;
             work.await;
         });
     }
 
-    /// Does something beside requests.
+    /// Runs something beside requests.
     pub(super) fn spawn(self: &Rc<Fs>, work: impl Future<Output = ()> + 'static) {
         self.running.set(self.running.get() + 1);
         let fs = Rc::clone(self);
@@ -123,7 +123,7 @@ impl Fs {
             fs.running.set(fs.running.get() - 1);
             if fs.running.get() == 0 {
                 fs.quiet.take();
-                fs.tend_memory();
+                fs.schedule_trim();
             }
         });
     }
@@ -151,11 +151,11 @@ impl Fs {
     pub(super) fn close_all(&self) {
         self.opens.borrow_mut().clear();
         self.dirs.borrow_mut().clear();
-        self.teller.take();
+        self.notifier.take();
     }
 
-    pub(super) fn set_teller(&self, teller: Teller) {
-        self.teller.replace(Some(teller));
+    pub(super) fn set_notifier(&self, notifier: KernelNotifier) {
+        self.notifier.replace(Some(notifier));
     }
 
     pub(super) fn path(&self, ino: u64) -> Result<RelPath, Errno> {
@@ -166,34 +166,33 @@ impl Fs {
         convert::join(&self.path(parent)?, name)
     }
 
-    /// Does what changes nothing, or nothing more when it is done twice: once again when the session
-    /// was lost meanwhile.
+    /// Runs what is idempotent: once more when the session was lost meanwhile.
     pub(super) async fn again<T>(
         &self,
         work: impl AsyncFn(&Remote) -> Result<T, RemoteError>,
     ) -> Result<T, Errno> {
         let mut first = true;
         loop {
-            let remote = self.link.remote().await?;
+            let remote = self.connection.remote().await?;
             let error = match work(&remote).await {
                 Ok(done) => return Ok(done),
                 Err(error) => error,
             };
-            match self.link.failure(&remote, &error) {
+            match self.connection.failure(&remote, &error) {
                 (_, true) if first => first = false,
                 (errno, _) => return Err(errno),
             }
         }
     }
 
-    /// Does what is not to be done twice.
+    /// Runs what is not idempotent: once.
     pub(super) async fn once<T>(
         &self,
         work: impl AsyncFnOnce(&Remote) -> Result<T, RemoteError>,
     ) -> Result<T, Errno> {
-        let remote = self.link.remote().await?;
+        let remote = self.connection.remote().await?;
         let done = work(&remote).await;
-        done.map_err(|error| self.link.failure(&remote, &error).0)
+        done.map_err(|error| self.connection.failure(&remote, &error).0)
     }
 
     /// Tells the kernel of a name.
@@ -205,7 +204,7 @@ impl Fs {
 
     pub(super) fn forget(&self, ino: u64, lookups: u64) {
         if self.table.borrow_mut().forget(ino, lookups) {
-            self.rest.forgets_one();
+            self.trim.note_forgotten();
             let inodes = &mut *self.inodes.borrow_mut();
             inodes.remove(&ino);
             shrink(inodes);
@@ -217,7 +216,7 @@ impl Fs {
         let ino = self.table.borrow().known(server)?;
         let inode = self.inodes.borrow().get(&ino).map(Rc::clone)?;
         self.collect(&inode);
-        let empty = inode.behind.borrow().is_empty();
+        let empty = inode.write_back.borrow().is_empty();
         (!empty).then_some(inode)
     }
 
@@ -470,8 +469,8 @@ impl Fs {
         Ok(self.entry(parent, name, &attr))
     }
 
-    /// Something was made in a directory, or could not be: then what is known of that is old, too, for
-    /// a call without an answer may have been done.
+    /// Something was made in a directory, or could not be: then what is known of that is old, too,
+    /// for a call without an answer may have been done.
     fn made(
         &self,
         directory: u64,

@@ -101,14 +101,14 @@ impl Fs {
         let ino = open.inode.ino;
         self.table.borrow_mut().update(ino, &attr)?;
         if !open.inode.is_still(&attr) {
-            open.inode.each_open(|open| open.ahead.borrow_mut().clear());
+            open.inode.each_open(|open| open.read_ahead.borrow_mut().clear());
             self.invalidate(ino).await;
         }
         let shown = self.table.borrow().shows(ino, attr.size);
         if !shown {
             self.show_length(ino).await;
         }
-        self.look_again(ino).await;
+        self.invalidate_missing(ino).await;
         Ok(())
     }
 
@@ -125,7 +125,8 @@ impl Fs {
 }
 
 /// Whether a signal waits for a thread that would end a system call. A request cannot be taken back
-/// by the kernel here; so a process that waits for a lock is looked after, or it could not be killed.
+/// by the kernel here; so a process that waits for a lock is looked after, or it could not be
+/// killed.
 fn has_signal(thread: u32) -> bool {
     let Ok(status) = fs::read_to_string(format!("/proc/{thread}/status")) else {
         // The thread is gone, or not to be seen from here: then it cannot be looked after.

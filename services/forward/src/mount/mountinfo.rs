@@ -1,5 +1,5 @@
-//! What is mounted where, and how one mount is told from others that are at the same place before or
-//! after it.
+//! What is mounted where, and how one mount is told from others that are at the same place before
+//! or after it.
 
 use super::attach::TYPE;
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, open, statx};
@@ -18,11 +18,11 @@ use std::{
 /// Since Linux 6.8: a number of a mount that no other mount gets until the system starts again.
 const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
-/// One mount. As text it is what `/proc/self/mountinfo` says of it, its number and that of its device,
-/// and then its unique number, where the system has one.
+/// One mount. As text it is what `/proc/self/mountinfo` says of it, its number and that of its
+/// device, and then its unique number, where the system has one.
 ///
-/// Linux gives the first two to the next mount when this one is gone. Before 6.8 there is no third one:
-/// an id of a mount that is gone may then be equal to that of another.
+/// Linux gives the first two to the next mount when this one is gone. Before 6.8 there is no third
+/// one: an id of a mount that is gone may then be equal to that of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountId {
     number: String,
@@ -52,8 +52,8 @@ impl FromStr for MountId {
 }
 
 impl MountId {
-    /// Whether the table of mounts has its number and its device. That may be another mount, if time
-    /// has passed since this one was seen there.
+    /// Whether the table of mounts has its number and its device. That may be another mount, if
+    /// time has passed since this one was seen there.
     ///
     /// # Errors
     /// If there is no such table: without `/proc`.
@@ -89,7 +89,7 @@ impl Held {
         if format!("{}:{}", stat.stx_dev_major, stat.stx_dev_minor) != at.id.device {
             return Ok(None);
         }
-        // It is kept from users whom the mount is not for, root among them.
+        // It is kept from users that the mount is not for, root among them.
         let stat = statx(&place, "", asleep, MNT_ID_UNIQUE).ok();
         let stat = stat.filter(|stat| stat.stx_mask & MNT_ID_UNIQUE.bits() != 0);
         let id = MountId { unique: stat.map(|stat| stat.stx_mnt_id), ..at.id };

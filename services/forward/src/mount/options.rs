@@ -28,8 +28,8 @@ pub struct MountOptions {
     /// Bytes that were written here and are not at the server yet, at most, before writing waits.
     /// Default: 64 MiB.
     pub write_behind: usize,
-    /// Bytes that the kernel reads ahead of a sequential reader, where this process may set that: root
-    /// may. Else it reads less, and the mount does it. Zero: neither does. Default: 4 MiB.
+    /// Bytes that the kernel reads ahead of a sequential reader, where this process may set that:
+    /// root may. Else it reads less, and the mount does it. Zero: neither does. Default: 4 MiB.
     pub read_ahead: usize,
     /// For how long the mount's thread looks for more to do before it sleeps. Others that want the
     /// processor get it meanwhile. Default: 100 µs.

@@ -63,7 +63,7 @@ impl Pool {
     }
 
     /// Gives back what was not needed since the last time.
-    pub(super) fn shed(&self) {
+    pub(super) fn trim(&self) {
         let mut free = self.free();
         let needed = free.blocks.len() - free.spare;
         let gone = free.blocks.split_off(needed);
@@ -104,7 +104,7 @@ mod tests {
     fn what_is_not_needed_goes() {
         let pool = pool_with(9);
         // In the time before all were in use.
-        pool.shed();
+        pool.trim();
         assert_eq!(pool.kept(), 9 * BLOCK);
         // Two of them are used at a time, again and again.
         for _ in 0..5 {
@@ -112,9 +112,9 @@ mod tests {
             pool.give(one);
             pool.give(other);
         }
-        pool.shed();
+        pool.trim();
         assert_eq!(pool.kept(), 2 * BLOCK);
-        pool.shed();
+        pool.trim();
         assert_eq!(pool.kept(), 0);
     }
 

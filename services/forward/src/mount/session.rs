@@ -1,20 +1,21 @@
 //! The life of a mount: its threads, its beginning and its end.
 
 use super::{
-    MountError, MountId, MountOptions, ask, attach,
-    front::{Front, Job},
+    MountError, MountId, MountOptions, attach,
+    connection::Connection,
+    dispatcher::{Dispatcher, Job},
     fs::Fs,
-    intake::Intakes,
-    link::Link,
     mountinfo::mounted_on,
+    notify::KernelNotifier,
     pool::Pool,
-    tell::Teller,
+    refresh,
+    request_queue::RequestQueues,
 };
 use crate::{
     client::ConnectOptions,
     descriptors,
-    keeper::Keeper,
     protocol::{Attr, Kind},
+    timer::TimerThread,
 };
 use fuser::{Session, SessionUnmounter};
 use futures_channel::mpsc as queue;
@@ -104,8 +105,8 @@ impl Mounted {
         };
         let directory = attach::place(directory).map_err(system("mounting on"))?;
         let pool = Arc::new(Pool::new(options.write_behind));
-        let intakes = Arc::new(Intakes::new(options.write_behind));
-        let keeper = Arc::new(Keeper::start().map_err(system("starting a thread for"))?);
+        let queues = Arc::new(RequestQueues::new(options.write_behind));
+        let timer = Arc::new(TimerThread::start().map_err(system("starting a thread for"))?);
         let (jobs, requests) = queue::unbounded();
         let (report, begun) = mpsc::channel();
         let (end, ended) = mpsc::channel();
@@ -117,7 +118,7 @@ impl Mounted {
         };
         let start = {
             let (server, options) = (server.clone(), options.clone());
-            let shared = (Arc::clone(&pool), Arc::clone(&intakes), keeper);
+            let shared = (Arc::clone(&pool), Arc::clone(&queues), timer);
             move |engine: &Engine| {
                 let serving = serve(engine.clone(), server, options, shared, requests, report, end);
                 engine.spawn(serving);
@@ -127,25 +128,26 @@ impl Mounted {
         let engine = engine.map_err(system("starting a thread for"))?;
         begun.recv().map_err(|_| MountError::Engine)??;
 
-        let front = Front::new(jobs.clone(), pool, intakes, &options);
+        let dispatcher = Dispatcher::new(jobs.clone(), pool, queues, &options);
         let own = attach::attach(&directory, &options).map_err(system("mounting on"))?;
         let (session, unmounter) = match own {
             Some(device) => {
                 let config = options.config();
-                let session = Session::from_fd(front, device, config.acl, config);
+                let session = Session::from_fd(dispatcher, device, config.acl, config);
                 let taken = session.inspect_err(|_| drop(attach::detach(&directory)));
                 (taken.map_err(system("mounting on"))?, None)
             }
             None => {
                 // It may have `fusermount3` mount.
-                let session =
-                    descriptors::as_before(|| Session::new(front, &directory, &options.config()));
+                let session = descriptors::as_before(|| {
+                    Session::new(dispatcher, &directory, &options.config())
+                });
                 let mut session = session.map_err(system("mounting on"))?;
                 let unmounter = session.unmount_callable();
                 (session, Some(unmounter))
             }
         };
-        let telling = Teller::start(session.notifier(), &directory, &jobs);
+        let telling = KernelNotifier::start(session.notifier(), &directory, &jobs);
         telling.map_err(system("starting a thread for"))?;
         let jobs = Some(jobs);
         let (leave, over) = mpsc::channel();
@@ -188,8 +190,8 @@ impl Mounted {
         kept.recv().unwrap_or_default()
     }
 
-    /// Unmounts it; where a program uses it, takes its name away. If that has happened already, what is
-    /// on its directory since is left alone.
+    /// Unmounts it; where a program uses it, takes its name away. If that has happened already,
+    /// what is on its directory since is left alone.
     ///
     /// # Errors
     /// If the system refuses both.
@@ -247,27 +249,27 @@ async fn serve(
     engine: Engine,
     server: Address,
     options: MountOptions,
-    shared: (Arc<Pool>, Arc<Intakes>, Arc<Keeper>),
+    shared: (Arc<Pool>, Arc<RequestQueues>, Arc<TimerThread>),
     mut requests: queue::UnboundedReceiver<Job>,
     report: Sender<Result<(), MountError>>,
     end: Sender<()>,
 ) {
     let begun = begin(&engine, &server, &options).await;
-    let (link, root) = match begun {
+    let (connection, root) = match begun {
         Ok(begun) => begun,
         Err(error) => {
             let _ = report.send(Err(error));
             return;
         }
     };
-    let fs = Fs::new(engine, options, link, shared, root);
+    let fs = Fs::new(engine, options, connection, shared, root);
     let _ = report.send(Ok(()));
     while let Some(job) = requests.next().await {
         job(&fs);
     }
     fs.quiet().await;
     fs.close_all();
-    if let Some(remote) = fs.link.current() {
+    if let Some(remote) = fs.connection.current() {
         let _ = remote.disconnect().await;
     }
     drop(end);
@@ -277,23 +279,23 @@ async fn begin(
     engine: &Engine,
     server: &Address,
     options: &MountOptions,
-) -> Result<(Link, Attr), MountError> {
+) -> Result<(Connection, Attr), MountError> {
     let mut connect = ConnectOptions::default().timeout(options.timeout);
     connect.patience = Some(PATIENCE);
     connect.directories = true;
     connect.name = format!("mount, process {}", std::process::id());
-    let link = Link::connect(engine, server, connect).await?;
-    let remote = link.current().expect("it has just connected");
+    let connection = Connection::connect(engine, server, connect).await?;
+    let remote = connection.current().expect("it has just connected");
     let root = remote.stat(&options.path, true).await?;
     if root.kind != Kind::Directory {
         return Err(MountError::NoDirectory(options.path.to_string()));
     }
-    Ok((link, root))
+    Ok((connection, root))
 }
 
 /// Has the kernel read ahead more than by default, which only root may ask for.
 fn read_ahead(directory: &Path, bytes: usize) {
-    let Some((major, minor)) = ask::device(directory) else { return };
+    let Some((major, minor)) = refresh::device(directory) else { return };
     let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
     if let Err(error) = std::fs::write(&path, format!("{}\n", bytes >> 10)) {
         tracing::debug!(path, %error, "the system reads ahead as much as it likes");

@@ -1,11 +1,11 @@
 //! The inodes that the kernel knows: numbers on one side, names on the other.
 //!
-//! A node is kept as long as the kernel holds it (it counts lookups, and forgets so many at a time),
-//! or something below it. Its path is not kept but put together from the names up to the root: so
-//! that renaming a directory is one step, however much lies below.
+//! A node is kept as long as the kernel holds it (it counts lookups, and forgets so many at a
+//! time), or something below it. Its path is not kept but put together from the names up to the
+//! root: so that renaming a directory is one step, however much lies below.
 //!
-//! The number of a node is the server's where that is free, so that it stays the same from one mount
-//! to the next, and two names of one file are one node.
+//! The number of a node is the server's where that is free, so that it stays the same from one
+//! mount to the next, and two names of one file are one node.
 
 use crate::{
     RelPath,
@@ -88,8 +88,8 @@ impl Table {
         self.known(server).unwrap_or(server)
     }
 
-    /// Notes what the server says about a node. `ESTALE` if it is about another file: another client
-    /// has put that into its place.
+    /// Notes what the server says about a node. `ESTALE` if it is about another file: another
+    /// client has put that into its place.
     pub(super) fn update(&mut self, ino: u64, attr: &Attr) -> Result<(), Errno> {
         let node = self.nodes.get_mut(&ino).ok_or(Errno::STALE)?;
         if node.attr.ino != attr.ino && ino != ROOT {
@@ -112,7 +112,8 @@ impl Table {
         }
     }
 
-    /// What was said so of a directory, and how long that holds of so long. Once: the kernel keeps it.
+    /// What was said so of a directory, and how long that holds of so long. Once: the kernel keeps
+    /// it.
     pub(super) fn told(&mut self, ino: u64, holds: Duration) -> Option<(Attr, Duration)> {
         let node = self.nodes.get_mut(&ino)?;
         let left = holds.checked_sub(node.told.take()?.elapsed())?;
@@ -186,8 +187,8 @@ impl Table {
         Ok(path)
     }
 
-    /// The kernel is told of a name, and of what has it: gives that node's number and generation, and
-    /// counts one lookup.
+    /// The kernel is told of a name, and of what has it: gives that node's number and generation,
+    /// and counts one lookup.
     pub(super) fn found(&mut self, parent: u64, name: &[u8], attr: &Attr) -> (u64, u64) {
         let ino = match self.numbers.get(&attr.ino) {
             Some(ino) => *ino,

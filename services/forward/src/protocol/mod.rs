@@ -87,7 +87,8 @@ pub trait Forward {
         from: Vec<u8>,
         to: Vec<u8>,
     ) -> FsResult<(Attr, Option<Attr>)>;
-    /// Gives something another name. Tells of the directory that it was in, and of that which it is in.
+    /// Gives something another name. Tells of the directory that it was in, and of that which it is
+    /// in.
     async fn rename(
         &self,
         session: u64,

@@ -1,7 +1,7 @@
 //! Blocks of memory that travel: lent to the network, then filled from a file, and used again.
 
 use super::budget::{Budget, MOST, Memory};
-use crate::{FsResult, keeper::Keeper};
+use crate::{FsResult, timer::TimerThread};
 use petasos::fabric::{Exclusive, Region, Slice};
 use std::{
     fmt,
@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Where blocks come from.
 pub(super) struct Blocks {
     budget: Arc<Budget>,
-    keeper: Arc<Keeper>,
+    timer: Arc<TimerThread>,
     state: Mutex<State>,
     this: Weak<Blocks>,
 }
@@ -30,11 +30,11 @@ pub(super) struct Blocks {
 #[derive(Default)]
 struct State {
     spare: Vec<Exclusive>,
-    /// What the network still holds after a transfer that nobody waits for. It counts until then.
+    /// What the network still holds after a transfer that was given up. It counts until then.
     lingering: Vec<(Region, Memory)>,
 }
 
-/// A block: somebody's own, or lent to the network. Counts as used until it is dropped and the
+/// A block: a caller's own, or lent to the network. Counts as used until it is dropped and the
 /// network has let go of it.
 pub(super) struct Block {
     held: Option<(Held, Memory)>,
@@ -47,10 +47,10 @@ enum Held {
 }
 
 impl Blocks {
-    pub(super) fn new(budget: Arc<Budget>, keeper: Arc<Keeper>) -> Arc<Blocks> {
+    pub(super) fn new(budget: Arc<Budget>, timer: Arc<TimerThread>) -> Arc<Blocks> {
         Arc::new_cyclic(|this| Blocks {
             budget,
-            keeper,
+            timer,
             state: Mutex::default(),
             this: Weak::clone(this),
         })
@@ -62,7 +62,7 @@ impl Blocks {
         let spare = self.lock().spare.pop();
         let own = match spare {
             Some(own) => Held::Own(own),
-            // Nobody else holds memory that was made just now.
+            // New memory has no other holder.
             None => Region::zeroed(BLOCK).into_exclusive().map_or_else(Held::Lent, Held::Own),
         };
         Ok(Block { held: Some((own, memory)), blocks: Arc::clone(self) })
@@ -88,7 +88,7 @@ impl Blocks {
 
     fn look_later(&self) {
         let this = Weak::clone(&self.this);
-        self.keeper.later(LOOK, move || {
+        self.timer.later(LOOK, move || {
             let Some(this) = this.upgrade() else { return };
             let (free, again) = {
                 let mut state = this.lock();
@@ -130,7 +130,7 @@ impl Block {
             Held::Own(own) => own,
             Held::Lent(region) => region.into_exclusive().unwrap_or_else(|lent| {
                 let copy = Region::from_vec(lent.to_vec());
-                copy.into_exclusive().expect("nobody else holds a new region")
+                copy.into_exclusive().expect("a new region has no other holder")
             }),
         };
         let (held, _) = self.held.insert((Held::Own(own), memory));
@@ -172,8 +172,8 @@ mod tests {
     #[test]
     fn memory_counts_until_the_network_lets_go() {
         let budget = Budget::new(8 << 20);
-        let keeper = Arc::new(Keeper::start().unwrap());
-        let blocks = Blocks::new(Arc::clone(&budget), keeper);
+        let timer = Arc::new(TimerThread::start().unwrap());
+        let blocks = Blocks::new(Arc::clone(&budget), timer);
         let mut block = blocks.get(1).now_or_never().unwrap().unwrap();
         block.own()[..3].copy_from_slice(b"abc");
         let lent = block.lend(3);

@@ -47,7 +47,7 @@ struct Claim {
     answer: oneshot::Sender<Memory>,
 }
 
-/// Leave to use so much memory, until it is dropped.
+/// So much memory, granted until it is dropped.
 #[derive(Debug)]
 pub(super) struct Memory {
     budget: Arc<Budget>,
@@ -55,7 +55,8 @@ pub(super) struct Memory {
     len: u64,
 }
 
-/// Bytes that are here already, within a call: counted until they are part of [`Memory`], or dropped.
+/// Bytes that are here already, within a call: counted until they are part of [`Memory`], or
+/// dropped.
 #[derive(Debug)]
 pub(super) struct Early {
     budget: Arc<Budget>,
@@ -83,12 +84,12 @@ impl Budget {
         [state.early, state.early_peak]
     }
 
-    /// Counts bytes that came within a call of client `of`, before the call waits for anything. In all
-    /// there are never more of them than the limit, and 256 KiB for each client beyond it.
+    /// Counts bytes that came within a call of client `of`, before the call waits for anything. In
+    /// all there are never more of them than the limit, and 256 KiB for each client beyond it.
     ///
     /// # Errors
-    /// `ENOBUFS` if as much waits already as there may be in all, and this client has its 256 KiB of
-    /// it. Whoever floods is refused, others are let in.
+    /// `ENOBUFS` if as much waits already as there may be in all, and this client has its 256 KiB
+    /// of it. A client that floods is refused, others are let in.
     pub(super) fn arrive(self: &Arc<Self>, of: u64, len: u64) -> FsResult<Early> {
         let mut state = self.lock();
         let of_this = state.early_of.get(&of).copied().unwrap_or(0);
@@ -102,8 +103,8 @@ impl Budget {
         Ok(Early { budget: Arc::clone(self), of, len })
     }
 
-    /// Waits for memory for client `of`. Nobody has more than a quarter of all, or, while others
-    /// wait, more than his share. Dropping the future gives the claim up.
+    /// Waits for memory for client `of`. No client has more than a quarter of all, or, while others
+    /// wait, more than its share. Dropping the future gives the claim up.
     pub(super) async fn acquire(self: &Arc<Self>, of: u64, len: u64) -> FsResult<Memory> {
         let len = len.min(MOST);
         let receiver = {
@@ -132,7 +133,7 @@ impl Budget {
         Memory { budget: Arc::clone(self), of, len }
     }
 
-    /// Gives to those who wait what can be given.
+    /// Grants the claims that can be granted.
     fn grant(self: &Arc<Self>, state: &mut State) -> Grants {
         let mut grants = Grants::new();
         let mut refused = 0;
@@ -150,7 +151,7 @@ impl Budget {
                 state.ring.push_front(of);
                 break;
             }
-            // It counts as one who waits, so it stands in the ring while that is looked at.
+            // It counts as a client that waits, so it stays in the ring for the check.
             state.ring.push_back(of);
             if !state.admits(of, len, self.limit) {
                 refused += 1;
@@ -213,7 +214,7 @@ impl State {
 
 fn hand_out(grants: Grants) {
     for (sender, memory) in grants {
-        // Who gave up this very moment drops the memory, and so gives it to the next one.
+        // A future that was dropped this very moment drops the memory: the next one gets it.
         drop(sender.send(memory));
     }
 }
@@ -335,7 +336,7 @@ mod tests {
                 prop_assert!(early <= peak && peak <= limit + 6 * OWN);
                 prop_assert_eq!(early, here.iter().map(|early| early.len).sum::<u64>());
             }
-            // Whoever waits gets something in the end.
+            // Each client that waits gets something in the end.
             let mut idle = 0;
             while !claims.is_empty() || !held.is_empty() {
                 held.pop_front();

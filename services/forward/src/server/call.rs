@@ -4,11 +4,11 @@ use super::{
     budget::{Early, Memory},
     core::{Core, INLINE},
     descriptors::Descriptor,
+    fair_share::Share,
     files::OpenFile,
-    manners,
     pace::Chore,
+    penalty,
     session::{Reserved, Session},
-    shares::Share,
 };
 use crate::{FsError, FsResult, RelPath, protocol::Extent, semaphore::Permit, storage::Storage};
 use rustix::io::Errno;
@@ -53,15 +53,15 @@ impl Call {
         };
         let share = core.serving.take(call.session.client).await;
         call.permit.set(Some((permit, share)));
-        if call.session.manners.are_bad() {
-            core.keeper.sleep(manners::PAUSE).await;
+        if call.session.penalty.applies() {
+            core.timer.sleep(penalty::PAUSE).await;
         }
         Ok(call)
     }
 
     /// Takes part in the count of what failed.
     pub(super) fn end<T>(&self, result: FsResult<T>) -> FsResult<T> {
-        self.session.manners.learn(result.as_ref().err().map(FsError::errno));
+        self.session.penalty.count(result.as_ref().err().map(FsError::errno));
         if result.is_err() {
             self.core.total.failed.fetch_add(1, Relaxed);
             self.session.counters.failed.fetch_add(1, Relaxed);
@@ -133,7 +133,7 @@ impl Call {
         if let Some(rate) = &self.session.rate {
             let wait = rate.take(bytes);
             if wait > Duration::ZERO {
-                self.core.keeper.sleep(wait).await;
+                self.core.timer.sleep(wait).await;
             }
         }
     }

@@ -12,10 +12,11 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// Threads that work on files. Default: two for each processor, at least four.
     pub threads: usize,
-    /// How long one of these threads, without work, looks for more before it sleeps. Default: 20 µs.
+    /// How long one of these threads, without work, looks for more before it sleeps. Default: 20
+    /// µs.
     pub spin: Duration,
-    /// How long a staged file that is not touched is kept: looked after at the start, and each hour.
-    /// Default: seven days.
+    /// How long a staged file that is not touched is kept: looked after at the start, and each
+    /// hour. Default: seven days.
     pub stage_lifetime: Duration,
     /// Whether a staged file stays when it is closed without having got a name, so that a later
     /// session can go on with it. Otherwise it is discarded then, at the latest at the end of its
@@ -51,9 +52,9 @@ pub struct Limits {
     pub calls_per_session: usize,
     /// Locks that a session holds. Default: 4,096.
     pub locks_per_session: usize,
-    /// How long the locks of a client are its own that says nothing: after that whoever wants them
-    /// takes them. Clients say something by themselves a few times within the lease, as long as their
-    /// engine is driven. Default: for as long as it is connected.
+    /// How long a client that says nothing keeps its locks. After that another client that wants
+    /// them takes them. Clients renew the lease by themselves a few times within it, as long as
+    /// their engine is driven. Default: for as long as the client is connected.
     pub lease: Option<Duration>,
     /// Bytes a second that a session may read and write. Default: as many as it can.
     pub rate: Option<u64>,

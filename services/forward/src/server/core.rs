@@ -6,19 +6,19 @@ use super::{
     config::ServerConfig,
     counters::Counting,
     descriptors::Descriptors,
+    fair_share::FairShare,
     files::{Keys, Open},
     locks::Locks,
     pace::{Chore, Pace},
     pool::Pool,
     session::{End, Session, stale, stopped},
-    shares::Shares,
     tickets::Tickets,
 };
 use crate::{
     FsError, FsResult,
-    keeper::Keeper,
     protocol::{Hello, Status, Ticket, VERSION, Welcome},
     storage::Storage,
+    timer::TimerThread,
 };
 use futures_channel::oneshot;
 use petasos::fabric::Address;
@@ -66,9 +66,9 @@ pub(super) struct Core {
     pub(super) budget: Arc<Budget>,
     pub(super) blocks: Arc<Blocks>,
     /// Calls that are served, and blocks on the way.
-    pub(super) serving: Arc<Shares>,
-    pub(super) moving: Arc<Shares>,
-    pub(super) keeper: Arc<Keeper>,
+    pub(super) serving: Arc<FairShare>,
+    pub(super) moving: Arc<FairShare>,
+    pub(super) timer: Arc<TimerThread>,
     pub(super) locks: Locks,
     pub(super) keys: Arc<Keys>,
     pub(super) descriptors: Arc<Descriptors>,
@@ -84,7 +84,7 @@ pub(super) struct Core {
 impl Core {
     /// Starts its threads.
     pub(super) fn start(storage: Arc<dyn Storage>, config: ServerConfig) -> io::Result<Arc<Core>> {
-        let keeper = Arc::new(Keeper::start()?);
+        let timer = Arc::new(TimerThread::start()?);
         let pool = Pool::start(config.threads, config.spin)?;
         let budget = Budget::new(config.limits.memory);
         let tickets = Tickets::new()?;
@@ -92,11 +92,11 @@ impl Core {
             storage,
             pool,
             pace: Pace::default(),
-            blocks: Blocks::new(Arc::clone(&budget), Arc::clone(&keeper)),
+            blocks: Blocks::new(Arc::clone(&budget), Arc::clone(&timer)),
             budget,
-            serving: Shares::new(config.limits.calls_per_session),
-            moving: Shares::new(MOVING),
-            keeper,
+            serving: FairShare::new(config.limits.calls_per_session),
+            moving: FairShare::new(MOVING),
+            timer,
             locks: Locks::new(config.limits.locks_per_session),
             keys: Arc::default(),
             descriptors: Descriptors::new(config.threads),
@@ -119,7 +119,7 @@ impl Core {
         self.sessions.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Offers a session to who says hello: nothing is kept of it.
+    /// Offers a session to a client that says hello. The server keeps nothing of that.
     pub(super) fn offer(&self, hello: &Hello, to: &Address) -> FsResult<Welcome> {
         if hello.version != VERSION {
             let detail = format!("the server speaks version {VERSION}, you {}", hello.version);
@@ -127,7 +127,7 @@ impl Core {
         }
         let session = {
             let sessions = self.sessions();
-            // Others may be faster, but most who come in vain hear it here.
+            // Others may be faster, but most clients for which there is no room learn it here.
             self.check_room(&sessions, to)?;
             self.fresh_id(&sessions)?
         };
@@ -228,8 +228,8 @@ impl Core {
         all.into_values().for_each(|session| session.end(self, End::Stop));
     }
 
-    /// Does what blocks, on some thread, in its turn. Dropping the future gives it up if it has not
-    /// begun; what has begun ends, and nobody hears of it.
+    /// Does what blocks, on a thread of the pool. Dropping the future gives it up if it has not
+    /// begun; work that has begun ends, and its result is dropped.
     pub(super) async fn run<T: Send + 'static>(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -247,8 +247,8 @@ impl Core {
         receiver.await.unwrap_or_else(|_| Err(stopped()))
     }
 
-    /// Does what may block, but usually does not: at once, unless it takes long these days, or others
-    /// wait for their turn.
+    /// Does what may block, but usually does not: at once, unless it has been slow lately, or other
+    /// work waits.
     pub(super) async fn run_short<T: Send + 'static>(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -262,7 +262,7 @@ impl Core {
         self.run(session, 0, move |storage| core.pace.watch(chore, || work(storage))).await
     }
 
-    /// Whether to do something at once: it does not take long these days, and nobody waits for his turn.
+    /// Whether to do something at once: it has been quick lately, and nothing else waits.
     pub(super) fn can_do_at_once(&self, chore: Chore) -> bool {
         self.storage.is_quick() && self.pace.is_quick(chore) && self.pool.queued() == 0
     }
@@ -288,8 +288,8 @@ impl Core {
         worked.unwrap_or_else(panicked).map_err(|error| self.descriptors.explain(error))
     }
 
-    /// Does what blocks, for an open session; who wants to know is told by `work`. Gives up with
-    /// `undone` where the session has ended.
+    /// Does what blocks, for an open session; `work` reports its result itself. Calls `undone`
+    /// instead where the session has ended.
     pub(super) fn run_detached(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -335,7 +335,7 @@ impl Core {
         };
         self.pool.push(0, WORK, Box::new(work));
         let this = Weak::clone(&self.this);
-        self.keeper.later(SWEEP, move || {
+        self.timer.later(SWEEP, move || {
             if let Some(core) = this.upgrade() {
                 core.sweep();
             }
@@ -427,35 +427,35 @@ mod tests {
         }
     }
 
-    fn somebody() -> Address {
-        Address::parse("self://somebody").unwrap()
+    fn a_client() -> Address {
+        Address::parse("self://client").unwrap()
     }
 
     fn begun(core: &Core) -> u64 {
-        let welcome = core.offer(&Hello { version: VERSION }, &somebody()).unwrap();
-        let begun = core.begin(welcome.session, &welcome.ticket, String::new(), somebody(), false);
+        let welcome = core.offer(&Hello { version: VERSION }, &a_client()).unwrap();
+        let begun = core.begin(welcome.session, &welcome.ticket, String::new(), a_client(), false);
         begun.map(|_| welcome.session).unwrap()
     }
 
     #[test]
-    fn who_only_says_hello_takes_no_place() {
+    fn a_hello_alone_takes_no_room() {
         let mut config = ServerConfig::default();
         config.limits.sessions = 4;
         let core = Core::start(Arc::new(Nothing), config).unwrap();
         let hello = Hello { version: VERSION };
         for number in 0..1000 {
-            let anybody = Address::parse(&format!("self://{number}")).unwrap();
-            core.offer(&hello, &anybody).unwrap();
+            let client = Address::parse(&format!("self://{number}")).unwrap();
+            core.offer(&hello, &client).unwrap();
         }
         assert_eq!(core.status().sessions.len(), 0);
-        let welcome = core.offer(&hello, &somebody()).unwrap();
+        let welcome = core.offer(&hello, &a_client()).unwrap();
         let begin = |from| core.begin(welcome.session, &welcome.ticket, String::new(), from, false);
         let thief = Address::parse("self://thief").unwrap();
         assert_eq!(begin(thief).unwrap_err().errno(), Errno::STALE);
-        let _held = begin(somebody()).unwrap();
-        assert_eq!(begin(somebody()).unwrap_err().errno(), Errno::BUSY);
+        let _held = begin(a_client()).unwrap();
+        assert_eq!(begin(a_client()).unwrap_err().errno(), Errno::BUSY);
         assert!(core.session(welcome.session).is_ok());
-        assert_eq!(core.offer(&hello, &somebody()).unwrap_err().errno(), Errno::AGAIN);
+        assert_eq!(core.offer(&hello, &a_client()).unwrap_err().errno(), Errno::AGAIN);
     }
 
     #[test]

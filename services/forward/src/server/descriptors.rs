@@ -4,9 +4,9 @@
 //! of its own accord. Of the rest a client may have as many as are left (a dynamic threshold, as
 //! switches share their buffers: A. K. Choudhury and E. L. Hahne, IEEE/ACM Transactions on
 //! Networking 6(2), 1998). So one alone has half, two have a third each, and there is always
-//! something for one who comes late, without anything being taken from anybody.
+//! something for a client that comes late, without anything being taken from another.
 
-use super::seldom::Seldom;
+use super::log_limit::LogLimit;
 use crate::{FsError, FsResult, descriptors::limit};
 use rustix::io::Errno;
 use std::{
@@ -27,7 +27,7 @@ pub(super) struct Descriptors {
     /// What clients may have together, and what the process may have.
     most: u64,
     limit: u64,
-    log: Seldom,
+    log: LogLimit,
 }
 
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ impl Descriptors {
         // A quarter for connections; where there are few, all that is not the clients' has three.
         let own = limit / 4 + OF_THE_SERVER + OF_A_THREAD * threads as u64;
         let most = limit - own.min(limit - limit / 4);
-        let (state, log) = (Mutex::default(), Seldom::default());
+        let (state, log) = (Mutex::default(), LogLimit::default());
         Arc::new(Descriptors { state, most, limit, log })
     }
 
@@ -73,7 +73,7 @@ impl Descriptors {
                  {} descriptors (RLIMIT_NOFILE), and {free} of its clients' are free",
                 self.most, self.limit
             );
-            self.log.say(|| tracing::warn!("a client may open no more files: {detail}"));
+            self.log.log(|| tracing::warn!("a client may open no more files: {detail}"));
             return Err(FsError::new(Errno::MFILE, detail));
         }
         state.taken += 1;
@@ -89,7 +89,7 @@ impl Descriptors {
             _ => return error,
         };
         if error.detail().is_empty() {
-            self.log.say(|| tracing::warn!("no file can be opened: {what} are in use"));
+            self.log.log(|| tracing::warn!("no file can be opened: {what} are in use"));
         }
         error.about(|| format!("{what} are in use"))
     }

@@ -1,8 +1,8 @@
 //! Small requests to one file that wait together and touch each other are served as one.
 //!
-//! Each request has its own place in the queue of the disk's threads. Whichever of them comes first
-//! takes its neighbours along; those find nothing left to do when it is their turn. So nobody waits
-//! for a neighbour that may come.
+//! Each request has its own entry in the queue of the pool's threads. The first of them to be
+//! served takes its neighbours along, whose entries then find nothing left to do. So no request
+//! waits for a neighbour that may come.
 
 use super::budget::Memory;
 use crate::{FsResult, storage::StoredFile};
@@ -23,7 +23,7 @@ const PIECES: usize = 64;
 const BYTES: usize = 1 << 20;
 
 /// Where a request begins, and a number that makes it unique.
-pub(super) type Place = (u64, u64);
+pub(super) type RequestKey = (u64, u64);
 
 /// Requests to one file that wait.
 #[derive(Default)]
@@ -34,8 +34,8 @@ pub(super) struct Gather {
 #[derive(Default)]
 struct Waiting {
     serial: u64,
-    writes: BTreeMap<Place, Write>,
-    reads: BTreeMap<Place, Read>,
+    writes: BTreeMap<RequestKey, Write>,
+    reads: BTreeMap<RequestKey, Read>,
 }
 
 struct Write {
@@ -53,7 +53,7 @@ struct Read {
 /// A request that others may join.
 trait Request {
     fn len(&self) -> usize;
-    /// Whether nobody waits for it any more.
+    /// Whether no caller waits for it any more.
     fn is_gone(&self) -> bool;
 }
 
@@ -82,12 +82,12 @@ impl Gather {
         offset: u64,
         data: Bytes,
         memory: Memory,
-    ) -> (Place, oneshot::Receiver<FsResult<u64>>) {
+    ) -> (RequestKey, oneshot::Receiver<FsResult<u64>>) {
         let (answer, receiver) = oneshot::channel();
         let mut waiting = self.lock();
-        let place = waiting.place(offset);
-        waiting.writes.insert(place, Write { data, answer, _memory: memory });
-        (place, receiver)
+        let key = waiting.key(offset);
+        waiting.writes.insert(key, Write { data, answer, _memory: memory });
+        (key, receiver)
     }
 
     /// A read that waits from now on. It is to be served by [`Gather::read`].
@@ -96,26 +96,26 @@ impl Gather {
         offset: u64,
         len: usize,
         memory: Memory,
-    ) -> (Place, oneshot::Receiver<FsResult<Bytes>>) {
+    ) -> (RequestKey, oneshot::Receiver<FsResult<Bytes>>) {
         let (answer, receiver) = oneshot::channel();
         let mut waiting = self.lock();
-        let place = waiting.place(offset);
-        waiting.reads.insert(place, Read { len, answer, _memory: memory });
-        (place, receiver)
+        let key = waiting.key(offset);
+        waiting.reads.insert(key, Read { len, answer, _memory: memory });
+        (key, receiver)
     }
 
     /// Takes a request back that is not to be served.
-    pub(super) fn forget(&self, place: Place) {
+    pub(super) fn forget(&self, key: RequestKey) {
         let mut waiting = self.lock();
-        let gone = (waiting.writes.remove(&place), waiting.reads.remove(&place));
+        let gone = (waiting.writes.remove(&key), waiting.reads.remove(&key));
         drop(waiting);
         drop(gone);
     }
 
     /// Serves a write that waits, and its neighbours; gives how many there were in all. Blocks.
-    pub(super) fn write(&self, place: Place, file: &dyn StoredFile) -> Served {
-        let writes = take(&mut self.lock().writes, place);
-        let Some((offset, _)) = writes.first().map(|(place, _)| *place) else {
+    pub(super) fn write(&self, key: RequestKey, file: &dyn StoredFile) -> Served {
+        let writes = take(&mut self.lock().writes, key);
+        let Some((offset, _)) = writes.first().map(|(key, _)| *key) else {
             return Served::default();
         };
         let slices: Vec<_> = writes.iter().map(|(_, write)| IoSlice::new(&write.data)).collect();
@@ -123,7 +123,7 @@ impl Gather {
         let (together, count) = (done.is_ok(), writes.len());
         let mut served = Served { count: if together && count > 1 { count } else { 0 }, bytes: 0 };
         for ((at, _), write) in writes {
-            // Each hears of its own failure only.
+            // Each caller gets the failure of its own request only.
             let result = match &done {
                 Ok(end) if count == 1 => Ok(*end),
                 Ok(_) => Ok(at + write.data.len() as u64),
@@ -139,9 +139,9 @@ impl Gather {
     }
 
     /// Serves a read that waits, and its neighbours; gives how many there were in all. Blocks.
-    pub(super) fn read(&self, place: Place, file: &dyn StoredFile) -> Served {
-        let reads = take(&mut self.lock().reads, place);
-        let Some((offset, _)) = reads.first().map(|(place, _)| *place) else {
+    pub(super) fn read(&self, key: RequestKey, file: &dyn StoredFile) -> Served {
+        let reads = take(&mut self.lock().reads, key);
+        let Some((offset, _)) = reads.first().map(|(key, _)| *key) else {
             return Served::default();
         };
         let len = reads.iter().map(|(_, read)| read.len).sum();
@@ -207,27 +207,30 @@ impl AsRef<[u8]> for Owned {
 }
 
 impl Waiting {
-    fn place(&mut self, offset: u64) -> Place {
+    fn key(&mut self, offset: u64) -> RequestKey {
         self.serial += 1;
         (offset, self.serial)
     }
 }
 
 /// Takes a request out, and those that touch it, in order: nothing if it is gone.
-fn take<R: Request>(waiting: &mut BTreeMap<Place, R>, place: Place) -> Vec<(Place, R)> {
-    let Some(first) = waiting.remove(&place) else { return Vec::new() };
+fn take<R: Request>(
+    waiting: &mut BTreeMap<RequestKey, R>,
+    key: RequestKey,
+) -> Vec<(RequestKey, R)> {
+    let Some(first) = waiting.remove(&key) else { return Vec::new() };
     if first.is_gone() {
         return Vec::new();
     }
     let mut bytes = first.len();
-    let mut start = place.0;
+    let mut start = key.0;
     let mut end = start + bytes as u64;
-    let mut taken = std::collections::VecDeque::from([(place, first)]);
+    let mut taken = std::collections::VecDeque::from([(key, first)]);
     while taken.len() < PIECES {
         let before = waiting.range(..(start, 0)).next_back();
         let before = before.filter(|(at, request)| at.0 + request.len() as u64 == start);
         let after = waiting.range((end, 0)..=(end, u64::MAX)).next();
-        let fits = |found: Option<(&Place, &R)>| {
+        let fits = |found: Option<(&RequestKey, &R)>| {
             let (at, request) = found?;
             (bytes + request.len() <= BYTES && !request.is_gone()).then_some(*at)
         };

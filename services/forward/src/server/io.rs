@@ -130,17 +130,17 @@ impl Call {
             return read;
         }
         let memory = self.memory(len).await?;
-        let (place, answer) = file.gather.add_read(offset, len as usize, memory);
+        let (key, answer) = file.gather.add_read(offset, len as usize, memory);
         let (core, session) = (Arc::clone(&self.core), Arc::clone(&self.session));
         let undone = Arc::clone(&file.gather);
         let work = move || {
-            let Served { count, bytes } = file.gather.read(place, &*file.file);
+            let Served { count, bytes } = file.gather.read(key, &*file.file);
             for counters in [&core.total, &session.counters] {
                 counters.read.fetch_add(bytes, Relaxed);
                 counters.gathered.fetch_add(count as u64, Relaxed);
             }
         };
-        self.core.run_detached(&self.session, len, work, move || undone.forget(place));
+        self.core.run_detached(&self.session, len, work, move || undone.forget(key));
         answer.await.unwrap_or_else(|_| Err(not_done()))
     }
 
@@ -174,18 +174,18 @@ impl Call {
             self.count_written(len);
             return Ok(written);
         }
-        let (place, answer) = file.gather.add_write(offset, data, memory);
+        let (key, answer) = file.gather.add_write(offset, data, memory);
         let (core, session) = (Arc::clone(&self.core), Arc::clone(&self.session));
         let undone = Arc::clone(&file.gather);
         let work = move || {
-            let write = || file.gather.write(place, &*file.file);
+            let write = || file.gather.write(key, &*file.file);
             let Served { count, bytes } = core.pace.watch(Chore::Write, write);
             for counters in [&core.total, &session.counters] {
                 counters.written.fetch_add(bytes, Relaxed);
                 counters.gathered.fetch_add(count as u64, Relaxed);
             }
         };
-        self.core.run_detached(&self.session, len, work, move || undone.forget(place));
+        self.core.run_detached(&self.session, len, work, move || undone.forget(key));
         answer.await.unwrap_or_else(|_| Err(not_done()))
     }
 

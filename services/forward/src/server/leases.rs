@@ -1,8 +1,8 @@
-//! Leases: a lock is its client's as long as the client is heard of from time to time.
+//! Leases: a client keeps its locks as long as it says something from time to time.
 //!
-//! Whoever waits for a lock takes it from a client that has been silent for longer than the lease.
+//! A client that waits for a lock takes it from one that has been silent for longer than the lease.
 //! What that client still writes through the file with which the lock went is refused, until it
-//! unlocks or closes the file: so it hears of it before it can spoil what others write.
+//! unlocks or closes the file: so it learns of the loss before it can spoil what others write.
 
 use super::{call::Call, core::Core, locks::Range, session::Session};
 use crate::{
@@ -24,7 +24,7 @@ use std::{
 #[derive(Debug, Default)]
 pub(super) struct Forfeit {
     declared: AtomicBool,
-    /// Shared by those who write, whom the one waits for who declares it. Engines never wait for it.
+    /// Shared by writers. The thread that declares the loss waits for them; engines never wait.
     writing: RwLock<()>,
 }
 
@@ -54,7 +54,7 @@ impl Forfeit {
         drop(self.writing.write().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Lets its client go on, who is told.
+    /// Tells the client once, and lets it go on.
     pub(super) fn settle(&self) -> FsResult<()> {
         match self.declared.swap(false, SeqCst) {
             true => Err(forfeited()),

@@ -17,7 +17,7 @@ impl Call {
             let file = self.file(number)?;
             file.forfeit.as_ref().map_or(Ok(()), |forfeit| forfeit.check())?;
             let left = self.take_from_silent(file.ino, &range).await?;
-            // Somebody else may be faster than this one.
+            // Another client may be faster.
             let left = left.or(self.core.config.limits.lease);
             let chance = {
                 let _busy = self.session.busy(&self.core)?;
@@ -36,10 +36,10 @@ impl Call {
                 chance.chance().await?;
                 continue;
             };
-            // An alarm that was set for somebody else does as well: it is looked again then.
+            // A wake-up for another request does as well: this one checks again then.
             let sleep = alarm.take().unwrap_or_else(|| {
-                let keeper = Arc::clone(&self.core.keeper);
-                Box::pin(async move { keeper.sleep(left).await })
+                let timer = Arc::clone(&self.core.timer);
+                Box::pin(async move { timer.sleep(left).await })
             });
             match select(pin!(chance.chance()), sleep).await {
                 Either::Left((chance, sleep)) => {

@@ -1,12 +1,13 @@
 //! The server: many clients, one storage.
 //!
-//! Each endpoint has an engine and its thread; what they share is the core: the sessions, the locks,
-//! the memory, and the threads that work on files. A call is a future on an engine's thread. What
-//! blocks, it hands to those threads, which serve sessions in turns; what it moves, it moves block by
-//! block, so that network and disk work at the same time, within the memory that there is.
+//! Each endpoint has an engine and its thread; what they share is the core: the sessions, the
+//! locks, the memory, and the threads that work on files. A call is a future on an engine's thread.
+//! What blocks, it hands to those threads, which serve clients by deficit round robin; what it
+//! moves, it moves block by block, so that network and disk work at the same time, in bounded
+//! memory.
 //!
-//! Whatever a call waits for, its future may be dropped there, because the caller is gone: what it
-//! held is free then, and what a thread already does for it comes to an end that nobody hears of.
+//! Whatever a call waits for, its future may be dropped there, because the caller is lost. What it
+//! held is free then; work that a thread has begun for it ends, and the result is dropped.
 
 mod blocks;
 mod budget;
@@ -16,6 +17,7 @@ mod config;
 mod core;
 mod counters;
 mod descriptors;
+mod fair_share;
 mod files;
 mod gather;
 mod hashing;
@@ -23,17 +25,16 @@ mod io;
 mod leases;
 mod locking;
 mod locks;
-mod manners;
+mod log_limit;
 mod names;
 mod pace;
+mod penalty;
 mod pool;
 mod rate;
-mod seldom;
+mod round_robin;
 mod service;
 mod session;
-mod shares;
 mod tickets;
-mod turns;
 mod whole;
 
 use crate::{
@@ -168,7 +169,7 @@ impl Server {
         self.engines.iter().map(|engine| engine.handle().clone()).collect()
     }
 
-    /// What it does, and for whom. Does not wait for anything.
+    /// What it does, and for which clients. Does not wait for anything.
     #[must_use]
     pub fn status(&self) -> Status {
         self.core.status()
@@ -182,7 +183,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.core.end_all();
         // What threads do for calls comes to its end, what waits is answered as refused.
-        self.core.keeper.stop();
+        self.core.timer.stop();
         self.core.pool.stop();
         let until = Instant::now() + PARTING;
         for engine in &self.engines {

@@ -262,7 +262,7 @@ fn check_xattr(name: &[u8]) -> FsResult<()> {
     Ok(())
 }
 
-/// The number that means "none" to the system is nobody's.
+/// The number that means "none" to the system is no user's.
 fn check_owner(id: Option<u32>) -> FsResult<()> {
     match id {
         Some(u32::MAX) => Err(FsError::new(Errno::INVAL, "no user or group has this number")),

@@ -1,11 +1,11 @@
-//! How long short work usually takes: what takes less time than handing it over is done at once, on the
-//! thread of the engine that got the call.
+//! How long short work usually takes: what takes less time than handing it over is done at once, on
+//! the thread of the engine that got the call.
 //!
-//! Two threads have to wake up for what is handed over, which takes ten times as long as looking at a
-//! name that is in the system's memory. On the other hand nobody else is served while an engine's thread
-//! works. So each kind of work is watched: when it begins to take long, as with a disk that is asked,
-//! a directory that is huge, or files that take their contents along, it is handed over, until it is
-//! quick again.
+//! Two threads have to wake up for what is handed over, which takes ten times as long as looking at
+//! a name that is in the system's memory. On the other hand no other client is served while an
+//! engine's thread works. So each kind of work is timed: when it begins to take long, as with a
+//! disk that is asked, a directory that is huge, or files that take their contents along, it is
+//! handed over, until it is quick again.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},

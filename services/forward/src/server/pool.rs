@@ -1,6 +1,6 @@
 //! Threads for work that blocks: what a storage does.
 
-use super::turns::Turns;
+use super::round_robin::RoundRobin;
 use std::{
     fmt, io,
     sync::{
@@ -14,7 +14,7 @@ use std::{
 /// Work. It must not panic.
 pub(super) type Work = Box<dyn FnOnce() + Send>;
 
-/// A number of threads, which take work in turns of whom it is for.
+/// A number of threads, which take work by deficit round robin among the clients.
 pub(super) struct Pool {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -24,23 +24,24 @@ pub(super) struct Pool {
 struct Shared {
     state: Mutex<State>,
     wake: Condvar,
-    /// How much waits: for those who look without taking the lock.
+    /// How much waits: for threads that poll without taking the lock.
     queued: AtomicUsize,
     spin: Duration,
 }
 
 struct State {
-    turns: Turns<Work>,
+    queues: RoundRobin<Work>,
     sleeping: usize,
-    /// Whether a thread looks for work without sleeping: one at a time, processors are dear.
-    looking: bool,
+    /// Whether a thread polls for work without sleeping: one at a time, to spare processors.
+    spinning: bool,
     stopped: bool,
 }
 
 impl Pool {
     /// Starts the threads.
     pub(super) fn start(count: usize, spin: Duration) -> io::Result<Pool> {
-        let state = State { turns: Turns::new(), sleeping: 0, looking: false, stopped: false };
+        let state =
+            State { queues: RoundRobin::new(), sleeping: 0, spinning: false, stopped: false };
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             wake: Condvar::new(),
@@ -75,24 +76,25 @@ impl Pool {
             drop(state);
             return drop(work);
         }
-        state.turns.push(of, cost, work);
-        let queued = state.turns.len();
+        state.queues.push(of, cost, work);
+        let queued = state.queues.len();
         self.shared.queued.store(queued, Relaxed);
-        // Who looks for work takes one piece of it.
-        let wake = state.sleeping > 0 && (!state.looking || queued > 1);
+        // The thread that polls for work takes one piece of it.
+        let wake = state.sleeping > 0 && (!state.spinning || queued > 1);
         drop(state);
         if wake {
             self.shared.wake.notify_one();
         }
     }
 
-    /// Drops what waits, and waits for the end of what is done now: but for the work that calls this.
+    /// Drops what waits, and waits for the end of what is done now: but for the work that calls
+    /// this.
     pub(super) fn stop(&self) {
         let waiting = {
             let mut state = self.shared.lock();
             state.stopped = true;
             self.shared.queued.store(0, Relaxed);
-            state.turns.clear()
+            state.queues.clear()
         };
         self.shared.wake.notify_all();
         drop(waiting);
@@ -120,20 +122,20 @@ impl Shared {
     fn serve(&self) {
         let mut state = self.lock();
         loop {
-            if let Some(work) = state.turns.pop() {
-                self.queued.store(state.turns.len(), Relaxed);
+            if let Some(work) = state.queues.pop() {
+                self.queued.store(state.queues.len(), Relaxed);
                 drop(state);
                 work();
                 state = self.lock();
             } else if state.stopped {
                 return;
-            } else if !state.looking && !self.spin.is_zero() {
-                state.looking = true;
+            } else if !state.spinning && !self.spin.is_zero() {
+                state.spinning = true;
                 drop(state);
-                let found = self.look();
+                let found = self.spin();
                 state = self.lock();
-                state.looking = false;
-                if !found && state.turns.len() == 0 && !state.stopped {
+                state.spinning = false;
+                if !found && state.queues.len() == 0 && !state.stopped {
                     state = self.sleep(state);
                 }
             } else {
@@ -149,8 +151,8 @@ impl Shared {
         state
     }
 
-    /// Waits for work without sleeping, for a short time.
-    fn look(&self) -> bool {
+    /// Polls for work without sleeping, for a short time.
+    fn spin(&self) -> bool {
         let start = Instant::now();
         loop {
             for _ in 0..16 {

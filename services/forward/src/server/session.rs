@@ -4,7 +4,7 @@ use super::{
     core::Core,
     counters::Counting,
     files::{Files, Open},
-    manners::Manners,
+    penalty::Penalty,
     rate::Rate,
 };
 use crate::{FsError, FsResult, protocol::SessionStatus, semaphore::Semaphore};
@@ -25,7 +25,7 @@ pub(super) struct Session {
     pub(super) id: u64,
     /// Whose it is: sessions of one address are of one client, and share its turns and its memory.
     pub(super) client: u64,
-    pub(super) manners: Arc<Manners>,
+    pub(super) penalty: Arc<Penalty>,
     name: String,
     pub(super) peer: Address,
     /// The client wants to know what directories are in which it gives or takes names.
@@ -47,7 +47,7 @@ pub(super) struct Session {
 struct Life {
     /// Things being done that must not outlive the session.
     busy: usize,
-    /// Tells who keeps the session that it has ended.
+    /// Tells the call that holds the session that it has ended.
     held: Option<oneshot::Sender<FsResult<()>>>,
     over: bool,
 }
@@ -89,7 +89,7 @@ impl Session {
         let session = Session {
             id,
             client: before.map_or(id, |session| session.client),
-            manners: before.map(|session| Arc::clone(&session.manners)).unwrap_or_default(),
+            penalty: before.map(|session| Arc::clone(&session.penalty)).unwrap_or_default(),
             name,
             peer,
             directories: false,

@@ -1,8 +1,9 @@
-//! Tickets: what a newcomer gets for his first word, and shows to begin the session it speaks of.
+//! Tickets: what a client gets in answer to its hello, and shows to begin the session offered
+//! there.
 //!
-//! Whoever says hello costs the server nothing that it would have to remember: what it offers stands
-//! in the answer, with a proof that it did. So first words that somebody recorded, and sends again from
-//! anywhere, take no place: who sends them has to hear the answers, and to use them soon.
+//! A hello costs the server no memory: what it offers is in the answer, with a proof that it did.
+//! So hellos that were recorded, and are replayed from anywhere, take no room: a client has to
+//! receive the answer, and to use it soon.
 
 use crate::{FsError, FsResult, protocol::Ticket};
 use petasos::fabric::Address;
@@ -22,14 +23,14 @@ pub(super) struct Tickets {
 }
 
 impl Tickets {
-    /// With a key that nobody else has.
+    /// With a secret key, new at each start.
     pub(super) fn new() -> io::Result<Tickets> {
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(|error| io::Error::other(error.to_string()))?;
         Ok(Tickets { key, since: Instant::now() })
     }
 
-    /// A ticket for this client: for a session that he may begin.
+    /// A ticket for this client: for a session that it may begin.
     pub(super) fn offer(&self, session: u64, to: &Address) -> Ticket {
         let until_ms = self.now_ms() + GOOD.as_millis() as u64;
         Ticket { until_ms, proof: self.proof(session, until_ms, to) }

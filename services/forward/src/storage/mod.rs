@@ -37,7 +37,8 @@ pub trait Storage: Send + Sync + 'static {
     fn abilities(&self) -> Abilities;
 
     /// Whether work on names and attributes mostly takes microseconds, as where they are in this
-    /// machine's memory. Then it is done on the threads that serve the network, for as long as that is so.
+    /// machine's memory. Then it is done on the threads that serve the network, for as long as that
+    /// is so.
     fn is_quick(&self) -> bool {
         false
     }
@@ -59,7 +60,8 @@ pub trait Storage: Send + Sync + 'static {
     /// [`FsError`] with the number that the system call gives.
     fn open_dir(&self, path: &RelPath) -> FsResult<Box<dyn StoredDir>>;
 
-    /// What something is; of a symbolic link at the end of the path, with `follow`, what it leads to.
+    /// What something is; of a symbolic link at the end of the path, with `follow`, what it leads
+    /// to.
     ///
     /// # Errors
     /// [`FsError`] with the number that the system call gives.
@@ -77,7 +79,8 @@ pub trait Storage: Send + Sync + 'static {
     /// [`FsError`] with the number that the system call gives.
     fn make_dir(&self, path: &RelPath, creation: &Creation) -> FsResult<Attr>;
 
-    /// Makes a symbolic link. What it says is up to the client; nobody follows it out of the export.
+    /// Makes a symbolic link. What it says is up to the client; it is never followed out of the
+    /// export.
     ///
     /// # Errors
     /// [`FsError`] with the number that the system call gives.
@@ -174,14 +177,14 @@ pub trait Storage: Send + Sync + 'static {
     }
 
     /// Begins, or goes on with, a file that has no name yet: what was written under the same key
-    /// before is there. It can be written and read. Staged files live on the same file system as the
-    /// export, where clients do not see them.
+    /// before is there. It can be written and read. Staged files live on the same file system as
+    /// the export, where clients do not see them.
     ///
     /// # Errors
     /// If there can be no such file: [`FsError`] with the system's number.
     fn stage(&self, key: &StageKey) -> FsResult<Arc<dyn StoredFile>>;
 
-    /// Gives a staged file its attributes and its name, in one step: whoever looks sees the old
+    /// Gives a staged file its attributes and its name, in one step: a reader sees the old
     /// file or the whole new one. The hash was checked before.
     ///
     /// # Errors

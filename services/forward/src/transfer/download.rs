@@ -53,7 +53,8 @@ impl Getting {
         loop {
             let flags = OpenFlags::READ.with(OpenFlags::NO_FOLLOW);
             let from = &place.from;
-            let file = job.link.with(async |remote| remote.open(from, flags, 0).await).await?;
+            let file =
+                job.connection.with(async |remote| remote.open(from, flags, 0).await).await?;
             let download = Download { job, place, file: &file };
             let fetched = async {
                 let there = compare && download.is_there().await?;
@@ -90,7 +91,7 @@ impl Download<'_> {
         let Download { job, place, file } = self;
         let attr = *file.attr();
         let (key, size) = (place.key(), attr.size);
-        let resume = job.options.resume || job.link.reconnected() > 0;
+        let resume = job.options.resume || job.connection.reconnected() > 0;
         let end = Instant::now() + TAKEN;
         let partial = loop {
             let partial = place.there(job, "making the file", move |directory, name| {
@@ -101,7 +102,7 @@ impl Download<'_> {
                 Err(Cause::Local { error: Errno::WOULDBLOCK, .. }) if Instant::now() < end => {
                     pause(Duration::from_millis(20)).await;
                 }
-                Err(Cause::Local { error: Errno::WOULDBLOCK, .. }) => return Err(Cause::Taken),
+                Err(Cause::Local { error: Errno::WOULDBLOCK, .. }) => return Err(Cause::InUse),
                 partial => break Arc::new(partial?),
             }
         };

@@ -2,11 +2,11 @@
 //! of where the user wants it.
 
 use super::{
-    Cause, Event, Link, Options, Problem, Progress, Report, Watch,
-    crew::Budget,
+    Cause, Connection, Event, Options, Problem, Progress, Report, Watch,
     index::{Decision, Index},
     job::Job,
     local::{self, Root, kept},
+    tasks::Budget,
 };
 use crate::{
     RelPath,
@@ -37,7 +37,7 @@ const DIRECTORIES: u64 = 16;
 /// use petasos_forward::{
 ///     RelPath,
 ///     client::ConnectOptions,
-///     transfer::{self, Link, Options, Progress},
+///     transfer::{self, Connection, Options, Progress},
 /// };
 /// use std::time::Duration;
 ///
@@ -54,11 +54,11 @@ const DIRECTORIES: u64 = 16;
 /// # std::fs::write(folder.path().join("data"), b"hello")?;
 /// engine.block_on(async {
 ///     let options = ConnectOptions::default();
-///     let link = Link::connect(&engine, address, options, Duration::from_secs(5)).await?.into();
+///     let connection = Connection::connect(&engine, address, options, Duration::from_secs(5)).await?.into();
 ///     let sources = [(RelPath::parse(b"data")?, here.path().join("copy"))];
 ///     let progress = Arc::new(Progress::default());
 ///     let report =
-///         transfer::get(&link, &sources, &Options::default(), &progress, Box::new(|_| {})).await?;
+///         transfer::get(&connection, &sources, &Options::default(), &progress, Box::new(|_| {})).await?;
 ///     assert_eq!((report.files, report.bytes), (1, 5));
 ///     assert_eq!(std::fs::read(here.path().join("copy"))?, b"hello");
 ///     Ok(())
@@ -67,13 +67,13 @@ const DIRECTORIES: u64 = 16;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub async fn get(
-    link: &Rc<Link>,
+    connection: &Rc<Connection>,
     sources: &[(RelPath, PathBuf)],
     options: &Options,
     progress: &Arc<Progress>,
     watch: Watch,
 ) -> Result<Report, Cause> {
-    let job = Job::new(link, options, progress, watch)?;
+    let job = Job::new(connection, options, progress, watch)?;
     let getting = Getting::new(job, None, false, false);
     let mut trees = Vec::new();
     for (from, to) in sources {
@@ -155,7 +155,7 @@ impl Place {
             work(target.root.directory(&parent)?, name.as_encoded_bytes())
         });
         done.await.map_err(|error| match error {
-            Errno::LOOP => Cause::InTheWay("directory"),
+            Errno::LOOP => Cause::OtherKind("directory"),
             error => Cause::Local { doing, error },
         })
     }
@@ -199,12 +199,12 @@ impl Getting {
     /// Fetches all, but for what comes last: see [`Getting::finish`].
     pub(super) async fn fetch(self: &Rc<Self>, targets: Vec<Target>) {
         let this = Rc::clone(self);
-        self.job.crew.spawn(async move {
+        self.job.tasks.spawn(async move {
             for target in targets {
                 let target = Arc::new(target);
-                let link = &this.job.link;
+                let connection = &this.job.connection;
                 let from = &target.from;
-                match link.with(async |remote| remote.stat(from, false).await).await {
+                match connection.with(async |remote| remote.stat(from, false).await).await {
                     Ok(attr) => {
                         let (from, to) = (target.from.clone(), target.to.clone());
                         this.entry(Place { target, from, to }, attr).await;
@@ -217,7 +217,7 @@ impl Getting {
                 }
             }
         });
-        self.job.crew.drive().await;
+        self.job.tasks.drive().await;
         // Nothing is looked for any more.
         self.job.progress.all_found.store(true, Relaxed);
         for (first, place) in self.others.take() {
@@ -228,7 +228,7 @@ impl Getting {
     /// It would be fetched.
     pub(super) fn would(&self, place: &Place) {
         self.job.report().files += 1;
-        self.job.say(Event::Would(place.target.within(&place.from)));
+        self.job.say(Event::WouldWrite(place.target.within(&place.from)));
     }
 
     fn incomplete(&self) {
@@ -259,10 +259,10 @@ impl Getting {
         if directory {
             job.report().directories += 1;
             if self.dry && decided == Decision::Send {
-                job.say(Event::Would(within));
+                job.say(Event::WouldWrite(within));
             }
             let this = Rc::clone(self);
-            return job.crew.spawn(async move { this.directory(place, attr).await });
+            return job.tasks.spawn(async move { this.directory(place, attr).await });
         }
         if attr.kind == Kind::File {
             job.progress.found(attr.size);
@@ -284,7 +284,7 @@ impl Getting {
         }
         let slot = job.slots.take(1).await;
         let this = Rc::clone(self);
-        job.crew.spawn(async move {
+        job.tasks.spawn(async move {
             let mut done = this.file(&place, &attr, decided).await;
             if this.force && matches!(&done, Err(Cause::Local { error: Errno::ISDIR, .. })) {
                 done = match this.clear_way(&place).await {
@@ -304,7 +304,7 @@ impl Getting {
         let mut made = Ok(());
         if !self.dry {
             made = self.make_directory(&place).await;
-            if self.force && matches!(&made, Err(Cause::InTheWay(_))) {
+            if self.force && matches!(&made, Err(Cause::OtherKind(_))) {
                 made = match self.clear_way(&place).await {
                     Ok(()) => self.make_directory(&place).await,
                     Err(cause) => Err(cause),
@@ -321,7 +321,8 @@ impl Getting {
         }
         // In another session the directory is read again: what was seen is not taken twice.
         let seen = RefCell::new(HashSet::new());
-        let listed = self.job.link.with(async |remote| self.list(remote, &place, &seen).await);
+        let listed =
+            self.job.connection.with(async |remote| self.list(remote, &place, &seen).await);
         if let Err(error) = listed.await {
             self.incomplete();
             self.job.failed(place.problem(error.into()));
@@ -365,7 +366,7 @@ impl Getting {
             local::make_dir(directory, name)
         });
         match made.await {
-            Err(Cause::Local { error: Errno::NOTDIR, .. }) => Err(Cause::InTheWay("directory")),
+            Err(Cause::Local { error: Errno::NOTDIR, .. }) => Err(Cause::OtherKind("directory")),
             made => made,
         }
     }
@@ -396,7 +397,8 @@ impl Getting {
             }
             (Kind::Symlink, _) => {
                 let from = &place.from;
-                let target = job.link.with(async |remote| remote.read_link(from).await).await?;
+                let target =
+                    job.connection.with(async |remote| remote.read_link(from).await).await?;
                 let (key, set) = (place.key(), self.kept(attr));
                 place
                     .there(job, "making the link", move |directory, name| {
@@ -422,13 +424,13 @@ impl Getting {
 
     async fn data(self: &Rc<Self>, place: &Place, attr: &Attr) -> Result<(), Cause> {
         let job = &self.job;
-        let small = job.link.remote().welcome().inline;
-        let holes = job.link.remote().welcome().abilities.holes && local::has_holes(attr);
+        let small = job.connection.remote().welcome().inline;
+        let holes = job.connection.remote().welcome().abilities.holes && local::has_holes(attr);
         if attr.size > small || holes || job.options.checksum {
             return self.download(place, attr, false).await;
         }
         let from = &place.from;
-        let got = job.link.with(async |remote| remote.get(from, small).await).await?;
+        let got = job.connection.with(async |remote| remote.get(from, small).await).await?;
         let (attr, Some(data)) = got else { return self.download(place, attr, false).await };
         if data.len() as u64 != attr.size {
             return Err(Cause::Changed);

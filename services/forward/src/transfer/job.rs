@@ -1,9 +1,9 @@
 //! What the parts of one transfer share, on the engine's thread.
 
 use super::{
-    Cause, Event, Link, Options, Problem, Progress, Report, Watch,
-    crew::{Budget, Crew, Share},
+    Cause, Connection, Event, Options, Problem, Progress, Report, Watch,
     disk::{Disk, Rate},
+    tasks::{Budget, Share, TaskSet},
 };
 use crate::{
     RelPath,
@@ -47,10 +47,10 @@ const SMALL_PART: u64 = 8;
 
 /// What the parts of one transfer share.
 pub(super) struct Job {
-    pub(super) link: Rc<Link>,
+    pub(super) connection: Rc<Connection>,
     pub(super) options: Options,
     pub(super) progress: Arc<Progress>,
-    pub(super) crew: Crew,
+    pub(super) tasks: TaskSet,
     pub(super) disk: Disk,
     pub(super) rate: Option<Arc<Rate>>,
     /// Files on the way.
@@ -73,7 +73,7 @@ pub(super) struct Memory {
 
 impl Job {
     pub(super) fn new(
-        link: &Rc<Link>,
+        connection: &Rc<Connection>,
         options: &Options,
         progress: &Arc<Progress>,
         watch: Watch,
@@ -85,10 +85,10 @@ impl Job {
         let memory = options.memory - options.memory / SMALL_PART;
         let memory = memory.clamp(BLOCK, MOST_PIECES * BLOCK);
         Ok(Rc::new(Job {
-            link: Rc::clone(link),
+            connection: Rc::clone(connection),
             options: options.clone(),
             progress: Arc::clone(progress),
-            crew: Crew::default(),
+            tasks: TaskSet::default(),
             disk: Disk::start(THREADS).map_err(starting)?,
             rate: options.rate.map(|rate| Arc::new(Rate::new(rate))),
             slots: Budget::new(options.parallel.max(1) as u64),
@@ -97,7 +97,7 @@ impl Job {
             report: RefCell::default(),
             watch,
             begun: Instant::now(),
-            reconnected: Cell::new(link.reconnected()),
+            reconnected: Cell::new(connection.reconnected()),
         }))
     }
 
@@ -113,10 +113,10 @@ impl Job {
     /// by one.
     pub(super) fn failed(&self, problem: Problem) {
         let for_that = problem.cause.lost() || matches!(problem.cause, Cause::Directory);
-        if for_that && let Some(over) = self.link.over() {
+        if for_that && let Some(failure) = self.connection.failure() {
             let mut report = self.report();
             report.unreached += 1;
-            report.lost.get_or_insert(over);
+            report.lost.get_or_insert(failure);
             return;
         }
         (self.watch)(Event::Failed(&problem));
@@ -149,32 +149,32 @@ impl Job {
 
     /// Whether the server was lost for good: nothing more is begun.
     pub(super) fn is_over(&self) -> bool {
-        self.link.is_over()
+        self.connection.is_over()
     }
 
     /// After a loss: waits for the next session, if there is to be one.
     pub(super) async fn next_session(&self) -> Result<(), Cause> {
-        self.link.stat(&RelPath::root(), true).await?;
+        self.connection.stat(&RelPath::root(), true).await?;
         Ok(())
     }
 
     pub(super) fn finish(&self) -> Report {
         let mut report = self.report.take();
         if report.lost.is_none()
-            && let Some(over) = self.link.over()
+            && let Some(failure) = self.connection.failure()
         {
             // What comes last was not done.
             report.unreached += 1;
-            report.lost = Some(over);
+            report.lost = Some(failure);
         }
         report.took = self.begun.elapsed();
-        report.reconnected = self.link.reconnected() - self.reconnected.get();
+        report.reconnected = self.connection.reconnected() - self.reconnected.get();
         report
     }
 
     /// The largest piece: what the server wants lent at once, and a part of a block.
     pub(super) fn piece(&self) -> u64 {
-        let window = self.link.remote().welcome().window.clamp(64 << 10, PIECE);
+        let window = self.connection.remote().welcome().window.clamp(64 << 10, PIECE);
         1 << window.ilog2()
     }
 

@@ -7,28 +7,30 @@
 //! and the network work at the same time.
 //!
 //! What was interrupted is gone on with: of a large file the blocks whose hashes are right stay.
-//! When the server goes away meanwhile, a [`Link`] connects again, and the transfer goes on.
+//! When the server goes away meanwhile, a [`Connection`] connects again, and the transfer goes on.
 
-mod crew;
+mod connection;
 mod disk;
 mod download;
 mod get;
 mod glob;
 mod index;
 mod job;
-mod link;
 mod local;
 mod options;
 mod put;
 mod remove;
 mod source;
 mod sync;
+mod tasks;
 mod upload;
 
+pub use connection::Connection;
 pub use get::get;
 pub use glob::Glob;
-pub use link::Link;
-pub use options::{Cause, Event, Options, Problem, Progress, Reached, Report, SyncOptions, Watch};
+pub use options::{
+    Cause, Event, Options, Problem, Progress, ProgressSnapshot, Report, SyncOptions, Watch,
+};
 pub use put::put;
 pub use remove::remove_tree;
 pub use sync::{sync_from, sync_to};

@@ -147,16 +147,16 @@ pub enum Cause {
     Name(#[from] PathError),
     /// Something else has its name.
     #[error("there is something that is no {0}")]
-    InTheWay(&'static str),
+    OtherKind(&'static str),
     /// Its directory could not be made.
     #[error("its directory is not there")]
     Directory,
     /// Not all of the source could be seen, so that nothing is removed in the target.
     #[error("not all of it could be seen: nothing was removed on the other side")]
-    Unseen,
+    Incomplete,
     /// Another transfer writes it.
     #[error("another transfer writes it now")]
-    Taken,
+    InUse,
 }
 
 impl Cause {
@@ -180,7 +180,7 @@ pub enum Event<'a> {
     /// This is left out: what it is.
     LeftOut(&'a [u8], &'static str),
     /// This would be written.
-    Would(&'a [u8]),
+    WouldWrite(&'a [u8]),
     /// This is, or would be, removed.
     Delete(&'a [u8]),
 }
@@ -201,7 +201,7 @@ pub struct Progress {
 /// How far a transfer is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Reached {
+pub struct ProgressSnapshot {
     /// Files that are there.
     pub files: u64,
     /// Bytes that are there.
@@ -223,8 +223,8 @@ impl Progress {
 
     /// How far it is now.
     #[must_use]
-    pub fn reached(&self) -> Reached {
-        Reached {
+    pub fn snapshot(&self) -> ProgressSnapshot {
+        ProgressSnapshot {
             files: self.files.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
             files_found: self.files_found.load(Relaxed),

@@ -1,12 +1,12 @@
 //! Trees to a server.
 
 use super::{
-    Cause, Event, Link, Options, Problem, Progress, Report, Watch,
-    crew::Gate,
+    Cause, Connection, Event, Options, Problem, Progress, Report, Watch,
     index::Index,
     job::{Job, THREADS, settable},
     local::{Root, hidden, kept, key},
     source::{Item, Plan, Source, Tree, What},
+    tasks::Latch,
 };
 use crate::{
     RelPath,
@@ -34,7 +34,7 @@ use std::{
 /// use petasos_forward::{
 ///     RelPath,
 ///     client::ConnectOptions,
-///     transfer::{self, Link, Options, Progress},
+///     transfer::{self, Connection, Options, Progress},
 /// };
 /// use std::time::Duration;
 ///
@@ -51,11 +51,11 @@ use std::{
 /// # std::fs::write(here.path().join("data"), b"hello")?;
 /// engine.block_on(async {
 ///     let options = ConnectOptions::default();
-///     let link = Link::connect(&engine, address, options, Duration::from_secs(5)).await?.into();
+///     let connection = Connection::connect(&engine, address, options, Duration::from_secs(5)).await?.into();
 ///     let sources = [(here.path().to_owned(), RelPath::parse(b"copy")?)];
 ///     let progress = Arc::new(Progress::default());
 ///     let report =
-///         transfer::put(&link, &sources, &Options::default(), &progress, Box::new(|_| {})).await?;
+///         transfer::put(&connection, &sources, &Options::default(), &progress, Box::new(|_| {})).await?;
 ///     assert_eq!((report.files, report.bytes, report.problems.len()), (1, 5, 0));
 ///     Ok(())
 /// })
@@ -63,13 +63,13 @@ use std::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub async fn put(
-    link: &Rc<Link>,
+    connection: &Rc<Connection>,
     sources: &[(PathBuf, RelPath)],
     options: &Options,
     progress: &Arc<Progress>,
     watch: Watch,
 ) -> Result<Report, Cause> {
-    let job = Job::new(link, options, progress, watch)?;
+    let job = Job::new(connection, options, progress, watch)?;
     let mut trees = Vec::new();
     for (path, to) in sources {
         match tree(path, to) {
@@ -110,7 +110,7 @@ pub(super) struct Putting {
     /// Whether the server keeps attributes.
     pub(super) attributes: bool,
     /// Directories that are being made.
-    gates: RefCell<HashMap<RelPath, Rc<Gate>>>,
+    latches: RefCell<HashMap<RelPath, Rc<Latch>>>,
     /// Directories that get their attributes last.
     directories: RefCell<Vec<(RelPath, Attr)>>,
     /// Names beside the first ones: of what, and where.
@@ -124,14 +124,14 @@ impl Putting {
         force: bool,
         dry: bool,
     ) -> Rc<Putting> {
-        let attributes = job.link.remote().welcome().abilities.attributes;
+        let attributes = job.connection.remote().welcome().abilities.attributes;
         Rc::new(Putting {
             job,
             index,
             force,
             dry,
             attributes,
-            gates: RefCell::default(),
+            latches: RefCell::default(),
             directories: RefCell::default(),
             names: RefCell::default(),
         })
@@ -142,7 +142,7 @@ impl Putting {
         let job = &self.job;
         let plan = Plan {
             options: job.options.clone(),
-            small: job.link.remote().welcome().inline,
+            small: job.connection.remote().welcome().inline,
             index: self.index.clone(),
             dry: self.dry,
             progress: Arc::clone(&job.progress),
@@ -153,7 +153,7 @@ impl Putting {
             error: Errno::from_io_error(&error).unwrap_or(Errno::IO),
         })?;
         let this = Rc::clone(self);
-        job.crew.spawn(async move {
+        job.tasks.spawn(async move {
             while let Some(item) = source.next().await {
                 // The rest is not even looked for.
                 if this.job.is_over() {
@@ -162,14 +162,14 @@ impl Putting {
                 if let Some(item) = this.at_once(item) {
                     let slot = this.job.slots.take(1).await;
                     let that = Rc::clone(&this);
-                    this.job.crew.spawn(async move {
+                    this.job.tasks.spawn(async move {
                         that.item(item).await;
                         drop(slot);
                     });
                 }
             }
         });
-        job.crew.drive().await;
+        job.tasks.drive().await;
         let names = self.names.take();
         for (first, item) in names {
             if job.is_over() {
@@ -178,15 +178,15 @@ impl Putting {
             }
             let slot = job.slots.take(1).await;
             let this = Rc::clone(self);
-            job.crew.spawn(async move {
+            job.tasks.spawn(async move {
                 this.hard_link(&first, &item).await;
                 drop(slot);
             });
             if self.job.slots.is_spent() {
-                job.crew.drive().await;
+                job.tasks.drive().await;
             }
         }
-        job.crew.drive().await;
+        job.tasks.drive().await;
         Ok(())
     }
 
@@ -198,15 +198,15 @@ impl Putting {
                 self.job.report().directories += 1;
                 if self.dry {
                     if !there {
-                        self.job.say(Event::Would(within));
+                        self.job.say(Event::WouldWrite(within));
                     }
                     return None;
                 }
                 self.directories.borrow_mut().push((item.to.clone(), *attr));
-                let gate = Rc::new(Gate::default());
-                self.gates.borrow_mut().insert(item.to.clone(), Rc::clone(&gate));
+                let latch = Rc::new(Latch::default());
+                self.latches.borrow_mut().insert(item.to.clone(), Rc::clone(&latch));
                 if *there {
-                    gate.open(true);
+                    latch.set(true);
                     return None;
                 }
             }
@@ -244,7 +244,7 @@ impl Putting {
     /// It would be sent.
     pub(super) fn would(&self, item: &Item) {
         self.job.report().files += 1;
-        self.job.say(Event::Would(item.tree.within(&item.path)));
+        self.job.say(Event::WouldWrite(item.tree.within(&item.path)));
     }
 
     async fn item(self: &Rc<Self>, item: Item) {
@@ -253,8 +253,8 @@ impl Putting {
                 true => self.directory(&item.to, attr).await,
                 false => Err(Cause::Directory),
             };
-            let gate = self.gates.borrow().get(&item.to).cloned();
-            gate.into_iter().for_each(|gate| gate.open(made.is_ok()));
+            let latch = self.latches.borrow().get(&item.to).cloned();
+            latch.into_iter().for_each(|latch| latch.set(made.is_ok()));
             if let Err(cause) = made {
                 self.job.failed(item.problem(cause));
             }
@@ -271,12 +271,12 @@ impl Putting {
 
     /// Waits for its directory.
     async fn ready(&self, item: &Item) -> bool {
-        let gate = match item.to.split() {
-            Some((parent, _)) => self.gates.borrow().get(&parent).cloned(),
+        let latch = match item.to.split() {
+            Some((parent, _)) => self.latches.borrow().get(&parent).cloned(),
             None => None,
         };
-        match gate {
-            Some(gate) => gate.pass().await,
+        match latch {
+            Some(latch) => latch.wait().await,
             None => true,
         }
     }
@@ -286,7 +286,7 @@ impl Putting {
             return Ok(());
         }
         let creation = Creation { mode: attr.mode | 0o700, owner: None };
-        let make = || self.job.link.with(async |remote| remote.make_dir(to, creation).await);
+        let make = || self.job.connection.with(async |remote| remote.make_dir(to, creation).await);
         let error = match make().await {
             Ok(_) => return Ok(()),
             Err(error) => error,
@@ -294,18 +294,21 @@ impl Putting {
         if error.errno() != Errno::EXIST {
             return Err(error.into());
         }
-        let there = self.job.link.with(async |remote| remote.stat(to, false).await).await?;
+        let there = self.job.connection.with(async |remote| remote.stat(to, false).await).await?;
         if there.kind == Kind::Directory {
             if self.attributes && there.mode & 0o700 != 0o700 {
                 let set = SetAttr { mode: Some(there.mode | 0o700), ..SetAttr::default() };
-                self.job.link.with(async |remote| remote.set_attr(to, set, false).await).await?;
+                self.job
+                    .connection
+                    .with(async |remote| remote.set_attr(to, set, false).await)
+                    .await?;
             }
             return Ok(());
         }
         if !self.force {
-            return Err(Cause::InTheWay("directory"));
+            return Err(Cause::OtherKind("directory"));
         }
-        self.job.link.with(async |remote| remote.remove_file(to).await).await?;
+        self.job.connection.with(async |remote| remote.remove_file(to).await).await?;
         make().await?;
         Ok(())
     }
@@ -316,7 +319,7 @@ impl Putting {
             Err(Cause::Remote(error)) if self.force && error.errno() == Errno::ISDIR => {
                 let parallel = self.job.options.parallel;
                 self.job
-                    .link
+                    .connection
                     .with(async |remote| super::remove_tree(&remote, &item.to, parallel).await)
                     .await?;
                 self.once(item).await
@@ -336,7 +339,9 @@ impl Putting {
                     durable: job.options.durable,
                     replace: true,
                 };
-                job.link.with(async |remote| remote.put(to, data.clone(), finish).await).await?;
+                job.connection
+                    .with(async |remote| remote.put(to, data.clone(), finish).await)
+                    .await?;
                 job.moved(attr.size);
                 job.file();
                 Ok(())
@@ -344,7 +349,7 @@ impl Putting {
             What::Large { attr, compare } => self.upload(item, attr, *compare).await,
             What::Dress { attr } => {
                 let set = self.kept(attr);
-                job.link.with(async |remote| remote.set_attr(to, set, false).await).await?;
+                job.connection.with(async |remote| remote.set_attr(to, set, false).await).await?;
                 job.same(0);
                 Ok(())
             }
@@ -379,20 +384,20 @@ impl Putting {
             if attr.kind == Kind::Symlink {
                 set.mode = None;
             }
-            self.job.link.with(async |remote| remote.set_attr(to, set, false).await).await?;
+            self.job.connection.with(async |remote| remote.set_attr(to, set, false).await).await?;
         }
         Ok(())
     }
 
     async fn symlink(&self, to: &RelPath, target: &[u8]) -> Result<(), Cause> {
-        let link = &self.job.link;
-        let made = link.with(async |remote| remote.make_symlink(to, target).await).await;
+        let connection = &self.job.connection;
+        let made = connection.with(async |remote| remote.make_symlink(to, target).await).await;
         match made {
             Err(error) if error.errno() == Errno::EXIST => {}
             made => return Ok(made.map(drop)?),
         }
         // `EINVAL`: something else.
-        if let Ok(there) = link.with(async |remote| remote.read_link(to).await).await
+        if let Ok(there) = connection.with(async |remote| remote.read_link(to).await).await
             && there == target
         {
             return Ok(());
@@ -406,26 +411,27 @@ impl Putting {
         to: &RelPath,
         make: impl AsyncFn(crate::client::Remote, &RelPath) -> Result<T, RemoteError>,
     ) -> Result<(), Cause> {
-        let Some((parent, name)) = to.split() else { return Err(Cause::InTheWay("directory")) };
+        let Some((parent, name)) = to.split() else { return Err(Cause::OtherKind("directory")) };
         let key = key(to);
         let hidden = parent.join(&hidden(name.as_encoded_bytes(), key))?;
-        let link = &self.job.link;
-        let made = link.with(async |remote| make(remote, &hidden).await).await;
+        let connection = &self.job.connection;
+        let made = connection.with(async |remote| make(remote, &hidden).await).await;
         match made {
             Err(error) if error.errno() == Errno::EXIST => {
-                link.with(async |remote| remote.remove_file(&hidden).await).await?;
-                link.with(async |remote| make(remote, &hidden).await).await?;
+                connection.with(async |remote| remote.remove_file(&hidden).await).await?;
+                connection.with(async |remote| make(remote, &hidden).await).await?;
             }
             made => drop(made?),
         }
-        let renamed =
-            link.with(async |remote| remote.rename(&hidden, to, RenameMode::Replace).await).await;
+        let renamed = connection
+            .with(async |remote| remote.rename(&hidden, to, RenameMode::Replace).await)
+            .await;
         match renamed {
             // The answer to the first try was lost, or the hidden one was not noticed.
             Err(error) if error.errno() == Errno::NOENT => Ok(()),
             Err(error) => {
                 // The first error is the one to tell.
-                let _ = link.with(async |remote| remote.remove_file(&hidden).await).await;
+                let _ = connection.with(async |remote| remote.remove_file(&hidden).await).await;
                 Err(error.into())
             }
             Ok(()) => Ok(()),
@@ -433,21 +439,23 @@ impl Putting {
     }
 
     async fn hard_link(&self, first: &RelPath, item: &Item) {
-        let (link, to) = (&self.job.link, &item.to);
+        let (connection, to) = (&self.job.connection, &item.to);
         let linked = async {
-            let made = link.with(async |remote| remote.hard_link(first, to).await).await;
+            let made = connection.with(async |remote| remote.hard_link(first, to).await).await;
             match made {
                 Err(error) if error.errno() == Errno::EXIST => {}
                 made => return Ok(made.map(drop)?),
             }
-            let ours = link.with(async |remote| remote.stat(first, false).await).await?;
-            let theirs = link.with(async |remote| remote.stat(to, false).await).await?;
+            let ours = connection.with(async |remote| remote.stat(first, false).await).await?;
+            let theirs = connection.with(async |remote| remote.stat(to, false).await).await?;
             if (ours.ino, ours.kind) == (theirs.ino, theirs.kind) && ours.links > 1 {
                 return Ok(());
             }
             if self.force && theirs.kind == Kind::Directory {
                 let parallel = self.job.options.parallel;
-                link.with(async |remote| super::remove_tree(&remote, to, parallel).await).await?;
+                connection
+                    .with(async |remote| super::remove_tree(&remote, to, parallel).await)
+                    .await?;
             }
             self.replacing(to, async |remote, path| remote.hard_link(first, path).await).await
         };
@@ -474,10 +482,10 @@ impl Putting {
         for level in directories.chunk_by(|a, b| depth(&a.0) == depth(&b.0)) {
             for part in level.chunks(self.job.options.parallel.max(1)) {
                 for (path, attr) in part {
-                    let made = self.gates.borrow().get(path).is_none_or(|gate| gate.is_passable());
+                    let made = self.latches.borrow().get(path).is_none_or(|latch| latch.is_ok());
                     if made && !path.is_root() {
                         let (this, path, attr) = (Rc::clone(self), path.clone(), *attr);
-                        self.job.crew.spawn(async move {
+                        self.job.tasks.spawn(async move {
                             if let Err(cause) = this.dress(&path, &attr).await {
                                 let path = path.as_bytes().to_vec();
                                 this.job.failed(Problem { path, cause });
@@ -485,7 +493,7 @@ impl Putting {
                         });
                     }
                 }
-                self.job.crew.drive().await;
+                self.job.tasks.drive().await;
             }
         }
     }

@@ -1,7 +1,7 @@
 //! One tree made like another.
 
 use super::{
-    Cause, Event, Link, Options, Problem, Progress, Report, SyncOptions, Watch,
+    Cause, Connection, Event, Options, Problem, Progress, Report, SyncOptions, Watch,
     get::{Getting, Target},
     index::Index,
     job::Job,
@@ -38,7 +38,7 @@ use std::{
 /// # Errors
 /// Where nothing could be begun: the source is not there, the target cannot be looked at.
 pub async fn sync_to(
-    link: &Rc<Link>,
+    connection: &Rc<Connection>,
     from: &Path,
     to: &RelPath,
     options: &Options,
@@ -46,14 +46,14 @@ pub async fn sync_to(
     progress: &Arc<Progress>,
     watch: Watch,
 ) -> Result<Report, Cause> {
-    let job = Job::new(link, options, progress, watch)?;
+    let job = Job::new(connection, options, progress, watch)?;
     let tree = tree(from, to)?;
     let (listing, there) = (Rc::clone(&job), to.clone());
     let entries = remote_tree(&listing, &there).await?;
     if !sync.dry_run {
-        make_parents(link, to).await?;
+        make_parents(connection, to).await?;
     }
-    let attributes = link.remote().welcome().abilities.attributes;
+    let attributes = connection.remote().welcome().abilities.attributes;
     let index = Index::new(entries, options.checksum, options.owner, attributes);
     let index = Arc::new(index);
     let putting = Putting::new(job, Some(Arc::clone(&index)), sync.delete, sync.dry_run);
@@ -72,7 +72,7 @@ pub async fn sync_to(
             }
             let removed = async {
                 let path = RelPath::parse(&[to.as_bytes(), b"/", &path].concat())?;
-                let gone = link.with(async |remote| match kind {
+                let gone = connection.with(async |remote| match kind {
                     Kind::Directory => remote.remove_dir(&path).await,
                     _ => remote.remove_file(&path).await,
                 });
@@ -100,7 +100,7 @@ pub async fn sync_to(
 /// # Errors
 /// Where nothing could be begun: the source is not there, the target cannot be looked at.
 pub async fn sync_from(
-    link: &Rc<Link>,
+    connection: &Rc<Connection>,
     from: &RelPath,
     to: &Path,
     options: &Options,
@@ -108,8 +108,8 @@ pub async fn sync_from(
     progress: &Arc<Progress>,
     watch: Watch,
 ) -> Result<Report, Cause> {
-    let job = Job::new(link, options, progress, watch)?;
-    link.with(async |remote| remote.stat(from, false).await).await?;
+    let job = Job::new(connection, options, progress, watch)?;
+    connection.with(async |remote| remote.stat(from, false).await).await?;
     let target = Target::open(from, to)?;
     let looked = to.to_owned();
     let entries = job.disk.run(move || local_tree(&looked)).await;
@@ -154,7 +154,7 @@ pub async fn sync_from(
 /// What was not all seen is not judged by what is missing in it.
 fn ready_to_delete(job: &Job, index: &Index, path: &[u8]) -> bool {
     if !index.is_complete() {
-        let cause = Cause::Unseen;
+        let cause = Cause::Incomplete;
         job.failed(Problem { path: path.to_vec(), cause });
     }
     index.is_complete()
@@ -179,7 +179,7 @@ fn may_stay(error: Errno) -> bool {
 }
 
 /// Makes the directories that lead to a place.
-async fn make_parents(link: &Link, path: &RelPath) -> Result<(), Cause> {
+async fn make_parents(connection: &Connection, path: &RelPath) -> Result<(), Cause> {
     let mut above = Vec::new();
     let mut at = path.clone();
     while let Some((parent, _)) = at.split() {
@@ -188,7 +188,7 @@ async fn make_parents(link: &Link, path: &RelPath) -> Result<(), Cause> {
     }
     for path in above.iter().rev().filter(|path| !path.is_root()) {
         let creation = Creation { mode: 0o755, owner: None };
-        match link.with(async |remote| remote.make_dir(path, creation).await).await {
+        match connection.with(async |remote| remote.make_dir(path, creation).await).await {
             Err(error) if error.errno() != Errno::EXIST => return Err(error.into()),
             _ => {}
         }
@@ -201,7 +201,7 @@ async fn remote_tree(job: &Job, path: &RelPath) -> Result<HashMap<Vec<u8>, Attr>
     /// Directories that are read at a time.
     const AT_A_TIME: usize = 16;
     let mut entries = HashMap::new();
-    match job.link.with(async |remote| remote.stat(path, false).await).await {
+    match job.connection.with(async |remote| remote.stat(path, false).await).await {
         Err(error) if error.errno() == Errno::NOENT => return Ok(entries),
         attr => drop(entries.insert(Vec::new(), attr?)),
     }
@@ -212,7 +212,8 @@ async fn remote_tree(job: &Job, path: &RelPath) -> Result<HashMap<Vec<u8>, Attr>
     while !level.is_empty() {
         let listings = stream::iter(std::mem::take(&mut level)).map(|within: Vec<u8>| async move {
             let directory = RelPath::parse(&[path.as_bytes(), b"/", &within].concat())?;
-            let listed = job.link.with(async |remote| remote.read_dir(&directory).await).await;
+            let listed =
+                job.connection.with(async |remote| remote.read_dir(&directory).await).await;
             match listed {
                 // Gone meanwhile.
                 Err(error) if error.errno() == Errno::NOENT => Ok((within, Vec::new())),

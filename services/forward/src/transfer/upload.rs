@@ -76,7 +76,9 @@ impl Putting {
         if there {
             if self.attributes && !self.dry {
                 let set = self.kept(&attr);
-                job.link.with(async |remote| remote.set_attr(&item.to, set, false).await).await?;
+                job.connection
+                    .with(async |remote| remote.set_attr(&item.to, set, false).await)
+                    .await?;
             }
             job.same(listed.size);
             return Ok(());
@@ -102,7 +104,8 @@ impl Putting {
 
     /// Whether the file has its name already: the answer that said so was lost.
     async fn is_complete(&self, item: &Item, attr: &Attr) -> bool {
-        let there = self.job.link.with(async |remote| remote.stat(&item.to, false).await).await;
+        let there =
+            self.job.connection.with(async |remote| remote.stat(&item.to, false).await).await;
         self.attributes
             && there.is_ok_and(|there| (there.size, there.mtime) == (attr.size, attr.mtime))
     }
@@ -182,11 +185,11 @@ impl Upload<'_> {
     }
 
     async fn stage(&self) -> Result<RemoteFile, Cause> {
-        let (key, to, link) = (self.key(), &self.item.to, &self.job.link);
+        let (key, to, connection) = (self.key(), &self.item.to, &self.job.connection);
         let end = Instant::now() + TAKEN;
-        let mut resume = self.job.options.resume || link.reconnected() > 0;
+        let mut resume = self.job.options.resume || connection.reconnected() > 0;
         loop {
-            match link.remote().stage(key, to).await {
+            match connection.remote().stage(key, to).await {
                 Ok(staged) if resume || staged.attr().size == 0 => return Ok(staged),
                 Ok(staged) => {
                     staged.discard().await?;
@@ -194,7 +197,7 @@ impl Upload<'_> {
                 }
                 Err(error) if error.errno() == Errno::BUSY => {
                     if Instant::now() > end {
-                        return Err(Cause::Taken);
+                        return Err(Cause::InUse);
                     }
                     pause(Duration::from_millis(50)).await;
                 }
@@ -379,9 +382,10 @@ impl Upload<'_> {
         if !compare {
             return Ok(false);
         }
-        let (link, size) = (&self.job.link, self.attr.size);
+        let (connection, size) = (&self.job.connection, self.attr.size);
         let flags = OpenFlags::READ.with(OpenFlags::NO_FOLLOW);
-        let there = link.with(async |remote| remote.open(&self.item.to, flags, 0).await).await;
+        let there =
+            connection.with(async |remote| remote.open(&self.item.to, flags, 0).await).await;
         let there = match there {
             Ok(there) if there.attr().size == size => there,
             Err(error) if error.is_lost() => return Err(error.into()),

@@ -115,7 +115,7 @@ impl Random {
         Extent { offset: self.number(), len: self.number() }
     }
 
-    /// Bulk memory: as it should be, or damaged; then it may name somebody who is not there.
+    /// Bulk memory: as it should be, or damaged; then it may name a peer that is not there.
     fn lent(&mut self, client: &Client, access: Access) -> (petasos::Bulk, BulkHandle) {
         let len = self.pick(&[0, 1, 300, 100_000, 3 << 20, 17 << 20]);
         let bulk = client.engine.bulk(Region::zeroed(len), access).unwrap();

@@ -1,4 +1,4 @@
-//! Who means harm: lies in calls, floods of large ones, and below them raw garbage.
+//! A malicious client: lies in calls, floods of large ones, and below them raw garbage.
 
 use crate::{engine, on_each_go, read_write};
 use bytes::Bytes;
@@ -21,7 +21,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Sessions that send data as fast as they can, and how much within each call: the message holds it.
+/// Sessions that send data as fast as they can, and how much within each call: the message holds
+/// it.
 const FLOODS: usize = 8;
 const FULL: usize = 128 << 10;
 

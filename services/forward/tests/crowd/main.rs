@@ -1,12 +1,12 @@
 //! Thirty-two clients at once, each a process of its own: thirty that write and read, one that is
-//! stuck, one that means harm. The thirty go on with a good part of their fair share, and the server's
-//! process does not grow beyond what its limit says.
+//! stuck, one that means harm. The thirty go on with a good part of their fair share, and the
+//! server's process does not grow beyond what its limit says.
 //!
-//! Server, clients and attackers have the same processors here. What an attacker takes of those by being
-//! busy, any process could take; the server is not to blame for it. So the measure is what the thirty do
-//! while in the place of the two there is a process that computes for as long as they did, and never
-//! talks to the server. Of that each has a thirty-second as its fair share.
-//! `cargo test --release -p petasos-forward --test crowd -- --nocapture` prints what is kept of it.
+//! Server, clients and attackers have the same processors here. What an attacker takes of those by
+//! being busy, any process could take; the server is not to blame for it. So the measure is what
+//! the thirty do while in the place of the two there is a process that computes for as long as they
+//! did, and never talks to the server. Of that each has a thirty-second as its fair share. `cargo
+//! test --release -p petasos-forward --test crowd -- --nocapture` prints what is kept of it.
 
 mod evil;
 
@@ -43,14 +43,16 @@ const ALL: u64 = GOOD as u64 + 2;
 const MEMORY: u64 = 32 << 20;
 /// What a call carries at most.
 const INLINE: u64 = 256 << 10;
-/// What the server's process may need for each client beside data: buffers of its connection, files.
+/// What the server's process may need for each client beside data: buffers of its connection,
+/// files.
 const EACH: u64 = 1 << 20;
 /// More than a call carries: it is lent.
 const PIECE: usize = 320 << 10;
 const ROUNDS: usize = 5;
-/// What is asserted: that all honest clients together keep one part in so many of their fair share, and
-/// each of them one in twice as many. What is wanted is half, and what is printed is more than that; but
-/// windows are short, and on a machine that is busy with other things no two of them are alike.
+/// What is asserted: that all honest clients together keep one part in so many of their fair share,
+/// and each of them one in twice as many. What is wanted is half, and what is printed is more than
+/// that; but windows are short, and on a machine that is busy with other things no two of them are
+/// alike.
 const KEPT: u64 = 4;
 const WINDOW: Duration = Duration::from_millis(700);
 
@@ -72,7 +74,7 @@ fn shares(test: &str, own: &str) {
         Some("stuck") => stuck(own),
         Some("evil") => evil::evil(own),
         Some("busy") => busy(),
-        Some(other) => panic!("nobody plays {other}"),
+        Some(other) => panic!("no role is called {other}"),
     }
 }
 
@@ -106,7 +108,7 @@ fn crowd(test: &str) {
         beside.push(window(&mut good));
         let burnt = processor_time(&evil) - before;
         if round == 0 {
-            // Somebody who comes now is served as well.
+            // A client that comes now is served as well.
             let mut late = [begin("good", GOOD + 2)];
             assert!(window(&mut late)[0] > 0);
             late[0].tell("end");
@@ -141,7 +143,7 @@ fn crowd(test: &str) {
     // Of what there is, thirty of thirty-two parts.
     let kept = now as f64 * ALL as f64 / (fair * GOOD as u64) as f64;
     println!(
-        "pieces in a window, all together: {before} alone, {fair} beside one who computes, {now} \
+        "pieces in a window, all together: {before} alone, {fair} beside one that computes, {now} \
          beside the two, which is {kept:.2} of their fair share; the least that one had: \
          {least_fair} and {least}, where a fair share is {}",
         fair / ALL
@@ -167,8 +169,8 @@ fn crowd(test: &str) {
     assert_eq!(names, 2, "something was made outside of the export");
 }
 
-/// Waits until nothing is in use, and, where all have gone, no session is left; the most memory that
-/// there was, and the most that came early.
+/// Waits until nothing is in use, and, where all have gone, no session is left; the most memory
+/// that there was, and the most that came early.
 fn settled(server: &mut Process, all: bool) -> [u64; 2] {
     let end = Instant::now() + Duration::from_secs(30);
     loop {
@@ -178,7 +180,7 @@ fn settled(server: &mut Process, all: bool) -> [u64; 2] {
         let [used, peak, early, early_peak, sessions, calls] = status[..] else {
             panic!("{status:?}")
         };
-        // Garbage may have begun sessions, which end when nobody comes to hold them.
+        // Garbage may have begun sessions, which end when no client comes to hold them.
         if (used, early, calls) == (0, 0, 0) && (sessions == 0 || !all) {
             return [peak, early_peak];
         }
@@ -331,7 +333,7 @@ fn busy() {
             let own = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
             let before = own();
             while going.load(Relaxed) {
-                // Whoever is behind catches up.
+                // A client that is behind catches up.
                 if own() - before < begin.elapsed().mul_f64(share) {
                     (0..1000).for_each(|_| std::hint::spin_loop());
                 } else {

@@ -44,8 +44,8 @@ fn a_name_that_is_given_or_taken_tells_of_its_directory() {
         let (d, e) = (bench.path("d"), bench.path("d/e"));
         fs::create_dir_all(&e).unwrap();
         let theirs = bench.export.join("d");
-        // What is done with each number, and the calls that it takes: one for what is looked up, and
-        // one for the change.
+        // What is done with each number, and the calls that it takes: one for what is looked up,
+        // and one for the change.
         let file = |n: u64| d.join(format!("f{n}"));
         let other = |n: u64| e.join(format!("f{n}"));
         type Work<'a> = &'a dyn Fn(u64) -> std::io::Result<()>;
@@ -125,7 +125,8 @@ fn what_another_mount_changes_in_a_directory_is_seen_in_time() {
     }
 }
 
-/// The attributes of all files in a directory, looked at once its end is reached, as `find` and `ls -l` do.
+/// The attributes of all files in a directory, looked at once its end is reached, as `find` and `ls
+/// -l` do.
 fn list_and_stat(directory: &Path) -> Vec<(PathBuf, u64)> {
     let entries: Vec<_> =
         fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();

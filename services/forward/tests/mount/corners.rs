@@ -127,7 +127,7 @@ fn locks_in_a_circle_are_refused() {
     fcntl_lock(&first[0], FlockOperation::LockExclusive).unwrap();
     fcntl_lock(&second[1], FlockOperation::LockExclusive).unwrap();
     let ended = thread::scope(|scope| {
-        // Who is refused gives up what it has.
+        // A process that is refused gives up what it has.
         let one = scope.spawn(|| {
             let got = fcntl_lock(&first[1], FlockOperation::LockExclusive);
             fcntl_lock(&first[0], FlockOperation::Unlock).unwrap();

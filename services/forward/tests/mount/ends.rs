@@ -133,7 +133,7 @@ fn nobody_there() {
     }
     let directory = tempfile::tempdir().unwrap();
     let endpoint = petasos::open("shm://*", &petasos::OpenOptions::default()).unwrap();
-    let server = petasos::fabric::Address::parse("shm://petasos-nobody-is-there").unwrap();
+    let server = petasos::fabric::Address::parse("shm://petasos-no-server-is-there").unwrap();
     let begun = Instant::now();
     let options = MountOptions::default();
     let refused =

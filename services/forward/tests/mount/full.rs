@@ -1,4 +1,5 @@
-//! A disk that is full: who wrote too much hears of it, though it was answered before; nobody else does.
+//! A disk that is full: the process that wrote too much gets the error, though the write was
+//! answered before; no other does.
 
 use crate::harness::{can_mount, have, mount, pattern, serve};
 use petasos_forward::mount::MountOptions;
@@ -40,11 +41,13 @@ fn is_full(path: &Path, name: &str) {
     let mut large = File::create(one.join("large")).unwrap();
     let answered = large.write(&[1; 1 << 20]).unwrap();
     assert!(answered > 1 << 19, "more was answered than there is room for: {answered}");
-    // Who closes a copy of the descriptor, as any child does that starts another program, takes the error from nobody.
+    // A process that closes a copy of the descriptor, as any child does that starts another
+    // program, takes the error from no other.
     drop(large.try_clone().unwrap());
     let error = large.sync_all().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}");
-    // As long as it is full, the other one reads, and writes where there is room: over what is there.
+    // As long as it is full, the other one reads, and writes where there is room: over what is
+    // there.
     let mut all = vec![0; data.len()];
     there.read_exact_at(&mut all, 0).unwrap();
     assert!(all == data);
@@ -52,13 +55,13 @@ fn is_full(path: &Path, name: &str) {
     there.write_all_at(&new, 1 << 20).unwrap();
     there.sync_all().unwrap();
     assert!(fs::read(one.join("there")).unwrap()[1 << 20..][..300_000] == new);
-    // Who does not ask for the disk hears of it when he closes.
+    // A process that does not call `fsync` gets the error when it closes.
     let arguments = ["if=/dev/zero", "of=closed", "bs=1M", "count=1"];
     let closed = Command::new("dd").args(arguments).current_dir(&one).output().unwrap();
     let said = String::from_utf8_lossy(&closed.stderr);
     assert!(!closed.status.success() && said.contains("No space left on device"), "{said}");
 
-    // What is removed is room for everybody.
+    // What is removed is room for all.
     drop(large);
     fs::remove_file(one.join("large")).unwrap();
     fs::remove_file(one.join("closed")).unwrap();

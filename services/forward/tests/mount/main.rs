@@ -1,5 +1,5 @@
-//! The mount, with real servers and real programs. Each test has an export and mounts of its own, in
-//! a private directory, and unmounts them whatever happens.
+//! The mount, with real servers and real programs. Each test has an export and mounts of its own,
+//! in a private directory, and unmounts them whatever happens.
 
 #![cfg(feature = "mount")]
 

@@ -1,5 +1,5 @@
-//! What POSIX says of files, as a table: each row is done in the mount and, to see that the table is
-//! right, beside it on the disk.
+//! What POSIX says of files, as a table: each row is done in the mount and, to see that the table
+//! is right, beside it on the disk.
 
 use crate::harness::bench;
 use rustix::{
@@ -395,7 +395,7 @@ const DONE: &[Row] = &[
         }
         chmod(d.join("f"), Mode::from_raw_mode(0o4755))?;
         rustix::fs::chown(d.join("f"), Some(rustix::fs::Uid::from_raw(13)), None)?;
-        assert_eq!(stat(d.join("f"))?.st_mode & 0o7777, 0o755, "a new owner's program is his alone");
+        assert_eq!(stat(d.join("f"))?.st_mode & 0o7777, 0o755, "a new owner's program gives no rights of the old one");
         Ok(())
     }),
     row("room on the file system", Ok(()), |d| {

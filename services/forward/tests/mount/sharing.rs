@@ -124,7 +124,7 @@ fn locks_exclude_each_other() {
         set(&one, NonBlockingLockShared).unwrap();
         assert!(set(&one, NonBlockingLockExclusive).is_err());
         set(&one, Unlock).unwrap();
-        // Who waits gets it when the other closes the file.
+        // The process that waits gets it when the other closes the file.
         let (sender, got) = mpsc::channel();
         let again = rw(bench.path("f"));
         thread::scope(|scope| {
@@ -206,7 +206,7 @@ fn the_locks_of_a_process_end_with_it() {
     let end = Instant::now() + Duration::from_secs(20);
     while flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
         flock(&file, FlockOperation::Unlock).unwrap();
-        assert!(Instant::now() < end, "nobody locks it");
+        assert!(Instant::now() < end, "no process locks it");
         thread::sleep(Duration::from_millis(10));
     }
     holder.kill().unwrap();

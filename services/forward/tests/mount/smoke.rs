@@ -1,4 +1,4 @@
-//! The first things that anybody does with a mount.
+//! The first things that a user does with a mount.
 
 use crate::harness::{bench, bench_over, pattern};
 use petasos_forward::mount::{Cache, Unmounted};

@@ -28,18 +28,18 @@ fn mode(bits: u32) -> Mode {
 /// What the other user tries. The directory is root's and open to all; see `prepare`.
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
-    ("reads what is not for him", Err(Errno::ACCESS), |d| open(d.join("secret"), OFlags::RDONLY, mode(0)).map(drop)),
-    ("writes what he may read", Err(Errno::ACCESS), |d| open(d.join("public"), OFlags::WRONLY, mode(0)).map(drop)),
-    ("reads what he may", Ok(()), |d| open(d.join("public"), OFlags::RDONLY, mode(0)).map(drop)),
-    ("cuts what he may read", Err(Errno::ACCESS), |d| {
+    ("reads what is not for this user", Err(Errno::ACCESS), |d| open(d.join("secret"), OFlags::RDONLY, mode(0)).map(drop)),
+    ("writes what it may only read", Err(Errno::ACCESS), |d| open(d.join("public"), OFlags::WRONLY, mode(0)).map(drop)),
+    ("reads what it may read", Ok(()), |d| open(d.join("public"), OFlags::RDONLY, mode(0)).map(drop)),
+    ("cuts what it may only read", Err(Errno::ACCESS), |d| {
         open(d.join("public"), OFlags::WRONLY | OFlags::TRUNC, mode(0)).map(drop)
     }),
-    ("makes a file where he may not", Err(Errno::ACCESS), |d| {
+    ("makes a file where it may not", Err(Errno::ACCESS), |d| {
         open(d.join("closed/f"), OFlags::CREATE | OFlags::WRONLY, mode(0o644)).map(drop)
     }),
     ("looks into a closed directory", Err(Errno::ACCESS), |d| stat(d.join("dark/f")).map(drop)),
     ("removes from a closed directory", Err(Errno::ACCESS), |d| unlink(d.join("closed/there"))),
-    ("makes a directory where he may not", Err(Errno::ACCESS), |d| mkdir(d.join("closed/d"), mode(0o755))),
+    ("makes a directory where it may not", Err(Errno::ACCESS), |d| mkdir(d.join("closed/d"), mode(0o755))),
     ("changes another's mode", Err(Errno::PERM), |d| chmod(d.join("public"), mode(0o777))),
     ("takes another's file", Err(Errno::PERM), |d| chown(d.join("public"), Some(Uid::from_raw(NOBODY)), None)),
     ("sets another's times", Err(Errno::PERM), |d| {
@@ -51,7 +51,7 @@ const ROWS: &[Row] = &[
     ("renames another's file in a sticky directory", Err(Errno::PERM), |d| {
         rename(d.join("sticky/root"), d.join("sticky/mine"))
     }),
-    ("his own in a sticky directory", Ok(()), |d| {
+    ("its own in a sticky directory", Ok(()), |d| {
         let file = open(d.join("sticky/own"), OFlags::CREATE | OFlags::WRONLY, mode(0o640))?;
         write(&file, b"text")?;
         let s = stat(d.join("sticky/own"))?;
@@ -59,18 +59,18 @@ const ROWS: &[Row] = &[
         rename(d.join("sticky/own"), d.join("sticky/other"))?;
         unlink(d.join("sticky/other"))
     }),
-    ("his own directories and links", Ok(()), |d| {
+    ("its own directories and links", Ok(()), |d| {
         mkdir(d.join("open/d"), mode(0o700))?;
         symlink("d", d.join("open/l"))?;
         let l = rustix::fs::lstat(d.join("open/l"))?;
         assert_eq!((stat(d.join("open/d"))?.st_uid, l.st_uid), (NOBODY, NOBODY));
         chmod(d.join("open/d"), mode(0o750))
     }),
-    ("gives his own away", Err(Errno::PERM), |d| {
+    ("gives its own away", Err(Errno::PERM), |d| {
         open(d.join("open/g"), OFlags::CREATE | OFlags::WRONLY, mode(0o644))?;
         chown(d.join("open/g"), Some(Uid::ROOT), Some(Gid::ROOT))
     }),
-    ("a file that he may not read, once it is open", Ok(()), |d| {
+    ("a file that it may not read, once it is open", Ok(()), |d| {
         let file = open(d.join("open/h"), OFlags::CREATE | OFlags::RDWR, mode(0o000))?;
         write(&file, b"text")?;
         ftruncate(&file, 2)?;
@@ -78,7 +78,7 @@ const ROWS: &[Row] = &[
         assert_eq!(rustix::io::pread(&file, &mut [0; 8], 0)?, 2);
         Ok(())
     }),
-    ("what he changes gives nobody its owner's rights", Ok(()), |d| {
+    ("what it changes gives no process its owner's rights", Ok(()), |d| {
         for name in ["program", "program2"] {
             assert_eq!(stat(d.join(name))?.st_mode & 0o7777, 0o4777);
         }

@@ -24,7 +24,8 @@ fn one_beside_a_flood() {
         let all: Vec<_> = (0..120)
             .map(|n| flood.calls.write(flood.session, many, n * 1000, vec![1; 10].into()))
             .collect();
-        // Some of them for the disk's thread, the rest for their share of the calls that are served.
+        // Some of them for the disk's thread, the rest for their share of the calls that are
+        // served.
         until("they wait", || {
             flood.engine.turn();
             server.status().sessions.iter().map(|session| session.calls).sum::<u64>() == 120

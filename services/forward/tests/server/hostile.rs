@@ -1,4 +1,4 @@
-//! Callers who go away at any moment, and callers who send what makes no sense.
+//! Callers that go away at any moment, and callers that send what makes no sense.
 
 use crate::common::{
     Client, EVERYWHERE,

@@ -1,5 +1,5 @@
-//! Somebody who says that he is a client whom the server knows gets nothing of what that one writes, and has nothing
-//! written in its place.
+//! A process that claims to be a client that the server knows gets nothing of what that one writes,
+//! and has nothing written in its place.
 
 use crate::common::{Client, pattern, server};
 use petasos::{
@@ -19,7 +19,7 @@ fn socket(address: &Address) -> SocketAddr {
     address.rest().parse().unwrap()
 }
 
-/// Connects as this one: the verdict, who answered, and the connection.
+/// Connects as this one: the verdict, the peer that answered, and the connection.
 fn shake(to: SocketAddr, own: &Identity) -> (Verdict, Identity, TcpStream) {
     let mut stream = TcpStream::connect(to).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -42,7 +42,7 @@ fn an_impostor_gets_nothing_and_forges_nothing() {
     let client = Client::new(address);
     let (there, victim) = (socket(address), socket(client.engine.address()));
     let impostor = thread::spawn(move || {
-        // Everybody on this machine may ask the victim who it is.
+        // Every process of this machine may ask the victim for its identity.
         let place = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let own = Address::parse(&format!("tcp://{place}")).unwrap();
         let own = Identity { address: own, incarnation: Incarnation::random() };
@@ -68,6 +68,6 @@ fn an_impostor_gets_nothing_and_forges_nothing() {
         assert_eq!(verdict, Verdict::Claimed);
         let mut heard = Vec::new();
         let _ = stream.read_to_end(&mut heard);
-        assert!(heard.is_empty(), "{} bytes were meant for somebody else", heard.len());
+        assert!(heard.is_empty(), "{} bytes were meant for another client", heard.len());
     }
 }

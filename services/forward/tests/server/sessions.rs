@@ -1,4 +1,4 @@
-//! Sessions: who has one, how they end, and what they may use.
+//! Sessions: which clients have one, how they end, and what they may use.
 
 use crate::common::{Client, HELLO, engine, listening_like, server, until};
 use petasos::{
@@ -145,7 +145,7 @@ fn strangers() {
     }
 }
 
-/// First words that somebody recorded, said again and again by many: they are answered, and that is
+/// Hellos that were recorded, replayed again and again by many: they are answered, and that is
 /// all. Nor does what another client said to begin its session.
 #[test]
 fn recorded_words_take_no_place() {
@@ -248,7 +248,7 @@ fn limits() {
         for read in four {
             client.wait(read).unwrap();
         }
-        // Who waits for a lock keeps nobody from freeing it.
+        // A client that waits for a lock keeps none from freeing it.
         let theirs = second.open("a");
         let waiting: Vec<_> = (0..3)
             .map(|_| {
@@ -265,8 +265,8 @@ fn limits() {
     }
 }
 
-/// Who says nothing for longer than its lease loses its lock to who wants it, and is told so when it
-/// writes.
+/// A client that is silent for longer than its lease loses its lock to one that wants it, and
+/// learns that when it writes.
 #[test]
 fn locks_of_silent_clients_are_taken() {
     let mut config = ServerConfig::default();
@@ -299,7 +299,7 @@ fn locks_of_silent_clients_are_taken() {
         assert!(nolck(silent.wait(calls.unlock(id, mine, ALL)).map(|()| 0)));
         silent.wait(calls.unlock(id, mine, ALL)).unwrap();
         silent.wait(calls.write(id, mine, 0, vec![1; 50].into())).unwrap();
-        // Who tries and does not wait gets it as well.
+        // A client that tries and does not wait gets it as well.
         std::thread::sleep(Duration::from_millis(350));
         silent.wait(calls.lock(id, mine, ALL, false)).unwrap();
         assert!(nolck(other.wait(other.calls.write(other.session, theirs, 0, vec![1].into()))));
@@ -349,7 +349,7 @@ fn locks_that_are_waited_for_too_long() {
         // Closing any of its files frees what was locked through it.
         one.wait(one.calls.close(one.session, first)).unwrap();
         let mine = two.wait(two.calls.test_lock(two.session, second, ALL)).unwrap();
-        assert_eq!(mine, None, "nothing was locked for who gave up");
+        assert_eq!(mine, None, "nothing was locked for the client that gave up");
     }
 }
 

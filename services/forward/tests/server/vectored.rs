@@ -49,7 +49,7 @@ fn pieces_there_and_back() {
             let from = Region::from_vec(data.clone());
             let end = engine.block_on(file.write_vectored(9, &cut(&from, lengths))).unwrap();
             assert_eq!(end, 9 + len as u64);
-            // Lent no more: nobody else has the memory.
+            // Lent no more: the memory has no other holder.
             assert_eq!(from.into_exclusive().unwrap().len(), len, "lent still");
             let stored = memory.contents(&name).unwrap();
             assert!(stored.get(9..).unwrap_or(&[]) == data, "{name}");

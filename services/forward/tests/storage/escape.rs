@@ -1,5 +1,5 @@
 //! Nothing outside the export is read or changed, whatever links say and however fast they change,
-//! and nobody gets into the server's own directory.
+//! and none gets into the server's own directory.
 
 use super::*;
 use petasos_forward::protocol::{Kind, RenameMode, XattrMode};
@@ -161,7 +161,7 @@ fn links_to_what_is_the_servers() {
     assert_eq!(staged.attr().unwrap().size, SECRET.len() as u64);
 }
 
-/// Somebody changes a directory of the export for a link that leads out, and back, as fast as he
+/// A process replaces a directory of the export by a link that leads out, and back, as fast as it
 /// can, and moves a directory out and in again, while a client works in both.
 #[test]
 fn links_that_change() {

@@ -128,7 +128,7 @@ fn a_stage_that_others_can_enter() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
-/// Somebody cleaned up while the server was running.
+/// The stage was removed while the server was running.
 #[test]
 fn a_stage_that_was_removed() {
     let (dir, local) = local();

@@ -60,7 +60,7 @@ fn names_that_objects_cannot_have() {
     }
 }
 
-/// Who has a file open shares it with others, and keeps it when it gets another name or none.
+/// All that have a file open share it, and keep it when it gets another name or none.
 #[test]
 fn open_files() {
     let objects = memory();
@@ -78,7 +78,7 @@ fn open_files() {
     refused(objects.stat(&path("a"), false), Errno::NOENT);
 
     let gone = objects.open(&path("b"), BOTH, &mode(0)).unwrap();
-    write(&*gone, b"nobody sees this");
+    write(&*gone, b"no reader sees this");
     objects.remove(&path("b"), false).unwrap();
     write(&*gone, b"nor that");
     gone.sync(false).unwrap();

@@ -272,7 +272,7 @@ fn staging(storage: &dyn Storage) {
     assert_eq!(get(storage, "stage/b").unwrap(), b"here");
 }
 
-/// Whoever reads meanwhile sees one of the versions.
+/// A concurrent reader sees one of the versions.
 fn puts_are_whole(storage: &dyn Storage) {
     dir(storage, "whole");
     let version = |at: usize| vec![at as u8; 1000 + 37 * at];

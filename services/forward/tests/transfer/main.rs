@@ -9,7 +9,7 @@ use petasos_forward::{
     client::{ConnectOptions, Remote, RemoteError},
     protocol::OpenFlags,
     server::{Server, ServerConfig},
-    transfer::{self, Cause, Link, Options, Progress, Report, SyncOptions},
+    transfer::{self, Cause, Connection, Options, Progress, Report, SyncOptions},
 };
 use rustix::io::Errno;
 use std::{
@@ -47,19 +47,22 @@ impl Setting {
         self.place.path().join(name)
     }
 
-    async fn link(&self) -> Rc<Link> {
+    async fn connect(&self) -> Rc<Connection> {
         let address = &self.server.addresses()[0];
-        let link =
-            Link::connect(&self.engine, address, ConnectOptions::default(), Duration::ZERO).await;
-        Rc::new(link.unwrap())
+        let connection =
+            Connection::connect(&self.engine, address, ConnectOptions::default(), Duration::ZERO)
+                .await;
+        Rc::new(connection.unwrap())
     }
 
     fn put(&self, from: &str, to: &str) -> Report {
         self.engine.block_on(async {
             let sources = [(self.path(from), path(to))];
             let (options, progress) = (Options::default(), Progress::new());
-            let link = self.link().await;
-            transfer::put(&link, &sources, &options, &progress, Box::new(|_| ())).await.unwrap()
+            let connection = self.connect().await;
+            transfer::put(&connection, &sources, &options, &progress, Box::new(|_| ()))
+                .await
+                .unwrap()
         })
     }
 
@@ -67,8 +70,10 @@ impl Setting {
         self.engine.block_on(async {
             let sources = [(path(from), self.path(to))];
             let (options, progress) = (Options::default(), Progress::new());
-            let link = self.link().await;
-            transfer::get(&link, &sources, &options, &progress, Box::new(|_| ())).await.unwrap()
+            let connection = self.connect().await;
+            transfer::get(&connection, &sources, &options, &progress, Box::new(|_| ()))
+                .await
+                .unwrap()
         })
     }
 }
@@ -89,11 +94,12 @@ fn a_server_that_takes_its_time_to_begin() {
     let engine = Engine::new(petasos::open("shm://*", &options).unwrap(), EngineConfig::default());
     let mut connecting = ConnectOptions::default();
     connecting.patience = Some(Duration::from_secs(20));
-    let link = engine.block_on(Link::connect(&engine, &address, connecting, Duration::ZERO));
-    let link = link.unwrap();
+    let connection =
+        engine.block_on(Connection::connect(&engine, &address, connecting, Duration::ZERO));
+    let connection = connection.unwrap();
     drop(late.join().unwrap());
-    let lost = engine.block_on(link.stat(&RelPath::root(), true)).unwrap_err();
-    assert!(lost.is_lost() && link.over().is_some(), "{lost}");
+    let lost = engine.block_on(connection.stat(&RelPath::root(), true)).unwrap_err();
+    assert!(lost.is_lost() && connection.failure().is_some(), "{lost}");
 }
 
 fn path(text: &str) -> RelPath {
@@ -109,8 +115,8 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// A server that sends names that lead elsewhere, and one name twice: as a link to somewhere else,
-/// and as a directory with something in it.
+/// A server that sends names that lead elsewhere, and one name twice: as a connection to somewhere
+/// else, and as a directory with something in it.
 #[test]
 fn a_server_cannot_write_elsewhere() {
     let setting = Setting::new();
@@ -129,9 +135,11 @@ fn a_server_cannot_write_elsewhere() {
         let mut sync = SyncOptions::default();
         sync.delete = true;
         let (options, progress) = (Options::default(), Progress::new());
-        let (link, to) = (setting.link().await, setting.path("out"));
+        let (connection, to) = (setting.connect().await, setting.path("out"));
         let watch = Box::new(|_: transfer::Event<'_>| ());
-        transfer::sync_from(&link, &path(""), &to, &options, sync, &progress, watch).await.unwrap()
+        transfer::sync_from(&connection, &path(""), &to, &options, sync, &progress, watch)
+            .await
+            .unwrap()
     });
     assert!(!sync.problems.is_empty());
     assert_eq!(names(&setting.path("outside")), [] as [&str; 0]);
@@ -153,17 +161,33 @@ fn holes_are_not_compared() {
         setting.engine.block_on(async {
             let (mut options, progress) = (Options::default(), Progress::new());
             options.checksum = true;
-            let (link, from) = (setting.link().await, setting.path("src"));
+            let (connection, from) = (setting.connect().await, setting.path("src"));
             let watch = Box::new(|_: transfer::Event<'_>| ());
             let sync = SyncOptions::default();
             match there {
                 true => {
-                    transfer::sync_to(&link, &from, &path(""), &options, sync, &progress, watch)
-                        .await
+                    transfer::sync_to(
+                        &connection,
+                        &from,
+                        &path(""),
+                        &options,
+                        sync,
+                        &progress,
+                        watch,
+                    )
+                    .await
                 }
                 false => {
-                    transfer::sync_from(&link, &path(""), &from, &options, sync, &progress, watch)
-                        .await
+                    transfer::sync_from(
+                        &connection,
+                        &path(""),
+                        &from,
+                        &options,
+                        sync,
+                        &progress,
+                        watch,
+                    )
+                    .await
                 }
             }
             .unwrap()
@@ -228,11 +252,11 @@ fn memory_is_the_callers_again() {
         let region = petasos::fabric::Region::zeroed(3 << 20);
         region.write(0, &[7; 1000]);
         file.write_lent(0, region.whole()).await.unwrap();
-        let mut own = region.into_exclusive().expect("nobody else has it");
+        let mut own = region.into_exclusive().expect("it has no other holder");
         own.fill(0);
         let region = own.into_region();
         assert_eq!(file.read_lent(0, region.whole()).await.unwrap(), 3 << 20);
-        let own = region.into_exclusive().expect("nobody else has it");
+        let own = region.into_exclusive().expect("it has no other holder");
         assert!(own[..1000].iter().all(|byte| *byte == 7) && own[1000] == 0);
     });
 }

@@ -30,7 +30,7 @@ fn done(what: impl FnOnce() -> Value) -> Outcome {
 pub(super) fn rm(options: &Rm) -> Outcome {
     each("rm", &options.places, &options.reach, async |remote, place| {
         if place.path.is_root() {
-            let text = format!("{}: this is all that is exported", place.address);
+            let text = format!("{}: this is the root of the export", place.address);
             return Err(Failure::new(Code::Usage, text).advise("name what is to go: URL/PATH"));
         }
         let attr = match remote.stat(&place.path, false).await {

@@ -33,7 +33,7 @@ pub(super) fn start(directory: &Path, mount: &MountId) -> io::Result<()> {
     let mut command = Command::new(env::current_exe()?);
     command.arg(GUARD).arg(directory).arg(mount.to_string()).current_dir("/");
     let (report, started) = mpsc::channel();
-    descriptors::apart("petasos-guarded", move || hold(command, &report))?;
+    descriptors::spawn_isolated("petasos-guarded", move || hold(command, &report))?;
     started.recv().map_err(io::Error::other)?
 }
 

@@ -77,7 +77,7 @@ pub(super) fn ls(options: &Ls) -> Outcome {
 }
 
 fn odd_name(error: petasos_forward::PathError) -> Failure {
-    Failure::new(Code::Failed, format!("the server sent a name that is none: {error}"))
+    Failure::new(Code::Failed, format!("the server sent an invalid name: {error}"))
 }
 
 async fn list(

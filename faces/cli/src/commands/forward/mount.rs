@@ -90,7 +90,7 @@ pub(crate) fn run(options: &Mount) -> Outcome {
 fn mount(options: &Mount, directory: PathBuf) -> Outcome<Mounted> {
     let place = &options.place;
     if place.address.scheme() == "self" {
-        let text = format!("{place}: self:// reaches no other process");
+        let text = format!("{place}: self:// connects to no other process");
         return Err(Failure::new(Code::Usage, text).advise("the URL that the server prints"));
     }
     let endpoint = client::endpoint(petasos::open, &place.address, options.secret.as_deref())?;

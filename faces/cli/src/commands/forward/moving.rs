@@ -18,7 +18,8 @@ use petasos_forward::{
     client::RemoteError,
     protocol::Kind,
     transfer::{
-        self, Cause, Event, Glob, Link, Options, Problem, Progress, Report, SyncOptions, Watch,
+        self, Cause, Connection, Event, Glob, Options, Problem, Progress, Report, SyncOptions,
+        Watch,
     },
 };
 use rustix::io::Errno;
@@ -44,12 +45,12 @@ const SAID: u64 = 20;
 
 pub(super) fn put(options: &Put) -> Outcome {
     let Put { sources, target, moving, reach } = options;
-    run("put", &target.address, reach, moving, async |link, how, progress, watch| {
+    run("put", &target.address, reach, moving, async |connection, how, progress, watch| {
         let into = target.directory
             || sources.len() > 1
             || target.path.is_root()
-            || is_directory(link, &target.path).await?;
-        if into && !target.path.is_root() && !is_directory(link, &target.path).await? {
+            || is_directory(connection, &target.path).await?;
+        if into && !target.path.is_root() && !is_directory(connection, &target.path).await? {
             let text = format!("{target} is no directory");
             let advice = format!("petasos forward mkdir -p {target}");
             return Err(Failure::new(Code::Usage, text).advise(advice));
@@ -65,7 +66,7 @@ pub(super) fn put(options: &Put) -> Outcome {
             pairs.push((source.clone(), to));
         }
         distinct(pairs.iter().map(|(_, to)| to))?;
-        transfer::put(link, &pairs, how, progress, watch).await.map_err(fatal)
+        transfer::put(connection, &pairs, how, progress, watch).await.map_err(fatal)
     })
 }
 
@@ -76,7 +77,7 @@ pub(super) fn get(options: &Get) -> Outcome {
         let text = format!("{} and {} are two servers", first.address, other.address);
         return Err(Failure::new(Code::Usage, text).advise("one command for each"));
     }
-    run("get", &first.address, reach, moving, async |link, how, progress, watch| {
+    run("get", &first.address, reach, moving, async |connection, how, progress, watch| {
         let target = resolved(target);
         let into = target.is_dir();
         if sources.len() > 1 && !into {
@@ -91,7 +92,7 @@ pub(super) fn get(options: &Get) -> Outcome {
             })
             .collect();
         distinct(pairs.iter().map(|(_, to)| to))?;
-        transfer::get(link, &pairs, how, progress, watch).await.map_err(fatal)
+        transfer::get(connection, &pairs, how, progress, watch).await.map_err(fatal)
     })
 }
 
@@ -101,17 +102,17 @@ pub(super) fn sync(options: &Sync) -> Outcome {
     (sync.delete, sync.dry_run) = (*delete, *dry_run);
     match (source, target) {
         (Side::Here(here), Side::There(there)) => {
-            run("sync", &there.address, reach, moving, async |link, how, progress, watch| {
+            run("sync", &there.address, reach, moving, async |connection, how, progress, watch| {
                 let here = resolved(here);
-                transfer::sync_to(link, &here, &there.path, how, sync, progress, watch)
+                transfer::sync_to(connection, &here, &there.path, how, sync, progress, watch)
                     .await
                     .map_err(fatal)
             })
         }
         (Side::There(there), Side::Here(here)) => {
-            run("sync", &there.address, reach, moving, async |link, how, progress, watch| {
+            run("sync", &there.address, reach, moving, async |connection, how, progress, watch| {
                 let here = resolved(here);
-                transfer::sync_from(link, &there.path, &here, how, sync, progress, watch)
+                transfer::sync_from(connection, &there.path, &here, how, sync, progress, watch)
                     .await
                     .map_err(fatal)
             })
@@ -126,8 +127,8 @@ fn resolved(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-async fn is_directory(link: &Link, path: &RelPath) -> Outcome<bool> {
-    match link.stat(path, true).await {
+async fn is_directory(connection: &Connection, path: &RelPath) -> Outcome<bool> {
+    match connection.stat(path, true).await {
         Ok(attr) => Ok(attr.kind == Kind::Directory),
         Err(error) if matches!(error.errno(), Errno::NOENT | Errno::NOTDIR) => Ok(false),
         Err(error) => Err(error.into()),
@@ -167,7 +168,7 @@ fn run(
     address: &Address,
     reach: &Reach,
     moving: &Moving,
-    work: impl AsyncFnOnce(&Rc<Link>, &Options, &Arc<Progress>, Watch) -> Outcome<Report>,
+    work: impl AsyncFnOnce(&Rc<Connection>, &Options, &Arc<Progress>, Watch) -> Outcome<Report>,
 ) -> Outcome {
     // The engine gives up before the session does: it knows why the server cannot be reached.
     let most = moving.retry.max(AT_LEAST) * 3 / 4;
@@ -175,13 +176,14 @@ fn run(
     let connecting = session::connecting(what, reach);
     let progress = Progress::new();
     let report = engine.block_on(async {
-        let link = Link::connect(&engine, address, connecting, moving.retry).await?;
-        let link = Rc::new(link);
+        let connection = Connection::connect(&engine, address, connecting, moving.retry).await?;
+        let connection = Rc::new(connection);
         let shown = (!moving.quiet && !moving.json).then(|| Shown::start(&progress));
-        let report = work(&link, &how(moving), &progress, watch(moving, shown.as_ref())).await;
+        let report =
+            work(&connection, &how(moving), &progress, watch(moving, shown.as_ref())).await;
         drop(shown);
-        if let Ok(link) = Rc::try_unwrap(link) {
-            link.disconnect().await;
+        if let Ok(connection) = Rc::try_unwrap(connection) {
+            connection.disconnect().await;
         }
         report
     })?;
@@ -197,7 +199,7 @@ fn watch(moving: &Moving, shown: Option<&Shown>) -> Watch {
         Some(bar) => bar.suspend(|| output::notice(&text)),
         None => output::notice(&text),
     };
-    // Nobody reading any more is no failure of the work; the summary finds other reasons.
+    // That the reader has gone is no failure of the work; the summary finds other reasons.
     let line = |value: Value| drop(output::print_json_line(&value));
     Box::new(move |event| match event {
         Event::Failed(problem) => {
@@ -214,9 +216,9 @@ fn watch(moving: &Moving, shown: Option<&Shown>) -> Watch {
         Event::LeftOut(path, kind) if !quiet => {
             say(format!("left out: {} is {kind}", String::from_utf8_lossy(path)));
         }
-        Event::Would(path) if json => line(json!({ "write": name_json(path) })),
+        Event::WouldWrite(path) if json => line(json!({ "write": name_json(path) })),
         Event::Delete(path) if json => line(json!({ "delete": name_json(path) })),
-        Event::Would(path) if !quiet => {
+        Event::WouldWrite(path) if !quiet => {
             drop(output::print(&format!("write  {}", String::from_utf8_lossy(path))));
         }
         Event::Delete(path) if !quiet => {
@@ -345,7 +347,7 @@ fn summary(report: &Report, seconds: f64) -> String {
     text
 }
 
-/// A bar on standard error, where somebody watches it.
+/// A bar on standard error, where that is a terminal.
 struct Shown {
     bar: ProgressBar,
     over: Arc<AtomicBool>,
@@ -362,7 +364,7 @@ impl Shown {
             let (bar, over, progress) = (bar.clone(), Arc::clone(&over), Arc::clone(progress));
             thread::spawn(move || {
                 while !over.load(Relaxed) {
-                    let reached = progress.reached();
+                    let reached = progress.snapshot();
                     let more = if reached.all_found { "" } else { "+" };
                     bar.set_length(reached.bytes_found.max(reached.bytes));
                     bar.set_position(reached.bytes);

@@ -40,11 +40,11 @@ pub(crate) enum Command {
     Put(Put),
     /// Copies files and trees from a server
     Get(Get),
-    /// Makes a tree at a server like one here, or one here like one at a server
+    /// Synchronizes a tree at a server with one here, or one here with one at a server
     Sync(Sync),
-    /// Lists what is in directories
+    /// Lists directories
     Ls(Ls),
-    /// Says what files are
+    /// Shows the attributes of files
     Stat(Stat),
     /// Writes files to standard output
     Cat(Cat),
@@ -52,11 +52,11 @@ pub(crate) enum Command {
     Rm(Rm),
     /// Makes directories
     Mkdir(Mkdir),
-    /// Gives a file or directory another name
+    /// Renames a file or directory
     Mv(Mv),
-    /// Says what a server does, and for which clients
+    /// Shows what a server does, and for which clients
     Status(Status),
-    /// Makes a file system of an export, or a part of it, through FUSE
+    /// Mounts an export, or a part of it, through FUSE
     Mount(Mount),
 }
 
@@ -74,41 +74,41 @@ pub(crate) struct Reach {
 /// How data is moved.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Moving {
-    /// How long to try to reach a server again that went away meanwhile, or says nothing any more:
-    /// one time for all that is under way, which begins anew when it answers again. After it the
+    /// How long to try to connect again to a server that was lost, or that no longer answers: one
+    /// time for all that is under way, which begins anew when the server answers. After it the
     /// command ends
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time)]
     pub(crate) retry: Duration,
-    /// Files on the way at a time
+    /// Files in flight at a time
     #[arg(long, value_name = "N", default_value_t = 64,
         value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) parallel: u16,
-    /// Memory for data on the way
+    /// Memory for data in flight
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_memory)]
     pub(crate) memory: u64,
-    /// No more bytes a second than this
+    /// The most bytes a second
     #[arg(long, value_name = "SIZE", value_parser = parse_rate)]
     pub(crate) rate: Option<u64>,
     /// Compare hashes of what was read and what was written, from end to end
     #[arg(long)]
     pub(crate) checksum: bool,
-    /// Begin anew where an earlier transfer was interrupted
+    /// Start again where an earlier transfer was interrupted, and do not resume it
     #[arg(long)]
     pub(crate) no_resume: bool,
-    /// Have everything on the disk before it has its name
+    /// Sync each file to the disk before it gets its name
     #[arg(long)]
     pub(crate) durable: bool,
-    /// Keep owners and groups, by their numbers: takes rights on the other side
+    /// Keep owners and groups, by their numbers: needs the right to set them on the other side
     #[arg(long)]
     pub(crate) owner: bool,
-    /// Make FIFOs as well, which are else left out
+    /// Copy FIFOs as well, which are otherwise left out
     #[arg(long)]
     pub(crate) fifos: bool,
-    /// Leave out what has a name like this: * and ? stop at slashes, ** does not; a pattern with a
+    /// Leave out names that match this pattern: * and ? stop at slashes, ** does not; a pattern with a
     /// slash is about the path within the tree, one with a slash at its end about directories
     #[arg(long, value_name = "GLOB")]
     pub(crate) exclude: Vec<OsString>,
-    /// No progress, no summary; errors are said
+    /// No progress, no summary; errors only
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// Print each failure and a summary as lines of JSON
@@ -170,19 +170,19 @@ pub(crate) struct Mount {
     /// A file with the secret that both sides of TCP know
     #[arg(long, value_name = "FILE")]
     pub(crate) secret: Option<PathBuf>,
-    /// What is kept here of files
+    /// What of files is cached here
     #[arg(long, value_enum, default_value = "close")]
     pub(crate) cache: CacheMode,
-    /// For how long attributes, and names that were found, hold
+    /// How long attributes, and names that were found, are cached
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
     pub(crate) attr_timeout: Duration,
-    /// For how long a name that was not found is missing
+    /// How long a name that was not found is taken for missing
     #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse_time)]
     pub(crate) negative_timeout: Duration,
     /// How long one operation may take at the server
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_some_time)]
     pub(crate) timeout: Duration,
-    /// How much may be written here that is not at the server yet
+    /// How much written data may wait here for the server, before writers wait
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     pub(crate) write_behind: u64,
     /// How much is read ahead, where this process may set that
@@ -197,10 +197,10 @@ pub(crate) struct Mount {
     pub(crate) option: Vec<String>,
 }
 
-/// What a mount keeps of files.
+/// What a mount caches of files.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum CacheMode {
-    /// What was closed elsewhere is seen at the next opening
+    /// Close-to-open: what was closed elsewhere is seen at the next opening
     Close,
     /// Nothing: each read and each write goes to the server
     None,
@@ -212,7 +212,7 @@ pub(crate) struct Put {
     /// What to copy
     #[arg(value_name = "SRC", required = true, num_args = 1..)]
     pub(crate) sources: Vec<PathBuf>,
-    /// Where to: into a directory that is there, or, for one source, under this very name
+    /// Where to: into a directory that exists, or, for one source, under this very name
     #[arg(value_name = "URL[/PATH]", value_parser = place())]
     pub(crate) target: Place,
     #[command(flatten)]
@@ -227,7 +227,7 @@ pub(crate) struct Get {
     /// What to copy
     #[arg(value_name = "URL/PATH", required = true, num_args = 1.., value_parser = place())]
     pub(crate) sources: Vec<Place>,
-    /// Where to: into a directory that is there, or, for one source, under this very name
+    /// Where to: into a directory that exists, or, for one source, under this very name
     #[arg(value_name = "DST")]
     pub(crate) target: PathBuf,
     #[command(flatten)]
@@ -239,17 +239,17 @@ pub(crate) struct Get {
 #[derive(Debug, Args)]
 #[command(after_help = PLACES)]
 pub(crate) struct Sync {
-    /// The tree that stays as it is
+    /// The source, which is not changed
     #[arg(value_name = "SRC", value_parser = side())]
     pub(crate) source: Side,
-    /// The tree that becomes like it. What has the same length and time is not sent again (with
+    /// The tree to change. What has the same length and time is not sent again (with
     /// --checksum: what has the same hash); what differs is sent as a whole
     #[arg(value_name = "DST", value_parser = side())]
     pub(crate) target: Side,
     /// Remove what the source does not have
     #[arg(long)]
     pub(crate) delete: bool,
-    /// Only say what would be done
+    /// Only show what would be done
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
@@ -264,10 +264,10 @@ pub(crate) struct Ls {
     /// What to list
     #[arg(value_name = "URL[/PATH]", required = true, value_parser = place())]
     pub(crate) places: Vec<Place>,
-    /// Kinds, modes, owners, sizes and times as well
+    /// Show kinds, modes, owners, sizes and times as well
     #[arg(short, long)]
     pub(crate) long: bool,
-    /// What is in the directories below as well
+    /// List the directories below as well
     #[arg(short = 'R', long)]
     pub(crate) recursive: bool,
     /// Print a line of JSON for each
@@ -280,10 +280,10 @@ pub(crate) struct Ls {
 #[derive(Debug, Args)]
 #[command(after_help = PLACES)]
 pub(crate) struct Stat {
-    /// What to look at
+    /// The files
     #[arg(value_name = "URL[/PATH]", required = true, value_parser = place())]
     pub(crate) places: Vec<Place>,
-    /// What a symbolic link leads to, not the link
+    /// Follow a symbolic link at the end of the path
     #[arg(short = 'L', long)]
     pub(crate) follow: bool,
     /// Print a line of JSON for each
@@ -312,7 +312,7 @@ pub(crate) struct Rm {
     /// Directories, with all that is in them
     #[arg(short, long)]
     pub(crate) recursive: bool,
-    /// It is well if it is not there
+    /// Ignore what is not there
     #[arg(short, long)]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -322,10 +322,10 @@ pub(crate) struct Rm {
 #[derive(Debug, Args)]
 #[command(after_help = PLACES)]
 pub(crate) struct Mkdir {
-    /// What to make
+    /// The directories to make
     #[arg(value_name = "URL/PATH", required = true, value_parser = place())]
     pub(crate) places: Vec<Place>,
-    /// The directories that lead there as well, where they are not there
+    /// Make missing parents as well
     #[arg(short, long)]
     pub(crate) parents: bool,
     /// Permissions, in octal
@@ -338,16 +338,16 @@ pub(crate) struct Mkdir {
 #[derive(Debug, Args)]
 #[command(after_help = PLACES)]
 pub(crate) struct Mv {
-    /// What has a name
+    /// What to rename
     #[arg(value_name = "URL/PATH", value_parser = place())]
     pub(crate) from: Place,
-    /// The name it is to have, at the same server, or a directory that is there
+    /// Its new name, at the same server, or a directory that exists
     #[arg(value_name = "URL/PATH", value_parser = place())]
     pub(crate) to: Place,
-    /// Replace nothing
+    /// Fail where the new name exists
     #[arg(short = 'n', long, conflicts_with = "exchange")]
     pub(crate) no_replace: bool,
-    /// They change places
+    /// Exchange the two
     #[arg(long)]
     pub(crate) exchange: bool,
     #[command(flatten)]

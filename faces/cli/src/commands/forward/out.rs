@@ -5,7 +5,7 @@ use petasos_forward::protocol::{Attr, Kind, Timestamp};
 use serde_json::{Value, json};
 use std::io::{self, BufWriter, IsTerminal, Write};
 
-/// Standard output, for bytes. Nobody reading any more is no failure.
+/// Standard output, for bytes. That the reader has gone is no failure.
 pub(super) struct Out {
     out: BufWriter<io::StdoutLock<'static>>,
     /// Control characters in names would be commands to it.
@@ -18,7 +18,7 @@ impl Out {
         Out { terminal: out.is_terminal(), out: BufWriter::with_capacity(64 << 10, out) }
     }
 
-    /// Writes bytes as they are; false when nobody reads any more.
+    /// Writes bytes as they are; false when the reader has gone.
     pub(super) fn bytes(&mut self, bytes: &[u8]) -> Outcome<bool> {
         written(self.out.write_all(bytes))
     }

@@ -49,7 +49,7 @@ pub(super) fn run(options: &Serve) -> Outcome {
     let server = Arc::new(Server::listen(storage, &listening.urls()?, &open, config)?);
     let addresses = server.addresses();
     let verb = if options.read_only { "read" } else { "read and write" };
-    let who = listening.who(&addresses, &format!("{verb} {what} as {}", listen::user()));
+    let clients = listening.clients(&addresses, &format!("{verb} {what} as {}", listen::user()));
     for url in &addresses {
         tracing::info!(%url, export = what, "listening");
         match options.json.json {
@@ -66,7 +66,7 @@ pub(super) fn run(options: &Serve) -> Outcome {
         output::print_metrics(&metrics.url(), options.json.json)?;
     }
     // Also where a program reads the lines above: a person should see it in its log.
-    output::notice(&who);
+    output::notice(&clients);
     if !options.json.json {
         output::notice(&format!("exports {what}; Ctrl-C ends the server"));
     }
@@ -129,7 +129,7 @@ fn config(options: &Serve) -> Outcome<ServerConfig> {
             "threads" => config.threads = number.min(1024),
             _ => {
                 let names: Vec<_> = LIMITS.iter().map(|(name, _)| *name).collect();
-                let text = format!("--limit {name}: there is no such limit");
+                let text = format!("--limit {name}: unknown limit");
                 return Err(Failure::new(Code::Usage, text).advise(names.join(", ")));
             }
         }

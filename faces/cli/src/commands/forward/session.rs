@@ -25,7 +25,7 @@ pub(super) fn engine_within(url: &Address, reach: &Reach, most: Duration) -> Out
         return Err(Failure::new(Code::Usage, text).advise("the URL that the server prints"));
     }
     let secret = reach.secret.as_deref();
-    // Shorter than an operation may take: that nobody is there is said before time is over.
+    // Shorter than an operation may take: that no server is there is said before time is over.
     let patience = PATIENCE.min(reach.timeout * 3 / 4).min(most);
     client::engine(url, secret, Waiting::Adaptive, patience)
 }

@@ -1,4 +1,4 @@
-//! `petasos forward status`: what a server does, and for whom.
+//! `petasos forward status`: what a server does, and for which clients.
 
 use super::{options, session};
 use crate::{

@@ -19,7 +19,7 @@ use petasos_forward::{
     RelPath,
     client::{ConnectOptions, Remote, RemoteError, RemoteFile},
     protocol::{self, Lock, OpenFlags, SetAttr},
-    transfer::{Link, remove_tree},
+    transfer::{Connection, remove_tree},
 };
 use rustix::io::Errno;
 use std::{rc::Rc, time::Duration};
@@ -41,7 +41,7 @@ const COPY: &[u8] = b"copy";
 
 /// The directory, ours until this is dropped.
 pub(super) struct Held {
-    link: Rc<Link>,
+    connection: Rc<Connection>,
     lock: RemoteFile,
 }
 
@@ -54,24 +54,25 @@ impl Held {
         options.silence = Some(SILENCE);
         options.patience = Some(PATIENCE);
         // Another session would have another lock: what is lost stays lost.
-        let link = Link::connect(&reached.engine, &reached.address, options, Duration::ZERO);
-        let link = Rc::new(link.await.map_err(without_files)?);
+        let connection =
+            Connection::connect(&reached.engine, &reached.address, options, Duration::ZERO);
+        let connection = Rc::new(connection.await.map_err(without_files)?);
         let flags = OpenFlags::READ.with(OpenFlags::WRITE).with(OpenFlags::CREATE);
-        let lock = link.remote().open(&path(LOCK)?, flags, 0o600).await?;
+        let lock = connection.remote().open(&path(LOCK)?, flags, 0o600).await?;
         let pid = std::process::id();
         let whole = Lock { owner: 1, pid, exclusive: true, start: 0, end: u64::MAX };
         lock.lock(whole, false).await.map_err(taken)?;
-        let held = Held { link, lock };
+        let held = Held { connection, lock };
         held.empty().await?;
         Ok(held)
     }
 
-    pub(super) fn link(&self) -> &Rc<Link> {
-        &self.link
+    pub(super) fn connection(&self) -> &Rc<Connection> {
+        &self.connection
     }
 
     pub(super) fn remote(&self) -> Remote {
-        self.link.remote()
+        self.connection.remote()
     }
 
     /// Where the copy is.
@@ -138,8 +139,8 @@ impl Held {
         let emptied = self.empty().await;
         // Where one of these fails, the session has ended, and the lock with it.
         let _ = self.lock.close().await;
-        if let Ok(link) = Rc::try_unwrap(self.link) {
-            link.disconnect().await;
+        if let Ok(connection) = Rc::try_unwrap(self.connection) {
+            connection.disconnect().await;
         }
         emptied
     }

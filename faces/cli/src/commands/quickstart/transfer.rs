@@ -48,10 +48,10 @@ pub(super) async fn upload(held: &Held, source: &Source, progress: &Progress) ->
     options.resume = false;
     let moved = transfer::Progress::new();
     let sources = [(root, held.copy()?)];
-    let put = transfer::put(held.link(), &sources, &options, &moved, Box::new(|_| {}));
+    let put = transfer::put(held.connection(), &sources, &options, &moved, Box::new(|_| {}));
     let mut put = pin!(put);
     let watched = poll_fn(|context| {
-        progress.reach(moved.reached().bytes);
+        progress.reach(moved.snapshot().bytes);
         put.as_mut().poll(context)
     });
     complete(watched.await.map_err(failed)?)

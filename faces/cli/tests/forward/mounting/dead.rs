@@ -1,5 +1,5 @@
 //! What takes a mount away whose process was killed: the next command, or the guard of an ordinary
-//! user, who needs `fusermount3` for that; and what a data base on two mounts makes of it.
+//! user, which needs `fusermount3` for that; and what a data base on two mounts makes of it.
 
 use super::{
     At, can_mount,

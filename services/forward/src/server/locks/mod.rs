@@ -1,7 +1,7 @@
 //! Locks on parts of files, among the clients of the server.
 //!
-//! Who waits is woken whenever something is freed, and then tries again: so there is no lock that
-//! was given to somebody who does not know of it.
+//! A request that waits is woken whenever something is freed, and then tries again: so no lock is
+//! granted to a request that has gone.
 //!
 //! A lock that would be waited for by holders in a circle is refused, as POSIX wants it: each of
 //! them would wait for ever.
@@ -227,8 +227,8 @@ impl State {
         }
     }
 
-    /// Whether a holder of what is in the way waits, maybe for others that wait, for the one who
-    /// wants this.
+    /// Whether a holder of a lock in the way waits, directly or through others that wait, for the
+    /// owner that wants this one.
     fn is_circle(&self, ino: u64, wanted: &Range) -> bool {
         let in_the_way = |ino: u64, wanted: &Range| {
             let ranges = self.files.get(&ino).map(|file| &file.ranges);
@@ -262,7 +262,7 @@ impl State {
 
 fn wake(waiters: Vec<Waiter>) {
     for waiter in waiters {
-        // Who gave up needs no waking.
+        // A request that was given up needs no waking.
         let _ = waiter.wake.send(());
     }
 }

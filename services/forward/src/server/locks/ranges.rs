@@ -1,5 +1,5 @@
-//! The locks on one file, as POSIX wants them: an owner's locks are not in his own way, a new one
-//! takes the place of what he had there, and touching ones of a kind become one.
+//! The locks on one file, as POSIX wants them: the locks of one owner do not conflict, a new one
+//! replaces what its owner had there, and touching ones of a kind become one.
 
 /// Whose a lock is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -143,7 +143,7 @@ mod tests {
     }
 
     proptest! {
-        /// Beside a model that knows of each byte who locks it, and how.
+        /// Beside a model that knows the owner and kind of the lock on each byte.
         #[test]
         fn as_if_each_byte_had_its_lock(steps in steps()) {
             let mut ranges = Ranges::default();

@@ -17,7 +17,7 @@ use rustix::{
 /// Permissions, with set-user-ID, set-group-ID and the sticky bit.
 pub(super) const ALL_MODES: u32 = 0o7777;
 
-/// Rights of somebody else that a file gives to who executes it.
+/// Rights of the owner or group that a file gives to a process that executes it.
 const SET_ID: u32 = 0o6000;
 
 /// How a file descriptor was opened.

@@ -27,7 +27,7 @@ pub(super) struct LocalFile {
     fd: OwnedFd,
     dev: u64,
     append: bool,
-    /// Held by those who use the position of the file descriptor. All others name offsets.
+    /// Held by operations that use the position of the file descriptor. All others name offsets.
     position: Mutex<()>,
 }
 

@@ -138,7 +138,7 @@ impl Storage for Local {
                     }
                 }
                 match self.export.open_plain(path, make, mode) {
-                    // Somebody was faster. Whatever it is, it is there now.
+                    // Another process was faster. Whatever it is, it is there now.
                     Err(Errno::EXIST) if !exclusive => {}
                     made => return made.map(Found::Made),
                 }

@@ -1,9 +1,9 @@
 //! Files that are not complete yet: staged ones, and those of `put`.
 //!
 //! Staged files lie in `.petasos/stage` in the root of the export, named by their keys, until a
-//! rename gives them their place. Who has one open holds a lock on it, also against other servers
-//! of the same directory. The directories are made when they are first needed, and nobody but the
-//! server's user gets in.
+//! rename gives them their place. A process that has one open holds a lock on it, also against
+//! other servers of the same directory. The directories are made when they are first needed, and
+//! only the server's user gets in.
 
 use super::{
     LocalFile,
@@ -36,7 +36,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// Permissions of a file of which nobody said any.
+/// Permissions of a file for which none were given.
 const PLAIN_MODE: u32 = 0o644;
 
 /// What the names of files begin with that `put` makes on its way.
@@ -77,7 +77,7 @@ impl Staging {
         Ok(dir)
     }
 
-    /// The stage anew: somebody who cleaned up may have removed it.
+    /// The stage, made again: an administrator may have removed it.
     fn dir_again(&self, export: &Export) -> FsResult<Arc<OwnedFd>> {
         self.dir.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.dir(export)
@@ -144,7 +144,7 @@ impl Staging {
     pub(super) fn discard(&self, export: &Export, key: &StageKey) -> FsResult<()> {
         let (dir, name) = (self.dir(export)?, file_name(key));
         let open = self.open().remove(key).and_then(|file| file.upgrade());
-        // Nobody begins with this file again before it is gone.
+        // No client begins with this file again before it is gone.
         let _held = match open {
             Some(_) => None,
             None => match lock(&dir, &name, OFlags::empty()) {
@@ -296,8 +296,8 @@ fn lock(dir: &Arc<OwnedFd>, name: &str, create: OFlags) -> FsResult<OwnedFd> {
     }
 }
 
-/// A file in the stage that was left, locked: nobody has it open, and nothing of it changed for so
-/// long.
+/// A file in the stage that was left, locked: no process has it open, and nothing of it changed for
+/// so long.
 fn left(
     dir: BorrowedFd<'_>,
     name: &CStr,

@@ -49,7 +49,7 @@ impl Bucket {
         Ok(Bucket { store, runtime: Some(runtime) })
     }
 
-    /// Waits. Somebody else's runtime on this thread would not stand that: then another thread does.
+    /// Waits. Where a runtime of the caller's drives this thread, another thread waits.
     fn run<T: Send>(
         &self,
         work: impl Future<Output = object_store::Result<T>> + Send,
@@ -104,7 +104,7 @@ impl Bucket {
         self.run(self.store.put_opts(key, PutPayload::from(data), options)).map(drop)
     }
 
-    /// Sends an object, in parts if it is long. Nobody sees it before it is complete.
+    /// Sends an object, in parts if it is long. No reader sees it before it is complete.
     pub(super) fn upload(&self, key: &Path, len: u64, new: bool, from: Source<'_>) -> FsResult<()> {
         if len <= PART {
             return self.put(key, from(0, len as usize)?, new);

@@ -64,8 +64,8 @@ impl StoredFile for Reader {
     }
 }
 
-/// A file of the local disk that is to become an object. All who have the object open for writing
-/// share it, and those who open it to read meanwhile.
+/// A file of the local disk that is to become an object. All that have the object open for writing
+/// share it, and those that open it to read meanwhile.
 pub(super) struct Spool {
     bucket: Arc<Bucket>,
     file: File,
@@ -75,7 +75,7 @@ pub(super) struct Spool {
 }
 
 struct State {
-    /// The object; `None` after it was removed or replaced, when nobody needs this any more.
+    /// The object; `None` after it was removed or replaced, when this is not needed any more.
     key: Option<Path>,
     /// Whether it differs from the object.
     dirty: bool,
@@ -149,7 +149,7 @@ impl Drop for Spool {
     }
 }
 
-/// A spool, as somebody opened it.
+/// An open file of a spool.
 pub(super) struct Spooled {
     pub(super) spool: Arc<Spool>,
     pub(super) read: bool,
@@ -180,7 +180,7 @@ impl StoredFile for Spooled {
         }
         let mut state = self.spool.state();
         state.dirty = true;
-        // Who appends keeps the others from it until he is done.
+        // An append excludes the others until it is done.
         let (mut at, _appending) = match self.append {
             true => (self.spool.file.metadata()?.len(), Some(state)),
             false => {

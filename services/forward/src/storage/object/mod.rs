@@ -4,11 +4,12 @@
 //! if something is in it: an object, or the empty one named `.petasos` that marks directories.
 //!
 //! Objects are replaced, never changed. A file that is opened for writing is a *spool*, a file of
-//! the local disk, which becomes the object at `sync`, and when the last who has it open closes it.
-//! Who must know that it arrived calls `sync`: closing can only log a failure. `put` and `publish`
-//! are sure when they succeed. To change an object that is there, it is fetched first, up to a limit
-//! ([`Objects::edit_limit`]), beyond which opening it for writing fails with `EFBIG`. Who reads has
-//! the object as it was opened: when a large one is replaced, further reads fail with `ESTALE`.
+//! the local disk, which becomes the object at `sync`, and when the last open file of it is closed.
+//! A client that must know that it arrived calls `sync`: closing can only log a failure. `put` and
+//! `publish` are sure when they succeed. To change an object that is there, it is fetched first, up
+//! to a limit ([`Objects::edit_limit`]), beyond which opening it for writing fails with `EFBIG`.
+//! A reader has the object as it was opened: when a large one is replaced, further reads fail with
+//! `ESTALE`.
 //!
 //! A file is renamed by copying and deleting, a directory by renaming all in it (at most 10,000
 //! objects, else `EXDEV`): not in one step. Nor is `replace: false`, for objects above 8 MiB and
@@ -56,8 +57,8 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Serves what is in `store`, which `describe` tells people. Spools lie in a temporary directory:
-    /// what is staged ends with the process.
+    /// Serves what is in `store`, which `describe` tells people. Spools lie in a temporary
+    /// directory: what is staged ends with the process.
     ///
     /// # Errors
     /// If there can be no temporary directory, or no thread.
@@ -68,8 +69,8 @@ impl Objects {
         Ok(objects)
     }
 
-    /// The same with spools in a directory of the caller's, where what is staged lasts. It should be
-    /// the server's alone, and have room for all files that are written at a time.
+    /// The same with spools in a directory of the caller's, where what is staged lasts. It should
+    /// be the server's alone, and have room for all files that are written at a time.
     ///
     /// # Errors
     /// If the directory cannot be used, or there can be no thread.
@@ -104,7 +105,7 @@ impl Objects {
         self.open().get(key).and_then(Weak::upgrade)
     }
 
-    /// Whoever has this object open has what nobody else can reach any more.
+    /// Files that have this object open have what no other can reach any more.
     fn detach(&self, key: &Key) {
         let spool = self.open().remove(key).and_then(|spool| spool.upgrade());
         if let Some(spool) = spool {
@@ -168,7 +169,8 @@ impl Objects {
         Ok(!self.bucket.any_below(dir, move |object| *object != own)?)
     }
 
-    /// A spool for this object, shared with all who have one. With `keep` it begins as the object is.
+    /// A spool for this object, shared with all that have one. With `keep` it begins as the object
+    /// is.
     fn begin(&self, key: Key, keep: Option<u64>) -> FsResult<Arc<Spool>> {
         let file = tempfile::tempfile_in(&self.spools)?;
         if keep.is_some_and(|size| size > self.edit_limit) {
@@ -414,7 +416,7 @@ impl Storage for Objects {
         self.keep_parent(path)
     }
 
-    /// Nobody knows how much a bucket holds: plenty.
+    /// How much a bucket holds is not known: plenty.
     fn stat_fs(&self) -> FsResult<StatFs> {
         const PLENTY: u64 = 1 << 38;
         Ok(StatFs {

@@ -1,6 +1,6 @@
-//! A process that maps files. While a mapping ends, the system waits for what was changed in it to be
-//! written, and lets no thread of the process have more memory meanwhile: so it cannot be the one
-//! that serves the file system.
+//! A process that maps files. While a mapping ends, the system waits for what was changed in it to
+//! be written, and lets no thread of the process have more memory meanwhile: so it cannot be the
+//! one that serves the file system.
 
 use petasos_testing::{Mapped, Process, again, role};
 use std::{

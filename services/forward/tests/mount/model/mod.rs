@@ -1,9 +1,9 @@
 //! Random operations on a file of the mount, compared with the same on plain memory: as `fsx` does,
 //! with every switch of the mount, on one mount and on two of one server.
 //!
-//! `PETASOS_MODEL_OPERATIONS` says how many operations each combination gets,
-//! `PETASOS_MODEL_SEED` which ones (a number, or `random`), `PETASOS_MODEL_SWITCH` with which switch only.
-//! Each run prints these, and how long it took; a failure also what was done last.
+//! `PETASOS_MODEL_OPERATIONS` says how many operations each combination gets, `PETASOS_MODEL_SEED`
+//! which ones (a number, or `random`), `PETASOS_MODEL_SWITCH` with which switch only. Each run
+//! prints these, and how long it took; a failure also what was done last.
 
 mod actor;
 pub(crate) mod mapper;

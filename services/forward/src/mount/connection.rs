@@ -1,4 +1,4 @@
-//! The session with the server, which is begun again when it was lost.
+//! The connection to the server: a session, and the next one when it was lost.
 
 use crate::client::{ConnectOptions, Remote, RemoteError};
 use futures_channel::oneshot;
@@ -12,8 +12,8 @@ use std::{
 /// After a failure to connect, what is asked for fails at once for so long.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A server, and the session with it as long as there is one.
-pub(super) struct Link {
+/// A server, and the session with it while there is one.
+pub(super) struct Connection {
     engine: Engine,
     address: Address,
     options: ConnectOptions,
@@ -28,34 +28,34 @@ struct State {
     connecting: Option<Vec<oneshot::Sender<()>>>,
 }
 
-/// The turn to connect. When it ends, also because the request is given up that has it, those that
-/// wait look again, and the first of them has the turn.
-struct Turn<'a>(&'a RefCell<State>);
+/// Held by the request that connects. When it is dropped, also because that request is given up,
+/// the waiting requests check again, and the first of them connects.
+struct ConnectGuard<'a>(&'a RefCell<State>);
 
-impl Drop for Turn<'_> {
+impl Drop for ConnectGuard<'_> {
     fn drop(&mut self) {
         let waiting = self.0.borrow_mut().connecting.take();
         drop(waiting);
     }
 }
 
-impl Link {
+impl Connection {
     /// Connects for the first time.
     pub(super) async fn connect(
         engine: &Engine,
         address: &Address,
         options: ConnectOptions,
-    ) -> Result<Link, RemoteError> {
+    ) -> Result<Connection, RemoteError> {
         let remote = Remote::connect(engine, address, options.clone()).await?;
         let state = State { remote: Some(remote), ..State::default() };
         let (engine, address) = (engine.clone(), address.clone());
-        Ok(Link { engine, address, options, state: RefCell::new(state) })
+        Ok(Connection { engine, address, options, state: RefCell::new(state) })
     }
 
     /// The session; begins one if there is none. `ENOTCONN` if that is not possible now.
     pub(super) async fn remote(&self) -> Result<Remote, Errno> {
         loop {
-            let turn = {
+            let connecting = {
                 let state = &mut *self.state.borrow_mut();
                 if let Some(remote) = &state.remote {
                     match remote.ended() {
@@ -71,9 +71,9 @@ impl Link {
                 }
                 match &mut state.connecting {
                     Some(waiting) => {
-                        let (sender, turn) = oneshot::channel();
+                        let (sender, done) = oneshot::channel();
                         waiting.push(sender);
-                        Some(turn)
+                        Some(done)
                     }
                     None => {
                         state.connecting = Some(Vec::new());
@@ -81,11 +81,11 @@ impl Link {
                     }
                 }
             };
-            if let Some(turn) = turn {
-                let _ = turn.await;
+            if let Some(done) = connecting {
+                let _ = done.await;
                 continue;
             }
-            let ours = Turn(&self.state);
+            let ours = ConnectGuard(&self.state);
             let connected =
                 Remote::connect(&self.engine, &self.address, self.options.clone()).await;
             drop(ours);
@@ -136,9 +136,9 @@ impl Link {
 mod tests {
     use super::*;
     use crate::{
-        keeper::Keeper,
         server::{Server, ServerConfig},
         storage::Local,
+        timer::TimerThread,
     };
     use futures_util::{
         FutureExt,
@@ -148,7 +148,7 @@ mod tests {
     use std::{pin::pin, sync::Arc};
 
     #[test]
-    fn a_request_that_is_given_up_leaves_the_turn_to_the_next() {
+    fn after_a_request_that_is_given_up_the_next_one_connects() {
         let directory = tempfile::tempdir().unwrap();
         let storage = Arc::new(Local::open(directory.path()).unwrap());
         let options = OpenOptions::default();
@@ -156,23 +156,23 @@ mod tests {
         let server = Server::listen(storage, &["self://*"], &options, config).unwrap();
         let endpoint = petasos::open("self://*", &options).unwrap();
         let engine = Engine::new(endpoint, EngineConfig::default());
-        let (address, keeper) = (&server.addresses()[0], Keeper::start().unwrap());
+        let (address, timer) = (&server.addresses()[0], TimerThread::start().unwrap());
         engine.block_on(async {
             let connect = ConnectOptions::default();
-            let link = Link::connect(&engine, address, connect).await.unwrap();
-            let lost = link.current().unwrap();
-            link.lose(&lost);
-            let mut first = Box::pin(link.remote());
-            let mut second = pin!(link.remote());
+            let connection = Connection::connect(&engine, address, connect).await.unwrap();
+            let lost = connection.current().unwrap();
+            connection.lose(&lost);
+            let mut first = Box::pin(connection.remote());
+            let mut second = pin!(connection.remote());
             assert!(first.as_mut().now_or_never().is_none(), "it connects");
             assert!(second.as_mut().now_or_never().is_none(), "it waits for the first");
             drop(first);
-            let patience = pin!(keeper.sleep(Duration::from_secs(20)));
+            let patience = pin!(timer.sleep(Duration::from_secs(20)));
             match select(second, patience).await {
                 Either::Left((remote, _)) => assert!(!remote.unwrap().is_same(&lost)),
-                Either::Right(_) => panic!("it waits for a turn that was given up"),
+                Either::Right(_) => panic!("it waits for a request that was given up"),
             }
-            assert!(link.remote().await.is_ok());
+            assert!(connection.remote().await.is_ok());
         });
     }
 }

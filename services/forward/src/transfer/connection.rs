@@ -1,6 +1,6 @@
-//! A server that is connected to again when it went away.
+//! A connection to a server that is made again when it was lost.
 
-use super::{crew::Budget, disk::pause};
+use super::{disk::pause, tasks::Budget};
 use crate::{
     RelPath,
     client::{ConnectOptions, Remote, RemoteError},
@@ -28,7 +28,7 @@ const TRIES: u32 = 8;
 
 /// A session, and the next one after it. Belongs to its engine's thread.
 #[derive(Debug)]
-pub struct Link {
+pub struct Connection {
     engine: Engine,
     address: Address,
     options: ConnectOptions,
@@ -39,30 +39,30 @@ pub struct Link {
     /// Since when there is no server, as long as there was none since.
     lost: Cell<Option<Instant>>,
     /// Why there will be none any more.
-    over: RefCell<Option<RemoteError>>,
+    failure: RefCell<Option<RemoteError>>,
     one: Rc<Budget>,
 }
 
-impl Link {
+impl Connection {
     /// Connects, within `retry`, a second, or [`ConnectOptions::patience`], whichever is longest.
-    /// When the server goes away later, it is tried for as long as `retry` to connect again: counted
-    /// once for all that goes on over this link, from the moment from which the server was not heard
-    /// of. A server that is connected but says nothing for so long (a second at least) is lost as
-    /// well. Each time that it answers again, the time begins anew.
+    /// When the server goes away later, it is tried for as long as `retry` to connect again:
+    /// counted once for all that uses this connection, from the moment from which the server was
+    /// not heard of. A server that is connected but says nothing for so long (a second at least) is
+    /// lost as well. Each time that it answers again, the time begins anew.
     ///
     /// After that everything fails at once, with the same error.
     ///
     /// Dropping the future gives up; a session that the server has begun ends.
     ///
     /// # Errors
-    /// If there is no server within that time, it has another version, or it has no room for another
-    /// client.
+    /// If there is no server within that time, it has another version, or it has no room for
+    /// another client.
     pub async fn connect(
         engine: &Engine,
         address: &Address,
         mut options: ConnectOptions,
         retry: Duration,
-    ) -> Result<Link, RemoteError> {
+    ) -> Result<Connection, RemoteError> {
         let longest = retry.max(SHORTEST);
         options.silence.get_or_insert(longest);
         let end = Instant::now() + longest.max(options.patience.unwrap_or_default());
@@ -73,7 +73,7 @@ impl Link {
                 connected => break connected?,
             }
         };
-        Ok(Link {
+        Ok(Connection {
             engine: engine.clone(),
             address: address.clone(),
             options,
@@ -81,7 +81,7 @@ impl Link {
             remote: RefCell::new(remote),
             number: Cell::new(0),
             lost: Cell::default(),
-            over: RefCell::default(),
+            failure: RefCell::default(),
             one: Budget::new(1),
         })
     }
@@ -110,13 +110,13 @@ impl Link {
 
     /// Why there is no server any more, and will not be looked for.
     #[must_use]
-    pub fn over(&self) -> Option<RemoteError> {
-        self.over.borrow().clone()
+    pub fn failure(&self) -> Option<RemoteError> {
+        self.failure.borrow().clone()
     }
 
     /// Whether the server was lost for good.
     pub(super) fn is_over(&self) -> bool {
-        self.over.borrow().is_some()
+        self.failure.borrow().is_some()
     }
 
     /// Says good-bye, and waits until the server has closed what was open.
@@ -134,8 +134,8 @@ impl Link {
     ) -> Result<T, RemoteError> {
         let mut tries = 0;
         loop {
-            if let Some(over) = self.over() {
-                return Err(over);
+            if let Some(failure) = self.failure() {
+                return Err(failure);
             }
             let (number, remote) = (self.number.get(), self.remote());
             match operation(remote).await {
@@ -159,8 +159,8 @@ impl Link {
         if self.number.get() != number {
             return Ok(());
         }
-        if let Some(over) = self.over() {
-            return Err(over);
+        if let Some(failure) = self.failure() {
+            return Err(failure);
         }
         let remote = self.remote();
         let known = self.lost.get().filter(|_| !remote.has_answered());
@@ -184,9 +184,9 @@ impl Link {
             }
             pause(PAUSE).await;
         }
-        let over = self.give_up(last);
-        self.over.replace(Some(over.clone()));
-        Err(over)
+        let failure = self.give_up(last);
+        self.failure.replace(Some(failure.clone()));
+        Err(failure)
     }
 
     /// What all that is still to be done fails with.

@@ -1,11 +1,11 @@
-//! A thread that asks for attributes in the mount, as any program does: then the kernel asks here, and
-//! learns how long a file is.
+//! A thread that calls `statx` in the mount, as any program does: then the kernel asks here for the
+//! attributes, and learns how long a file is.
 //!
-//! A thread that waits for an answer of its own process must not keep that process from ending. When
-//! the process is killed, the threads that would answer are gone, and the kernel lets a request that
-//! was taken wait until the device of the mount is closed; a thread that has this device open, and
-//! waits, keeps it open forever: the process would stay, and the mount hang. So this thread has
-//! a table of descriptors of its own, with nothing in it.
+//! A thread that waits for an answer of its own process must not keep that process from ending.
+//! When the process is killed, the threads that would answer are gone, and the kernel lets a
+//! request that was taken wait until the device of the mount is closed; a thread that has this
+//! device open, and waits, keeps it open forever: the process would stay, and the mount hang. So
+//! this thread has a table of descriptors of its own, with nothing in it.
 
 use crate::descriptors;
 use rustix::{
@@ -20,49 +20,49 @@ use std::{
 };
 
 /// The kernel asks for the attributes of this node, which has this name in the mount.
-struct Question {
+struct Query {
     ino: u64,
     path: PathBuf,
     done: Sender<Result<(), Errno>>,
 }
 
-/// The way to the thread.
-pub(super) struct Asker {
-    questions: Sender<Question>,
+/// Sends queries to the thread.
+pub(super) struct Refresher {
+    queries: Sender<Query>,
 }
 
 /// Where a mount is.
-struct Place {
+struct MountPoint {
     directory: PathBuf,
     /// The number of its device: something else may be there by now.
     device: (u32, u32),
 }
 
-impl Asker {
+impl Refresher {
     /// Starts the thread. It ends when this is dropped.
-    pub(super) fn start(directory: &Path) -> io::Result<Asker> {
-        let (questions, queue) = mpsc::channel();
+    pub(super) fn start(directory: &Path) -> io::Result<Refresher> {
+        let (queries, queue) = mpsc::channel();
         let directory = directory.to_owned();
-        descriptors::apart("petasos-ask", move || answer(&directory, queue))?;
-        Ok(Asker { questions })
+        descriptors::spawn_isolated("petasos-refresh", move || answer(&directory, queue))?;
+        Ok(Refresher { queries })
     }
 
     /// Has the kernel ask for the attributes of what has this name, and waits for that.
-    pub(super) fn ask(&self, ino: u64, path: PathBuf) -> Result<(), Errno> {
+    pub(super) fn refresh(&self, ino: u64, path: PathBuf) -> Result<(), Errno> {
         let (done, asked) = mpsc::channel();
-        let _ = self.questions.send(Question { ino, path, done });
+        let _ = self.queries.send(Query { ino, path, done });
         asked.recv().unwrap_or(Err(Errno::NOTCONN))
     }
 }
 
-/// The thread. Nothing here has a descriptor of another thread's, nor rings for one by a descriptor: the
+/// The thread. Nothing here uses a descriptor of another thread, nor wakes one by a descriptor: the
 /// channels wait in memory, and nothing is logged.
-fn answer(directory: &Path, questions: Receiver<Question>) {
+fn answer(directory: &Path, queries: Receiver<Query>) {
     let mut place = None;
-    for Question { ino, path, done } in questions {
+    for Query { ino, path, done } in queries {
         // Found when it is needed: the mount serves by then.
-        let place = place.get_or_insert_with(|| Place::find(directory));
-        let _ = done.send(place.as_ref().map_or(Ok(()), |place| place.ask(ino, &path)));
+        let place = place.get_or_insert_with(|| MountPoint::find(directory));
+        let _ = done.send(place.as_ref().map_or(Ok(()), |place| place.refresh(ino, &path)));
     }
 }
 
@@ -73,10 +73,10 @@ pub(super) fn device(directory: &Path) -> Option<(u32, u32)> {
     Some((stat.stx_dev_major, stat.stx_dev_minor))
 }
 
-impl Place {
-    fn find(directory: &Path) -> Option<Place> {
+impl MountPoint {
+    fn find(directory: &Path) -> Option<MountPoint> {
         let device = device(directory)?;
-        Some(Place { directory: directory.to_owned(), device })
+        Some(MountPoint { directory: directory.to_owned(), device })
     }
 
     fn open(&self) -> Result<OwnedFd, Errno> {
@@ -85,7 +85,7 @@ impl Place {
     }
 
     /// Has the kernel ask for the attributes of what has this name, which should be this node.
-    fn ask(&self, ino: u64, path: &Path) -> Result<(), Errno> {
+    fn refresh(&self, ino: u64, path: &Path) -> Result<(), Errno> {
         let root = self.open()?;
         let asleep = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let stat = rustix::fs::statx(&root, "", asleep, StatxFlags::empty())?;
@@ -134,7 +134,7 @@ mod tests {
         config.mount_options = vec![MountOption::FSName("silent".to_owned())];
         let session = Session::new(Silent, directory, &config).unwrap();
         thread::spawn(move || session.run());
-        let asked = Asker::start(directory).unwrap().ask(7, "f".into());
+        let asked = Refresher::start(directory).unwrap().refresh(7, "f".into());
         panic!("there is no answer, but {asked:?}");
     }
 
@@ -147,8 +147,8 @@ mod tests {
             return skip("only root can mount a file system that does not answer");
         }
         let directory = tempfile::tempdir().unwrap();
-        let name = "mount::ask::tests::a_process_that_is_killed_while_it_asks_ends";
-        let process = again(name, "asker").env("AT", directory.path().to_str().unwrap());
+        let name = "mount::refresh::tests::a_process_that_is_killed_while_it_asks_ends";
+        let process = again(name, "refresher").env("AT", directory.path().to_str().unwrap());
         let mut process = process.start();
         // Before the process is waited for in the end: its requests end with the mount.
         let _away = Away(directory.path().to_owned());

@@ -1,9 +1,9 @@
-//! Reading ahead, where the kernel does not do enough of it: without root's rights it asks for 128 KiB
-//! at a time, and waits.
+//! Reading ahead, where the kernel does not do enough of it: without root's rights it asks for 128
+//! KiB at a time, and waits.
 //!
 //! A program that reads a file from front to back in small pieces gets them out of blocks that are
-//! fetched before they are asked for. A block is used for a short time, and only if it has all that is
-//! asked for: so a file that grows, or is changed elsewhere, is read anew.
+//! fetched before they are asked for. A block is used for a short time, and only if it has all that
+//! is asked for: so a file that grows, or is changed elsewhere, is read anew.
 
 use super::{
     files::{Open, Read},
@@ -33,9 +33,9 @@ const ALL: usize = 64;
 /// How long what was fetched is good for.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// What is known of one open file's reader.
+/// The blocks that are read ahead of one open file's reader.
 #[derive(Default)]
-pub(super) struct Ahead {
+pub(super) struct ReadAhead {
     /// Where the next request begins, if it continues the last one.
     next: u64,
     run: u32,
@@ -74,11 +74,11 @@ impl Drop for Fetched {
         if let Some(memory) = self.memory.take() {
             self.fs.pool.give(memory);
         }
-        self.fs.ahead.set(self.fs.ahead.get() - 1);
+        self.fs.blocks_ahead.set(self.fs.blocks_ahead.get() - 1);
     }
 }
 
-impl Ahead {
+impl ReadAhead {
     /// What was fetched is not to be used any more.
     pub(super) fn clear(&mut self) {
         self.blocks.clear();
@@ -107,11 +107,11 @@ impl Fs {
         size: usize,
     ) -> Option<Read> {
         // What is being written here is not at the server yet.
-        let written = !open.inode.behind.borrow().is_empty();
+        let written = !open.inode.write_back.borrow().is_empty();
         if size >= ENOUGH || !self.options.reads_ahead() || written {
             return None;
         }
-        if !open.ahead.borrow_mut().follows(offset, size) {
+        if !open.read_ahead.borrow_mut().follows(offset, size) {
             return None;
         }
         let block = offset / BLOCK as u64 * BLOCK as u64;
@@ -123,7 +123,7 @@ impl Fs {
         self.fetch_ahead(open, block);
         let fetched = loop {
             let coming = {
-                let ahead = &mut *open.ahead.borrow_mut();
+                let ahead = &mut *open.read_ahead.borrow_mut();
                 match &mut ahead.blocks.iter_mut().find(|b| b.offset == block)?.state {
                     State::Here(fetched) => break Rc::clone(fetched),
                     State::Coming(waiting) => {
@@ -140,9 +140,10 @@ impl Fs {
         whole.then(|| Read::Ahead(fetched, start, size))
     }
 
-    /// Has the blocks from this one on fetched, as far as they are not, and lets go of those before.
+    /// Has the blocks from this one on fetched, as far as they are not, and lets go of those
+    /// before.
     fn fetch_ahead(self: &Rc<Fs>, open: &Rc<Open>, from: u64) {
-        let ahead = &mut *open.ahead.borrow_mut();
+        let ahead = &mut *open.read_ahead.borrow_mut();
         ahead.blocks.retain(|b| match &b.state {
             State::Here(fetched) => b.offset >= from && fetched.at.elapsed() < FRESH,
             State::Coming(_) => true,
@@ -156,10 +157,10 @@ impl Fs {
             if ahead.blocks.iter().any(|b| b.offset == offset) {
                 continue;
             }
-            if self.ahead.get() >= ALL || ahead.blocks.iter().any(ended) {
+            if self.blocks_ahead.get() >= ALL || ahead.blocks.iter().any(ended) {
                 return;
             }
-            self.ahead.set(self.ahead.get() + 1);
+            self.blocks_ahead.set(self.blocks_ahead.get() + 1);
             ahead.serial += 1;
             let serial = ahead.serial;
             ahead.blocks.push_back(Block { serial, offset, state: State::Coming(Vec::new()) });
@@ -169,7 +170,7 @@ impl Fs {
     }
 
     async fn fetch(self: Rc<Fs>, open: Rc<Open>, serial: u64, offset: u64) {
-        let _turn = self.carriers.acquire().await;
+        let _permit = self.transfers.acquire().await;
         let got = self.read_now(&open, offset, BLOCK).await;
         let (memory, len) = match got {
             Ok(Read::Block(memory, len)) => (Some(memory), len),
@@ -177,7 +178,7 @@ impl Fs {
         };
         let at = Instant::now();
         let fetched = Rc::new(Fetched { fs: Rc::clone(&self), memory, len, at });
-        let mut ahead = open.ahead.borrow_mut();
+        let mut ahead = open.read_ahead.borrow_mut();
         // Unless it was given up meanwhile. Dropping the senders wakes what waits.
         if let Some(block) = ahead.blocks.iter_mut().find(|b| b.serial == serial) {
             block.state = State::Here(fetched);

@@ -1,4 +1,4 @@
-//! A thread that does things later: it sleeps until the time of the next one.
+//! A timer thread: runs short actions at their time, and sleeps until the next one.
 
 use futures_channel::oneshot;
 use std::{
@@ -11,8 +11,8 @@ use std::{
 
 type Action = Box<dyn FnOnce() + Send>;
 
-/// Does things later.
-pub(crate) struct Keeper {
+/// Runs actions later, on a thread of its own.
+pub(crate) struct TimerThread {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -31,24 +31,24 @@ struct State {
     stopped: bool,
 }
 
-impl Keeper {
-    /// One for all in this process that need none of their own, and never end it. `None` where the
+impl TimerThread {
+    /// The one that all in this process share. It never ends. `None` where the
     /// system gave no thread.
-    pub(crate) fn of_process() -> Option<&'static Keeper> {
-        static KEEPER: OnceLock<Option<Keeper>> = OnceLock::new();
-        KEEPER.get_or_init(|| Keeper::start().ok()).as_ref()
+    pub(crate) fn of_process() -> Option<&'static TimerThread> {
+        static TIMER: OnceLock<Option<TimerThread>> = OnceLock::new();
+        TIMER.get_or_init(|| TimerThread::start().ok()).as_ref()
     }
 
     /// Starts the thread.
-    pub(crate) fn start() -> io::Result<Keeper> {
+    pub(crate) fn start() -> io::Result<TimerThread> {
         let shared = Arc::<Shared>::default();
         let serving = Arc::clone(&shared);
-        let builder = std::thread::Builder::new().name("forward-keeper".to_owned());
+        let builder = std::thread::Builder::new().name("forward-timer".to_owned());
         let thread = builder.spawn(move || serving.serve())?;
-        Ok(Keeper { shared, thread: Mutex::new(Some(thread)) })
+        Ok(TimerThread { shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Does something short after so long. It must not panic. After the end of the keeper it is
+    /// Runs a short action after so long. It must not panic. After the end of the timer it is
     /// dropped.
     pub(crate) fn later(&self, after: Duration, action: impl FnOnce() + Send + 'static) {
         let mut state = self.shared.lock();
@@ -66,7 +66,7 @@ impl Keeper {
         }
     }
 
-    /// Waits for so long, or until the end of the keeper.
+    /// Waits for so long, or until the end of the timer.
     pub(crate) async fn sleep(&self, time: Duration) {
         let (sender, receiver) = oneshot::channel::<()>();
         self.later(time, move || drop(sender));
@@ -92,7 +92,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for TimerThread {
     fn drop(&mut self) {
         self.stop();
     }
@@ -126,9 +126,9 @@ impl Shared {
     }
 }
 
-impl fmt::Debug for Keeper {
+impl fmt::Debug for TimerThread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Keeper")
+        f.write_str("TimerThread")
     }
 }
 
@@ -139,15 +139,15 @@ mod tests {
 
     #[test]
     fn in_order_of_time() {
-        let keeper = Keeper::start().unwrap();
+        let timer = TimerThread::start().unwrap();
         let (sender, receiver) = channel();
         for millis in [30u64, 10, 20] {
             let sender = sender.clone();
-            keeper.later(Duration::from_millis(millis), move || sender.send(millis).unwrap());
+            timer.later(Duration::from_millis(millis), move || sender.send(millis).unwrap());
         }
-        keeper.later(Duration::from_secs(3600), move || drop(sender));
+        timer.later(Duration::from_secs(3600), move || drop(sender));
         assert!(receiver.iter().take(3).eq([10, 20, 30]));
-        keeper.stop();
+        timer.stop();
         assert!(receiver.recv().is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! What a mount gives back to the system when it has little to do.
+//! Memory that an idle mount returns to the system.
 
 use super::fs::Fs;
 use petasos::fabric::return_freed_memory;
@@ -9,44 +9,44 @@ use std::{
 };
 
 /// Memory goes when it was not needed for so long, and is kept for twice as long at most.
-const REST: Duration = Duration::from_secs(5);
+const IDLE: Duration = Duration::from_secs(5);
 
 /// So many files that the kernel has forgotten leave memory that is worth being given back.
 const MANY: usize = 1_000;
 
-/// What there is to give back.
+/// What is known of the memory that could be returned.
 #[derive(Debug, Default)]
-pub(super) struct Rest {
-    /// Files that the kernel has forgotten since it was looked at.
+pub(super) struct Trim {
+    /// Files that the kernel has forgotten since the last check.
     forgotten: Cell<usize>,
-    /// Whether a task looks at it from time to time.
-    tended: Cell<bool>,
+    /// Whether a task checks from time to time.
+    scheduled: Cell<bool>,
 }
 
-impl Rest {
-    pub(super) fn forgets_one(&self) {
+impl Trim {
+    pub(super) fn note_forgotten(&self) {
         self.forgotten.set(self.forgotten.get() + 1);
     }
 }
 
 impl Fs {
     /// Has memory that is not needed given back from time to time, as long as there is any.
-    pub(super) fn tend_memory(self: &Rc<Fs>) {
-        let rest = &self.rest;
-        if rest.tended.get() || (self.pool.kept() == 0 && rest.forgotten.get() < MANY) {
+    pub(super) fn schedule_trim(self: &Rc<Fs>) {
+        let trim = &self.trim;
+        if trim.scheduled.get() || (self.pool.kept() == 0 && trim.forgotten.get() < MANY) {
             return;
         }
-        rest.tended.set(true);
+        trim.scheduled.set(true);
         let (fs, timer) = (Rc::downgrade(self), self.engine.clone());
         self.engine.spawn(async move {
             loop {
-                timer.sleep(REST).await;
+                timer.sleep(IDLE).await;
                 let Some(fs) = Weak::upgrade(&fs) else { break };
-                let forgotten = fs.rest.forgotten.take();
-                fs.pool.shed();
+                let forgotten = fs.trim.forgotten.take();
+                fs.pool.trim();
                 if forgotten == 0 && fs.pool.kept() == 0 {
                     return_freed_memory();
-                    fs.rest.tended.set(false);
+                    fs.trim.scheduled.set(false);
                     break;
                 }
             }

@@ -1,4 +1,4 @@
-//! What may happen often, and is logged seldom.
+//! Limits how often something that may happen often is logged.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -8,13 +8,13 @@ use std::{
 /// Between two lines of the log.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// When something was logged.
+/// When a line was last logged.
 #[derive(Debug, Default)]
-pub(super) struct Seldom(Mutex<Option<Instant>>);
+pub(super) struct LogLimit(Mutex<Option<Instant>>);
 
-impl Seldom {
-    /// Logs it, unless it was logged a moment ago.
-    pub(super) fn say(&self, log: impl FnOnce()) {
+impl LogLimit {
+    /// Logs a line, unless one was logged less than ten seconds ago.
+    pub(super) fn log(&self, log: impl FnOnce()) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if last.is_none_or(|last| last.elapsed() >= PAUSE) {
             *last = Some(Instant::now());
@@ -30,9 +30,9 @@ mod tests {
 
     #[test]
     fn once_in_a_while() {
-        let (seldom, mut said) = (Seldom::default(), 0);
+        let (limit, mut said) = (LogLimit::default(), 0);
         for _ in 0..3 {
-            seldom.say(|| said += 1);
+            limit.log(|| said += 1);
         }
         assert_eq!(said, 1);
     }

@@ -1,4 +1,5 @@
-//! What many futures of one job share: a set that grows while it is driven, budgets, gates.
+//! What many futures of one job share: a set of tasks that grows while it is driven, budgets,
+//! latches.
 
 use futures_util::{StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
 use std::{
@@ -9,13 +10,13 @@ use std::{
     task::{Poll, Waker},
 };
 
-/// Futures that run side by side; each may add more. They are polled by [`Crew::drive`] alone.
+/// Futures that run side by side; each may add more. They are polled by [`TaskSet::drive`] alone.
 #[derive(Default)]
-pub(super) struct Crew {
+pub(super) struct TaskSet {
     fresh: RefCell<Vec<LocalBoxFuture<'static, ()>>>,
 }
 
-impl Crew {
+impl TaskSet {
     /// Adds a future. From within one that is driven, or before.
     pub(super) fn spawn(&self, future: impl Future<Output = ()> + 'static) {
         self.fresh.borrow_mut().push(Box::pin(future));
@@ -40,8 +41,8 @@ impl Crew {
     }
 }
 
-/// Futures may hold what holds the crew.
-struct Clear<'a>(&'a Crew);
+/// Futures may hold what holds the set.
+struct Clear<'a>(&'a TaskSet);
 
 impl Drop for Clear<'_> {
     fn drop(&mut self) {
@@ -60,7 +61,7 @@ pub(super) struct Budget {
     next: Cell<u64>,
 }
 
-/// A part of a budget; given back when dropped.
+/// A part of a budget; returned when dropped.
 #[derive(Debug)]
 pub(super) struct Share {
     budget: Rc<Budget>,
@@ -76,15 +77,15 @@ impl Budget {
     /// Waits for a share. More than all there is counts as all there is.
     pub(super) async fn take(self: &Rc<Self>, amount: u64) -> Share {
         let amount = amount.min(self.total);
-        let mut place = Place { budget: self, number: None };
+        let mut queued = Queued { budget: self, number: None };
         poll_fn(|context| {
             let mut waiting = self.waiting.borrow_mut();
-            let first = match place.number {
+            let first = match queued.number {
                 None => waiting.is_empty(),
                 Some(number) => waiting.front().is_some_and(|(n, _)| *n == number),
             };
             if first && self.free.get() >= amount {
-                if place.number.take().is_some() {
+                if queued.number.take().is_some() {
                     waiting.pop_front();
                 }
                 self.free.set(self.free.get() - amount);
@@ -94,7 +95,7 @@ impl Budget {
                 return Poll::Ready(());
             }
             let waker = context.waker().clone();
-            match place.number {
+            match queued.number {
                 Some(number) => {
                     if let Some((_, old)) = waiting.iter_mut().find(|(n, _)| *n == number) {
                         *old = waker;
@@ -102,7 +103,7 @@ impl Budget {
                 }
                 None => {
                     let number = self.next.replace(self.next.get() + 1);
-                    place.number = Some(number);
+                    queued.number = Some(number);
                     waiting.push_back((number, waker));
                 }
             }
@@ -131,13 +132,13 @@ impl Drop for Share {
     }
 }
 
-/// A place in the queue; left when dropped.
-struct Place<'a> {
+/// An entry in the queue; left when dropped.
+struct Queued<'a> {
     budget: &'a Budget,
     number: Option<u64>,
 }
 
-impl Drop for Place<'_> {
+impl Drop for Queued<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
             self.budget.waiting.borrow_mut().retain(|(n, _)| *n != number);
@@ -146,28 +147,28 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Opened once, for better or worse: whether a directory is there that others wait for.
+/// Set once, to success or failure: whether a directory is there that other tasks wait for.
 #[derive(Debug, Default)]
-pub(super) struct Gate {
-    passable: Cell<Option<bool>>,
+pub(super) struct Latch {
+    outcome: Cell<Option<bool>>,
     waiting: RefCell<Vec<Waker>>,
 }
 
-impl Gate {
-    pub(super) fn open(&self, passable: bool) {
-        self.passable.set(Some(passable));
+impl Latch {
+    pub(super) fn set(&self, outcome: bool) {
+        self.outcome.set(Some(outcome));
         self.waiting.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Whether it was opened for the better.
-    pub(super) fn is_passable(&self) -> bool {
-        self.passable.get() == Some(true)
+    /// Whether it was set to success.
+    pub(super) fn is_ok(&self) -> bool {
+        self.outcome.get() == Some(true)
     }
 
-    /// Waits until it is opened; whether one may pass.
-    pub(super) async fn pass(&self) -> bool {
-        poll_fn(|context| match self.passable.get() {
-            Some(passable) => Poll::Ready(passable),
+    /// Waits until it is set, and gives what to.
+    pub(super) async fn wait(&self) -> bool {
+        poll_fn(|context| match self.outcome.get() {
+            Some(outcome) => Poll::Ready(outcome),
             None => {
                 self.waiting.borrow_mut().push(context.waker().clone());
                 Poll::Pending
@@ -197,19 +198,19 @@ mod tests {
     }
 
     #[test]
-    fn a_crew_grows_and_ends() {
-        let (crew, done) = (Rc::new(Crew::default()), Rc::new(Cell::new(0)));
-        let gate = Rc::new(Gate::default());
+    fn a_set_of_tasks_grows_and_ends() {
+        let (tasks, done) = (Rc::new(TaskSet::default()), Rc::new(Cell::new(0)));
+        let latch = Rc::new(Latch::default());
         for _ in 0..3 {
-            let (crew2, done, gate) = (crew.clone(), done.clone(), gate.clone());
-            crew.spawn(async move {
-                assert!(gate.pass().await);
-                crew2.spawn(async move { done.set(done.get() + 1) });
+            let (more, done, latch) = (tasks.clone(), done.clone(), latch.clone());
+            tasks.spawn(async move {
+                assert!(latch.wait().await);
+                more.spawn(async move { done.set(done.get() + 1) });
             });
         }
-        let opener = gate.clone();
-        crew.spawn(async move { opener.open(true) });
-        crew.drive().now_or_never().unwrap();
+        let opener = latch.clone();
+        tasks.spawn(async move { opener.set(true) });
+        tasks.drive().now_or_never().unwrap();
         assert_eq!(done.get(), 3);
     }
 }

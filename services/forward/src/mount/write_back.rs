@@ -1,18 +1,20 @@
-//! Write-behind: a write is answered when its data is here, and goes to the server with others.
+//! The write-back queue: a write is answered when its data is here, and goes to the server with
+//! others.
 //!
-//! Each file has a block that is being filled, blocks that wait, and blocks on their way. What is written
-//! after a pause goes at once; what follows is gathered, if it continues what was written before, and goes
-//! when a block is full, when some time has passed, or when a request waits for it. Blocks that overlap
-//! go one after the other, and so do those of files that are appended to.
+//! Each file has a block that is being filled, blocks that wait, and blocks in flight. What is
+//! written after a pause is sent at once. What follows is gathered, if it continues what was
+//! written before, and sent when a block is full, when some time has passed, or when a request
+//! waits for it. Blocks that overlap are sent one after the other, and so are those of files that
+//! are appended to.
 //!
-//! An error is remembered by each file that has the node open to write, and told by its next write,
+//! An error is kept by each open file of the node that is writable, and reported by its next write,
 //! by `fsync`, and by `close`.
 
 use super::{
     files::{Inode, Open},
     fs::Fs,
-    intake::Incoming,
     pool::{BLOCK, Filled, Pool},
+    request_queue::WriteRequest,
 };
 use bytes::Bytes;
 use futures_channel::oneshot;
@@ -30,7 +32,7 @@ use std::{
 const DEPTH: usize = 6;
 
 /// How long a block that is not full waits for more.
-const LINGER: Duration = Duration::from_millis(10);
+const GATHER: Duration = Duration::from_millis(10);
 
 /// Data that was written.
 #[derive(Debug)]
@@ -85,9 +87,9 @@ impl Piece {
     }
 }
 
-/// On its way.
+/// A piece on its way to the server.
 #[derive(Debug)]
-struct Flying {
+struct InFlight {
     number: u64,
     range: Range<u64>,
     append: bool,
@@ -95,43 +97,43 @@ struct Flying {
 
 /// What of one file is not at the server yet.
 #[derive(Default)]
-pub(super) struct Behind {
+pub(super) struct WriteBackQueue {
     tail: Option<Piece>,
     queue: VecDeque<Piece>,
-    flying: Vec<Flying>,
+    in_flight: Vec<InFlight>,
     /// Of the next piece.
     next: u64,
     /// When something was sent last.
     sent: Option<Instant>,
-    /// A future comes back when a block that is not full has waited long enough.
-    lingers: bool,
+    /// A future will send a block that is not full when it has waited long enough.
+    timer_set: bool,
     changed: Vec<oneshot::Sender<()>>,
 }
 
-impl Behind {
+impl WriteBackQueue {
     pub(super) fn is_empty(&self) -> bool {
-        self.tail.is_none() && self.queue.is_empty() && self.flying.is_empty()
+        self.tail.is_none() && self.queue.is_empty() && self.in_flight.is_empty()
     }
 
     /// Whether something of this range is not at the server.
     pub(super) fn touches(&self, range: &Range<u64>) -> bool {
         let waiting = self.tail.iter().chain(&self.queue);
         let mut pieces = waiting.map(|piece| (piece.range(), piece.open.is_append()));
-        let mut flying = self.flying.iter().map(|f| (f.range.clone(), f.append));
+        let mut in_flight = self.in_flight.iter().map(|f| (f.range.clone(), f.append));
         // Where appended data lands is only known afterwards.
         let touches = |(other, append): (Range<u64>, bool)| append || overlap(&other, range);
-        pieces.any(touches) || flying.any(touches)
+        pieces.any(touches) || in_flight.any(touches)
     }
 
     /// Where the file ends, as far as it was written here.
     pub(super) fn end(&self) -> u64 {
         let waiting = self.tail.iter().chain(&self.queue).map(|piece| piece.range().end);
-        waiting.chain(self.flying.iter().map(|f| f.range.end)).max().unwrap_or(0)
+        waiting.chain(self.in_flight.iter().map(|f| f.range.end)).max().unwrap_or(0)
     }
 
     fn has_older_than(&self, number: u64) -> bool {
         let waiting = self.tail.iter().chain(&self.queue).map(|piece| piece.number);
-        waiting.chain(self.flying.iter().map(|f| f.number)).any(|n| n < number)
+        waiting.chain(self.in_flight.iter().map(|f| f.number)).any(|n| n < number)
     }
 
     fn add(&mut self, open: &Rc<Open>, offset: u64, data: Data, pool: &Pool) {
@@ -154,28 +156,28 @@ impl Behind {
         }
     }
 
-    /// What may go now.
-    fn depart(&mut self) -> Option<Piece> {
+    /// Takes the next piece that may be sent now.
+    fn next_to_send(&mut self) -> Option<Piece> {
         let next = match self.queue.front() {
-            Some(next) if self.flying.len() < DEPTH => next,
-            None if self.flying.is_empty() && !self.has_just_sent() => self.tail.as_ref()?,
+            Some(next) if self.in_flight.len() < DEPTH => next,
+            None if self.in_flight.is_empty() && !self.has_just_sent() => self.tail.as_ref()?,
             _ => return None,
         };
         let (range, append) = (next.range(), next.open.is_append());
-        if self.flying.iter().any(|f| f.append || append || overlap(&f.range, &range)) {
+        if self.in_flight.iter().any(|f| f.append || append || overlap(&f.range, &range)) {
             return None;
         }
         self.sent = Some(Instant::now());
-        self.flying.push(Flying { number: next.number, range, append });
+        self.in_flight.push(InFlight { number: next.number, range, append });
         self.queue.pop_front().or_else(|| self.tail.take())
     }
 
     fn has_just_sent(&self) -> bool {
-        self.sent.is_some_and(|sent| sent.elapsed() < LINGER)
+        self.sent.is_some_and(|sent| sent.elapsed() < GATHER)
     }
 
-    fn landed(&mut self, number: u64) {
-        self.flying.retain(|f| f.number != number);
+    fn completed(&mut self, number: u64) {
+        self.in_flight.retain(|f| f.number != number);
         self.changed.clear();
     }
 }
@@ -185,24 +187,24 @@ fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
 }
 
 impl Fs {
-    /// Takes what has come in for a file since the last time.
+    /// Takes the queued write requests of a file.
     pub(super) fn collect(&self, inode: &Rc<Inode>) {
-        let intake = inode.intake.borrow().clone();
-        let pieces = intake.map_or(Vec::new(), |intake| intake.take());
+        let queue = inode.queue.borrow().clone();
+        let pieces = queue.map_or(Vec::new(), |queue| queue.take());
         if pieces.is_empty() {
             return;
         }
         inode.changed_here();
         self.node_changed(inode.ino);
-        for Incoming { handle, offset, data, from_cache } in pieces {
+        for WriteRequest { handle, offset, data, from_cache } in pieces {
             match self.open_file(handle).and_then(|open| Fs::open_to_write(open, from_cache)) {
                 Ok(open) => {
                     self.grown(&open, offset, data.len());
-                    inode.behind.borrow_mut().add(&open, offset, data, &self.pool);
+                    inode.write_back.borrow_mut().add(&open, offset, data, &self.pool);
                 }
                 Err(errno) => {
-                    self.intakes.settle(data.len());
-                    self.lose(inode, errno);
+                    self.queues.settle(data.len());
+                    self.report_loss(inode, errno);
                 }
             }
         }
@@ -213,44 +215,43 @@ impl Fs {
         self.table.borrow_mut().grow(open.inode.ino, offset.saturating_add(len as u64));
     }
 
-    /// Looks after a file of which something has come in.
-    pub(super) fn tend_to(self: &Rc<Fs>, ino: u64) {
+    /// Takes and sends what is queued for a file.
+    pub(super) fn write_back(self: &Rc<Fs>, ino: u64) {
         let inode = self.inodes.borrow().get(&ino).map(Rc::clone);
         if let Some(inode) = inode {
-            self.tend(&inode);
+            self.advance_write_back(&inode);
         }
     }
 
-    /// Takes what has come in for a file, and sends what may go. From then on until all is at the server
-    /// a future comes back to this: one that carries something, or waits for a block to become full.
-    fn tend(self: &Rc<Fs>, inode: &Rc<Inode>) {
+    /// Takes what is queued for a file, and sends what may be sent. Until all is at the server, a
+    /// future calls this again: one that sends a piece, or waits for a block to become full.
+    fn advance_write_back(self: &Rc<Fs>, inode: &Rc<Inode>) {
         loop {
             self.collect(inode);
-            self.send_off(inode);
-            let behind = &mut *inode.behind.borrow_mut();
-            if behind.is_empty() {
-                match &*inode.intake.borrow() {
-                    Some(intake) if !intake.rest() => continue,
+            self.send_ready(inode);
+            let pending = &mut *inode.write_back.borrow_mut();
+            if pending.is_empty() {
+                match &*inode.queue.borrow() {
+                    Some(queue) if !queue.try_idle() => continue,
                     _ => return,
                 }
             }
-            if !behind.flying.is_empty() || mem::replace(&mut behind.lingers, true) {
+            if !pending.in_flight.is_empty() || mem::replace(&mut pending.timer_set, true) {
                 return;
             }
             let (fs, inode) = (Rc::clone(self), Rc::clone(inode));
             return self.spawn(async move {
-                fs.keeper.sleep(LINGER).await;
-                inode.behind.borrow_mut().lingers = false;
-                fs.tend(&inode);
+                fs.timer.sleep(GATHER).await;
+                inode.write_back.borrow_mut().timer_set = false;
+                fs.advance_write_back(&inode);
             });
         }
     }
 
-    /// Something that was written, and answered, is lost: each descriptor that has the file open to
-    /// write is told.
-    fn lose(&self, inode: &Inode, errno: Errno) {
-        if let Some(intake) = &*inode.intake.borrow() {
-            intake.refuse();
+    /// A write that was answered is lost: each open file that is writable reports it.
+    fn report_loss(&self, inode: &Inode, errno: Errno) {
+        if let Some(queue) = &*inode.queue.borrow() {
+            queue.close();
         }
         inode.each_open(|open| {
             if open.is_writable() {
@@ -262,13 +263,13 @@ impl Fs {
     /// Takes over what was written. Returns when there is room for more.
     pub(super) async fn write_behind(self: &Rc<Fs>, open: &Rc<Open>, offset: u64, data: Data) {
         self.collect(&open.inode);
-        self.intakes.add(data.len());
-        open.inode.behind.borrow_mut().add(open, offset, data, &self.pool);
-        if let Some(intake) = &*open.inode.intake.borrow() {
-            intake.tend();
+        self.queues.add(data.len());
+        open.inode.write_back.borrow_mut().add(open, offset, data, &self.pool);
+        if let Some(queue) = &*open.inode.queue.borrow() {
+            queue.set_served();
         }
-        self.tend(&open.inode);
-        while !self.intakes.has_room() {
+        self.advance_write_back(&open.inode);
+        while !self.queues.has_room() {
             let (sender, room) = oneshot::channel();
             self.room.borrow_mut().push(sender);
             let _ = room.await;
@@ -279,63 +280,63 @@ impl Fs {
     pub(super) async fn drain(self: &Rc<Fs>, inode: &Rc<Inode>) {
         self.collect(inode);
         let last = {
-            let behind = &mut *inode.behind.borrow_mut();
-            if behind.is_empty() {
+            let pending = &mut *inode.write_back.borrow_mut();
+            if pending.is_empty() {
                 return;
             }
-            let tail = behind.tail.take();
-            behind.queue.extend(tail);
-            behind.next
+            let tail = pending.tail.take();
+            pending.queue.extend(tail);
+            pending.next
         };
-        self.send_off(inode);
+        self.send_ready(inode);
         loop {
-            let landed = {
-                let behind = &mut *inode.behind.borrow_mut();
-                if !behind.has_older_than(last) {
+            let done = {
+                let pending = &mut *inode.write_back.borrow_mut();
+                if !pending.has_older_than(last) {
                     return;
                 }
-                let (sender, landed) = oneshot::channel();
-                behind.changed.push(sender);
-                landed
+                let (sender, done) = oneshot::channel();
+                pending.changed.push(sender);
+                done
             };
             // The other end is dropped.
-            let _ = landed.await;
+            let _ = done.await;
         }
     }
 
-    /// Sends what may go.
-    fn send_off(self: &Rc<Fs>, inode: &Rc<Inode>) {
+    /// Sends what may be sent.
+    fn send_ready(self: &Rc<Fs>, inode: &Rc<Inode>) {
         loop {
-            let piece = inode.behind.borrow_mut().depart();
+            let piece = inode.write_back.borrow_mut().next_to_send();
             let Some(piece) = piece else { return };
             let fs = Rc::clone(self);
-            self.spawn(async move { fs.carry(piece).await });
+            self.spawn(async move { fs.send_piece(piece).await });
         }
     }
 
-    async fn carry(self: Rc<Fs>, piece: Piece) {
+    async fn send_piece(self: Rc<Fs>, piece: Piece) {
         let Piece { open, number, offset, data } = piece;
         let len = data.len();
-        let turn = self.carriers.acquire().await;
+        let permit = self.transfers.acquire().await;
         let written = match open.failed.get() {
-            // What follows a write that was lost would wait as long for nothing.
+            // After a lost write, the next one would only wait for the same timeout.
             Some(Errno::IO) => Err(Errno::IO),
             _ => self.write_out(&open, offset, data).await,
         };
-        drop(turn);
+        drop(permit);
         if let Err(errno) = written {
             tracing::warn!(file = open.file.subject(), %errno, "what was written is lost");
             open.failed.set(Some(errno));
-            self.lose(&open.inode, errno);
+            self.report_loss(&open.inode, errno);
         }
-        open.inode.behind.borrow_mut().landed(number);
+        open.inode.write_back.borrow_mut().completed(number);
         // What was listed while it was on its way.
         self.node_changed(open.inode.ino);
-        self.intakes.settle(len);
-        if self.intakes.has_room() {
+        self.queues.settle(len);
+        if self.queues.has_room() {
             mem::take(&mut *self.room.borrow_mut());
         }
-        self.tend(&open.inode);
+        self.advance_write_back(&open.inode);
     }
 
     /// Writes to the server, and waits for that.

@@ -1,7 +1,7 @@
-//! Whose turn it is: a queue for each client, and deficit round robin among them (Shreedhar and
-//! Varghese, SIGCOMM 1995).
+//! A queue for each client, and deficit round robin among the queues (Shreedhar and Varghese,
+//! SIGCOMM 1995).
 //!
-//! Each queue in its turn may spend a quantum; what it has left over it keeps while it has work.
+//! Each queue in its turn may spend a quantum; it keeps what is left over while it has work.
 //! So in the long run queues with work get the same share of what is spent, however many requests
 //! each has, and however large they are.
 
@@ -15,7 +15,7 @@ const MOST: u64 = 4 << 20;
 
 /// Work that waits.
 #[derive(Debug)]
-pub(super) struct Turns<W> {
+pub(super) struct RoundRobin<W> {
     queues: HashMap<u64, Queue<W>>,
     /// Queues with work, the one whose turn it is first.
     ring: VecDeque<u64>,
@@ -28,9 +28,9 @@ struct Queue<W> {
     credit: u64,
 }
 
-impl<W> Turns<W> {
-    pub(super) fn new() -> Turns<W> {
-        Turns { queues: HashMap::new(), ring: VecDeque::new(), len: 0 }
+impl<W> RoundRobin<W> {
+    pub(super) fn new() -> RoundRobin<W> {
+        RoundRobin { queues: HashMap::new(), ring: VecDeque::new(), len: 0 }
     }
 
     /// How much work waits.
@@ -72,8 +72,8 @@ impl<W> Turns<W> {
     }
 
     /// Takes all that waits.
-    pub(super) fn clear(&mut self) -> Turns<W> {
-        std::mem::replace(self, Turns::new())
+    pub(super) fn clear(&mut self) -> RoundRobin<W> {
+        std::mem::replace(self, RoundRobin::new())
     }
 }
 
@@ -84,12 +84,12 @@ mod tests {
 
     #[test]
     fn one_beside_a_flood() {
-        let mut turns = Turns::new();
+        let mut queues = RoundRobin::new();
         for _ in 0..1000 {
-            turns.push(1, 1 << 20, 1);
+            queues.push(1, 1 << 20, 1);
         }
-        turns.push(2, 4096, 2);
-        let place = std::iter::from_fn(|| turns.pop()).position(|of| of == 2);
+        queues.push(2, 4096, 2);
+        let place = std::iter::from_fn(|| queues.pop()).position(|of| of == 2);
         assert!(place.unwrap() <= 1, "{place:?}");
     }
 
@@ -97,17 +97,17 @@ mod tests {
         #[test]
         fn shares_are_equal_and_order_is_kept(costs in proptest::collection::vec(
             proptest::collection::vec(1..3 * QUANTUM, 1..60), 2..6)) {
-            let mut turns = Turns::new();
+            let mut queues = RoundRobin::new();
             for (of, costs) in costs.iter().enumerate() {
                 for (at, cost) in costs.iter().enumerate() {
-                    turns.push(of as u64, *cost, (of, at, *cost));
+                    queues.push(of as u64, *cost, (of, at, *cost));
                 }
             }
             let mut spent = vec![0u64; costs.len()];
             let mut next = vec![0; costs.len()];
-            let all = turns.len();
+            let all = queues.len();
             let mut came = 0;
-            while let Some((of, at, cost)) = turns.pop() {
+            while let Some((of, at, cost)) = queues.pop() {
                 prop_assert_eq!(at, next[of]);
                 next[of] += 1;
                 spent[of] += cost;
@@ -119,7 +119,7 @@ mod tests {
                 }
             }
             prop_assert_eq!(came, all);
-            prop_assert!(turns.queues.is_empty() && turns.ring.is_empty() && turns.len() == 0);
+            prop_assert!(queues.queues.is_empty() && queues.ring.is_empty() && queues.len() == 0);
         }
     }
 }

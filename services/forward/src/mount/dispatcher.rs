@@ -1,15 +1,16 @@
-//! The side of the kernel: takes each request, and hands it to the engine's thread, which answers it.
+//! The FUSE dispatcher: takes each request of the kernel, and hands it to the engine's thread,
+//! which answers it.
 //!
-//! Nothing here waits, so that however long a request takes at the server, the next one is taken.
+//! Nothing here waits: however long a request takes at the server, the next one is taken.
 
 use super::{
     convert::{self, Caller},
     files::Writing,
     fs::{Entry, Fs},
-    intake::{self, Intakes, Offered},
     locks::Asked,
     options::{Cache, MountOptions},
     pool::{BLOCK, Pool},
+    request_queue::{self, Offered, RequestQueues},
 };
 use crate::protocol::{Extent, RenameMode, SetAttr};
 use bytes::Bytes;
@@ -35,11 +36,11 @@ use std::{
 /// Work for the engine's thread.
 pub(super) type Job = Box<dyn FnOnce(&Rc<Fs>) + Send>;
 
-/// What the kernel's requests come to.
-pub(super) struct Front {
+/// Takes the kernel's requests.
+pub(super) struct Dispatcher {
     jobs: mpsc::UnboundedSender<Job>,
     pool: Arc<Pool>,
-    intakes: Arc<Intakes>,
+    queues: Arc<RequestQueues>,
     /// Files of which parts were locked at some time.
     locked: Mutex<HashSet<u64>>,
     cache: Cache,
@@ -48,34 +49,34 @@ pub(super) struct Front {
     negative_ttl: Duration,
 }
 
-impl Front {
+impl Dispatcher {
     pub(super) fn new(
         jobs: mpsc::UnboundedSender<Job>,
         pool: Arc<Pool>,
-        intakes: Arc<Intakes>,
+        queues: Arc<RequestQueues>,
         options: &MountOptions,
-    ) -> Front {
+    ) -> Dispatcher {
         let (attr_ttl, negative_ttl) = (options.attr_ttl(), options.negative_ttl());
         let (cache, spins, locked) = (options.cache, !options.spin.is_zero(), Mutex::default());
-        Front { jobs, pool, intakes, locked, cache, spins, attr_ttl, negative_ttl }
+        Dispatcher { jobs, pool, queues, locked, cache, spins, attr_ttl, negative_ttl }
     }
 
     fn locked(&self) -> MutexGuard<'_, HashSet<u64>> {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has something done by the engine's thread. Where that has ended, it is dropped.
-    fn tell(&self, job: impl FnOnce(&Rc<Fs>) + Send + 'static) {
+    /// Sends a job to the engine's thread. Where that has ended, the job is dropped.
+    fn send(&self, job: impl FnOnce(&Rc<Fs>) + Send + 'static) {
         let _ = self.jobs.unbounded_send(Box::new(job));
     }
 
-    /// Has a request done, in its turn. Where the engine has ended, the request is dropped, which
+    /// Has a request done beside others. Where the engine has ended, the request is dropped, which
     /// answers it with an error.
     fn run<W>(&self, work: impl FnOnce(Rc<Fs>) -> W + Send + 'static)
     where
         W: Future<Output = ()> + 'static,
     {
-        self.tell(move |fs| fs.request(work(Rc::clone(fs))));
+        self.send(move |fs| fs.request(work(Rc::clone(fs))));
     }
 
     fn caller(request: &Request) -> Caller {
@@ -132,7 +133,7 @@ fn xattr(reply: ReplyXattr, room: u32, value: Result<impl AsRef<[u8]>, Errno>) {
     }
 }
 
-impl Filesystem for Front {
+impl Filesystem for Dispatcher {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let mut wanted = InitFlags::FUSE_PARALLEL_DIROPS
             | InitFlags::FUSE_DO_READDIRPLUS
@@ -141,10 +142,10 @@ impl Filesystem for Front {
             | InitFlags::FUSE_FLOCK_LOCKS
             | InitFlags::FUSE_HANDLE_KILLPRIV_V2
             | InitFlags::FUSE_ASYNC_DIO;
-        // Attributes come with the names: programs that look at each (`find`, `ls -l`, `rsync`) list a large
-        // directory to its end first, and left to itself the kernel stops asking for attributes after
-        // the first page, and then for those of each file. The server sends them in either case. Where
-        // nothing is kept they would be asked for again.
+        // Attributes come with the names: programs that look at each (`find`, `ls -l`, `rsync`)
+        // list a large directory to its end first, and left to itself the kernel stops asking for
+        // attributes after the first page, and then for those of each file. The server sends them
+        // in either case. Where nothing is kept they would be asked for again.
         wanted |= match self.cache {
             Cache::Close => InitFlags::FUSE_CACHE_SYMLINKS,
             Cache::None => InitFlags::FUSE_READDIRPLUS_AUTO,
@@ -161,7 +162,7 @@ impl Filesystem for Front {
         self.run(move |fs| async move {
             match fs.lookup(parent.0, &name).await {
                 Ok(Some(found)) => entry(reply, ttl, Ok(found)),
-                Ok(None) if fs.misses(parent.0, &name, negative) => {
+                Ok(None) if fs.note_missing(parent.0, &name, negative) => {
                     reply.entry(&negative, &convert::nothing(), fuser::Generation(0));
                 }
                 Ok(None) => reply.error(fuser::Errno::ENOENT),
@@ -172,7 +173,7 @@ impl Filesystem for Front {
 
     fn forget(&self, _: &Request, ino: INodeNo, lookups: u64) {
         self.locked().remove(&ino.0);
-        self.tell(move |fs| fs.forget(ino.0, lookups));
+        self.send(move |fs| fs.forget(ino.0, lookups));
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
@@ -369,7 +370,7 @@ impl Filesystem for Front {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        // More than was agreed on: the kernel does not do that.
+        // More than was negotiated: the kernel does not do that.
         if data.len() > BLOCK {
             return reply.error(fuser::Errno::EINVAL);
         }
@@ -381,20 +382,21 @@ impl Filesystem for Front {
         };
         if self.cache == Cache::Close && !how.direct && !how.ends_privileges {
             let (ino, cached) = (ino.0, how.from_cache);
-            let offered = self.intakes.offer(ino, handle.0, offset, data, cached, &self.pool);
-            if offered != Offered::Refused {
+            let offered = self.queues.offer(ino, handle.0, offset, data, cached, &self.pool);
+            if offered != Offered::Declined {
                 reply.written(data.len() as u32);
                 match offered {
-                    Offered::Tell => self.tell(move |fs| fs.tend_to(ino)),
-                    // More of this will come. An engine that looks for work keeps processors from falling
-                    // asleep, and where there are few, the writer's would have to be woken each time.
-                    _ if self.spins => self.tell(|_| {}),
+                    Offered::Notify => self.send(move |fs| fs.write_back(ino)),
+                    // More of this will come. An engine that looks for work keeps processors from
+                    // falling asleep, and where there are few, the writer's would have to be woken
+                    // each time.
+                    _ if self.spins => self.send(|_| {}),
                     _ => {}
                 }
                 return;
             }
         }
-        let data = intake::data(data, &self.pool);
+        let data = request_queue::data(data, &self.pool);
         self.run(move |fs| async move {
             match fs.write(handle.0, offset, data, how).await {
                 Ok(len) => reply.written(len),
@@ -412,7 +414,7 @@ impl Filesystem for Front {
         reply: ReplyEmpty,
     ) {
         // All that was written is at the server, and nothing was locked.
-        if self.intakes.is_settled(ino.0) && !self.locked().contains(&ino.0) {
+        if self.queues.is_settled(ino.0) && !self.locked().contains(&ino.0) {
             return reply.ok();
         }
         self.run(move |fs| async move { empty(reply, fs.flush(handle.0, owner.0).await) });
@@ -581,7 +583,7 @@ impl Filesystem for Front {
         let asked = Asked { owner: owner.0, start, end, kind, pid };
         let thread = request.pid();
         // Beside other requests: it may wait for one of these.
-        self.tell(move |fs| {
+        self.send(move |fs| {
             let waiting = Rc::clone(fs);
             fs.spawn(async move {
                 empty(reply, waiting.set_lock(handle.0, asked, sleep, thread).await);

@@ -1,14 +1,14 @@
-//! What the kernel is told without having asked: to give up what it knows, and how long a file is.
+//! Notifications to the kernel: to invalidate what it has cached, and how long a file is.
 //!
-//! That has a thread of its own where the kernel may have to wait for an answer of the engine's
-//! thread first: for pages that are being read, or a directory in which something is being made.
+//! Where the kernel may have to wait for an answer of the engine's thread first (for pages that are
+//! being read, or a directory in which something is being made), a thread of its own sends them.
 //!
-//! The kernel goes by the length that it was told last, and asks for it only when a program reads
+//! The kernel uses the length that it was told last, and asks for it only when a program reads
 //! beyond that: so it would not see that another mount has cut a file, nor would mappings and
-//! `copy_file_range` see that one has made it longer. Nothing that can be sent to it changes the
-//! length, but an answer to its own question does: see [`Asker`].
+//! `copy_file_range` see that one has made it longer. No notification changes the length, but an
+//! answer to the kernel's own request does: see [`Refresher`].
 
-use super::{ask::Asker, fs::Fs};
+use super::{fs::Fs, refresh::Refresher};
 use fuser::{INodeNo, Notifier};
 use futures_channel::{mpsc as queue, oneshot};
 use std::{
@@ -22,65 +22,69 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Names that are known to be missing, at most: of others the kernel is not told for how long.
+/// Negative entries, at most. Beyond that the kernel gets no time for which a name is missing.
 const MISSING: usize = 4096;
 
 /// What the thread is to do.
-enum Word {
-    /// The kernel gives up attributes and pages of a node.
-    Pages(u64),
-    /// The kernel gives up what it knows of a name.
-    Name(u64, OsString),
-    /// The kernel asks for the attributes of this node, which has this name in the mount.
-    Ask(u64, PathBuf),
+enum Action {
+    /// Invalidate the kernel's attributes and pages of a node.
+    InvalidatePages(u64),
+    /// Invalidate the kernel's entry of a name.
+    InvalidateName(u64, OsString),
+    /// Have the kernel ask for the attributes of this node, which has this name in the mount.
+    Refresh(u64, PathBuf),
 }
 
 struct Task {
-    word: Word,
+    action: Action,
     done: oneshot::Sender<()>,
 }
 
-/// The way to the kernel.
-pub(super) struct Teller {
-    notifier: Notifier,
+/// Notifies the kernel.
+pub(super) struct KernelNotifier {
+    fuse: Notifier,
     tasks: Sender<Task>,
 }
 
-impl Teller {
+impl KernelNotifier {
     /// Starts the thread. It ends with the file system, which has the other end of its queue.
     pub(super) fn start(
         notifier: Notifier,
         directory: &Path,
-        jobs: &queue::UnboundedSender<super::front::Job>,
+        jobs: &queue::UnboundedSender<super::dispatcher::Job>,
     ) -> io::Result<()> {
         let (tasks, queue) = mpsc::channel();
-        let teller = Teller { notifier: notifier.clone(), tasks };
-        let _ = jobs.unbounded_send(Box::new(move |fs| fs.set_teller(teller)));
+        let own = KernelNotifier { fuse: notifier.clone(), tasks };
+        let _ = jobs.unbounded_send(Box::new(move |fs| fs.set_notifier(own)));
         let directory = directory.to_owned();
-        let run = move || tell(&notifier, &directory, queue);
+        let run = move || notify(&notifier, &directory, queue);
         thread::Builder::new().name("petasos-tell".to_owned()).spawn(run).map(drop)
     }
 }
 
-fn tell(notifier: &Notifier, directory: &Path, tasks: Receiver<Task>) {
-    let asker = Asker::start(directory);
-    let asker = asker.inspect_err(|error| tracing::warn!(%error, "lengths are not asked for")).ok();
-    for Task { word, done } in tasks {
-        let told = match word {
-            Word::Pages(ino) => notifier.inval_inode(INodeNo(ino), 0, 0),
-            Word::Name(directory, name) => notifier.inval_entry(INodeNo(directory), &name),
-            Word::Ask(ino, path) => {
-                asker.as_ref().map_or(Ok(()), |asker| asker.ask(ino, path)).map_err(Into::into)
+fn notify(notifier: &Notifier, directory: &Path, tasks: Receiver<Task>) {
+    let refresher = Refresher::start(directory);
+    let refresher =
+        refresher.inspect_err(|error| tracing::warn!(%error, "lengths are not asked for")).ok();
+    for Task { action, done } in tasks {
+        let notified = match action {
+            Action::InvalidatePages(ino) => notifier.inval_inode(INodeNo(ino), 0, 0),
+            Action::InvalidateName(directory, name) => {
+                notifier.inval_entry(INodeNo(directory), &name)
             }
+            Action::Refresh(ino, path) => refresher
+                .as_ref()
+                .map_or(Ok(()), |refresher| refresher.refresh(ino, path))
+                .map_err(Into::into),
         };
-        if let Err(error) = told {
-            tracing::debug!(%error, "the kernel keeps what it knows");
+        if let Err(error) = notified {
+            tracing::debug!(%error, "the kernel keeps what it has cached");
         }
         let _ = done.send(());
     }
 }
 
-/// Names that the kernel was told are missing, as long as it goes by that.
+/// Negative entries of the kernel: names that it takes for missing, until they expire.
 #[derive(Default)]
 pub(super) struct Missing {
     names: HashMap<u64, HashMap<Vec<u8>, Instant>>,
@@ -88,7 +92,7 @@ pub(super) struct Missing {
 }
 
 impl Missing {
-    /// Notes a name. False if there are too many: then the kernel is not to go by that.
+    /// Notes a name. False if there are too many: then the kernel is not to cache it.
     fn add(&mut self, directory: u64, name: &[u8], holds: Duration) -> bool {
         let now = Instant::now();
         if self.count >= MISSING {
@@ -115,7 +119,7 @@ impl Missing {
         }
     }
 
-    /// Those of a directory that the kernel still goes by; they are not kept.
+    /// Takes those of a directory that have not expired.
     fn take(&mut self, directory: u64) -> Vec<Vec<u8>> {
         let names = self.names.remove(&directory).unwrap_or_default();
         self.count -= names.len();
@@ -127,50 +131,50 @@ impl Missing {
 impl Fs {
     /// Has the kernel give up a node's attributes, which waits for nothing.
     pub(super) fn expire(&self, ino: u64) {
-        if let Some(teller) = &*self.teller.borrow()
-            && let Err(error) = teller.notifier.inval_inode(INodeNo(ino), -1, 0)
+        if let Some(notifier) = &*self.notifier.borrow()
+            && let Err(error) = notifier.fuse.inval_inode(INodeNo(ino), -1, 0)
         {
-            tracing::debug!(ino, %error, "the kernel keeps what it knows");
+            tracing::debug!(ino, %error, "the kernel keeps what it has cached");
         }
     }
 
     /// Has the kernel give up a node's attributes and pages.
     pub(super) async fn invalidate(&self, ino: u64) {
-        self.tell(Word::Pages(ino)).await;
+        self.notify(Action::InvalidatePages(ino)).await;
     }
 
     /// Has the kernel ask how long a node is, as far as that has a name here.
     pub(super) async fn show_length(&self, ino: u64) {
         let below = self.table.borrow().below(ino);
         if let Ok(path) = below {
-            self.tell(Word::Ask(ino, OsString::from_vec(path).into())).await;
+            self.notify(Action::Refresh(ino, OsString::from_vec(path).into())).await;
         }
     }
 
-    /// Has the kernel look names up again that were missing in the directories of a node.
-    pub(super) async fn look_again(&self, ino: u64) {
+    /// Invalidates the negative entries in the directories of a node.
+    pub(super) async fn invalidate_missing(&self, ino: u64) {
         let directories = self.table.borrow().parents(ino);
         for directory in directories {
             let names = self.missing.borrow_mut().take(directory);
             for name in names {
-                self.tell(Word::Name(directory, OsString::from_vec(name))).await;
+                self.notify(Action::InvalidateName(directory, OsString::from_vec(name))).await;
             }
         }
     }
 
-    /// The kernel is told that a name is missing. True if it may go by that for so long.
-    pub(super) fn misses(&self, directory: u64, name: &[u8], holds: Duration) -> bool {
+    /// Notes that a name is missing. True if the kernel may cache that for so long.
+    pub(super) fn note_missing(&self, directory: u64, name: &[u8], holds: Duration) -> bool {
         !holds.is_zero() && self.missing.borrow_mut().add(directory, name, holds)
     }
 
-    async fn tell(&self, word: Word) {
-        let (done, told) = oneshot::channel();
-        let sent = match &*self.teller.borrow() {
-            Some(teller) => teller.tasks.send(Task { word, done }).is_ok(),
+    async fn notify(&self, action: Action) {
+        let (done, notified) = oneshot::channel();
+        let sent = match &*self.notifier.borrow() {
+            Some(notifier) => notifier.tasks.send(Task { action, done }).is_ok(),
             None => false,
         };
         if sent {
-            let _ = told.await;
+            let _ = notified.await;
         }
     }
 }

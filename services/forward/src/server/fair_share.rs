@@ -1,9 +1,10 @@
-//! How much of something each client may have at a time: what there is, shared by those who want some.
+//! Fair shares: how many units of something (calls, blocks in flight) each client may hold at a
+//! time.
 //!
-//! Who asks for a thousand things at once would otherwise stand in every line a thousand times, and
-//! have the better part of whatever the server does in order of arrival. So what a client wants waits
-//! here while he has his share. Each client always gets one: who is stuck with what he has takes
-//! nothing from others.
+//! A client that asks for a thousand things at once would otherwise stand in every queue a thousand
+//! times, and get most of whatever the server does in order of arrival. So the requests of a client
+//! wait here while it holds its share. Each client always gets one unit: a client that is stuck
+//! with what it holds takes nothing from others.
 
 use futures_channel::oneshot;
 use std::{
@@ -12,13 +13,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// For how long a client who has nothing counts as one who wants something: most ask again at once,
-/// when they have what they asked for, and others are not to fill the moment in between.
-const LINGER: Duration = Duration::from_millis(20);
+/// For how long a client that holds nothing counts as one that wants something: most ask again as
+/// soon as they have what they asked for, and others are not to fill the moment in between.
+const GRACE: Duration = Duration::from_millis(20);
 
-/// Shares so many among clients.
+/// Divides so many units among clients.
 #[derive(Debug)]
-pub(super) struct Shares {
+pub(super) struct FairShare {
     total: usize,
     state: Mutex<State>,
 }
@@ -26,7 +27,7 @@ pub(super) struct Shares {
 #[derive(Debug, Default)]
 struct State {
     clients: HashMap<u64, Client>,
-    /// Who had nothing any more, and when: the first to have left first. It may have come back.
+    /// The clients that hold nothing any more, and since when, in order. One may have come back.
     leaving: VecDeque<(Instant, u64)>,
 }
 
@@ -38,21 +39,21 @@ struct Client {
     left: Option<Instant>,
 }
 
-/// Leave to have one, until it is dropped.
+/// One unit, held until it is dropped.
 #[derive(Debug)]
 pub(super) struct Share {
-    shares: Arc<Shares>,
+    shares: Arc<FairShare>,
     of: u64,
 }
 
 type Grants = Vec<(oneshot::Sender<Share>, Share)>;
 
-impl Shares {
-    pub(super) fn new(total: usize) -> Arc<Shares> {
-        Arc::new(Shares { total, state: Mutex::default() })
+impl FairShare {
+    pub(super) fn new(total: usize) -> Arc<FairShare> {
+        Arc::new(FairShare { total, state: Mutex::default() })
     }
 
-    /// Waits until client `of` has less than its share. Dropping the future leaves the line.
+    /// Waits until client `of` has less than its share. Dropping the future leaves the queue.
     pub(super) async fn take(self: &Arc<Self>, of: u64) -> Share {
         loop {
             let receiver = match self.try_take(of) {
@@ -83,7 +84,7 @@ impl Shares {
         Err(receiver)
     }
 
-    /// What each may have.
+    /// How many units each client may hold.
     fn most(&self, state: &State) -> usize {
         (self.total / state.clients.len().max(1)).max(1)
     }
@@ -92,7 +93,7 @@ impl Shares {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one back, and gives to those who wait what they may have now.
+    /// Takes a unit back, and grants what may be granted now.
     fn give_back(self: &Arc<Self>, of: u64, now: Instant) -> Grants {
         let mut state = self.lock();
         if let Some(client) = state.clients.get_mut(&of) {
@@ -129,11 +130,11 @@ impl Shares {
 }
 
 impl State {
-    /// Forgets who left long ago. True if there was somebody.
+    /// Forgets the clients that left some time ago. True if there was one.
     fn forget(&mut self, now: Instant) -> bool {
         let before = self.clients.len();
         while let Some((left, of)) = self.leaving.front().copied()
-            && now.saturating_duration_since(left) >= LINGER
+            && now.saturating_duration_since(left) >= GRACE
         {
             self.leaving.pop_front();
             if self.clients.get(&of).is_some_and(|client| client.left == Some(left)) {
@@ -147,7 +148,7 @@ impl State {
 impl Drop for Share {
     fn drop(&mut self) {
         for (sender, share) in self.shares.give_back(self.of, Instant::now()) {
-            // Who left the line this very moment drops the share, and so the next one gets it.
+            // A future that was dropped this very moment drops the share: the next one gets it.
             drop(sender.send(share));
         }
     }
@@ -160,21 +161,21 @@ mod tests {
     use proptest::prelude::*;
     use std::pin::Pin;
 
-    fn now(shares: &Arc<Shares>, of: u64) -> Option<Share> {
+    fn now(shares: &Arc<FairShare>, of: u64) -> Option<Share> {
         shares.take(of).now_or_never()
     }
 
-    /// Some time passes in which nobody asks for anything.
-    fn pass(shares: &Shares) {
-        let later = Instant::now() + LINGER;
+    /// Some time passes in which no client asks for anything.
+    fn pass(shares: &FairShare) {
+        let later = Instant::now() + GRACE;
         shares.lock().forget(later);
     }
 
     #[test]
     fn alone_all_and_beside_others_a_share() {
-        let shares = Shares::new(8);
+        let shares = FairShare::new(8);
         let mut mine: Vec<_> = (0..20).map_while(|_| now(&shares, 1)).collect();
-        assert_eq!(mine.len(), 8, "nobody else is there");
+        assert_eq!(mine.len(), 8, "no other client is there");
         let theirs: Vec<_> = (0..20).map_while(|_| now(&shares, 2)).collect();
         assert_eq!(theirs.len(), 4);
         let mut next = Box::pin(shares.take(1));
@@ -191,7 +192,7 @@ mod tests {
         drop(theirs);
         assert!(other.now_or_never().is_some());
         let many: Vec<_> = (3..30).map(|of| now(&shares, of).unwrap()).collect();
-        assert!(now(&shares, 3).is_none(), "everybody gets one, and no more");
+        assert!(now(&shares, 3).is_none(), "each client gets one, and no more");
         drop(many);
         pass(&shares);
         let state = shares.lock();
@@ -202,8 +203,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nobody_is_forgotten(steps in proptest::collection::vec((0u8..5, 0u64..5), 1..200)) {
-            let shares = Shares::new(6);
+        fn no_client_is_forgotten(steps in proptest::collection::vec((0u8..5, 0u64..5), 1..200)) {
+            let shares = FairShare::new(6);
             let mut waiting: VecDeque<Waiting> = VecDeque::new();
             let mut held: VecDeque<Share> = VecDeque::new();
             for (what, of) in steps {

@@ -1,4 +1,4 @@
-//! `petasos info PEER`: which way leads to somebody, and why that one.
+//! `petasos info PEER`: by which route a peer is reached, and why by that one.
 
 use crate::{
     cli, client,
@@ -19,10 +19,11 @@ struct Report<'a> {
     /// Its whole address.
     address: String,
     incarnation: String,
-    /// Where it was reached, in the terms of one transport.
-    way: String,
+    /// Its address over the transport that was chosen.
+    #[serde(rename = "way")]
+    route: String,
     why: String,
-    /// Until it was.
+    /// The time it took to connect.
     nanoseconds: u64,
 }
 
@@ -36,54 +37,58 @@ pub(super) fn run(peer: &Address, options: &cli::Info) -> Outcome {
         "auto" => {
             let mut endpoint =
                 petasos::open_auto(&own, &open).map_err(|e| client::refused(peer, e))?;
-            let reached = reach(&mut endpoint, peer, patience)?;
-            let chosen = |endpoint: &Auto| endpoint.chosen(reached.peer);
-            let (way, why) =
+            let connected = connect(&mut endpoint, peer, patience)?;
+            let chosen = |endpoint: &Auto| endpoint.chosen(connected.peer);
+            let (route, why) =
                 chosen(&endpoint).map_or_else(Default::default, |c| (c.way.to_string(), c.why));
-            reached.report(peer, &endpoint, way, why)
+            connected.report(peer, &endpoint, route, why)
         }
         scheme => {
             let opened = petasos::open(own.as_str(), &open);
             let mut endpoint = opened.map_err(|e| client::refused(peer, e))?;
-            let reached = reach(&mut *endpoint, peer, patience)?;
-            let why = format!("its URL says {scheme}: auto:// would have a choice");
-            reached.report(peer, &*endpoint, peer.to_string(), why)
+            let connected = connect(&mut *endpoint, peer, patience)?;
+            let why = format!("its URL names the transport {scheme}; auto:// would choose one");
+            connected.report(peer, &*endpoint, peer.to_string(), why)
         }
     };
     if options.json.json {
         return output::print_json(&report);
     }
-    let Report { address, incarnation, way, why, nanoseconds, .. } = &report;
+    let Report { address, incarnation, route, why, nanoseconds, .. } = &report;
     output::print(&format!(
-        "{peer}\naddress      {address}\nincarnation  {incarnation}\nway          {way}\nwhy          {why}\nreached in   {}",
+        "{peer}\naddress      {address}\nincarnation  {incarnation}\nroute        {route}\nwhy          {why}\nconnected in {}",
         output::time(*nanoseconds as f64)
     ))
 }
 
-/// Somebody who answered.
-struct Reached {
+/// A peer that has answered.
+struct Connected {
     peer: Peer,
     incarnation: Incarnation,
     took: Duration,
 }
 
-impl Reached {
+impl Connected {
     fn report<'a>(
         &self,
         peer: &'a Address,
         by: &dyn Endpoint,
-        way: String,
+        route: String,
         why: String,
     ) -> Report<'a> {
         let address = by.peer(self.peer).map_or_else(String::new, |info| info.address.to_string());
         let (incarnation, nanoseconds) =
             (format!("{:?}", self.incarnation), self.took.as_nanos() as u64);
-        Report { peer: peer.as_str(), address, incarnation, way, why, nanoseconds }
+        Report { peer: peer.as_str(), address, incarnation, route, why, nanoseconds }
     }
 }
 
-/// Drives an endpoint until somebody has answered.
-fn reach(endpoint: &mut dyn Endpoint, address: &Address, patience: Duration) -> Outcome<Reached> {
+/// Drives an endpoint until the peer has answered.
+fn connect(
+    endpoint: &mut dyn Endpoint,
+    address: &Address,
+    patience: Duration,
+) -> Outcome<Connected> {
     let (clock, begin) = (Clock::start(), Instant::now());
     let unresolved = |error: petasos::fabric::ResolveError| {
         Failure::new(Code::Usage, error).advise("write the URL as `petasos serve` prints it")
@@ -97,7 +102,7 @@ fn reach(endpoint: &mut dyn Endpoint, address: &Address, patience: Duration) -> 
         for event in events.drain(..) {
             match event {
                 Event::PeerUp { peer, incarnation } if peer == wanted => {
-                    return Ok(Reached { peer, incarnation, took: begin.elapsed() });
+                    return Ok(Connected { peer, incarnation, took: begin.elapsed() });
                 }
                 Event::PeerLost { peer, reason } if peer == wanted => {
                     let said = format!("{address}: {reason}");
