@@ -119,7 +119,8 @@ impl Schedule {
     /// The next peer whose acknowledgement has waited long enough.
     #[inline]
     pub(crate) fn pop_due_ack(&mut self, now: Time) -> Option<Peer> {
-        self.acks.pop_front_if(|(until, _)| *until <= now).map(|(_, peer)| peer)
+        let due = self.acks.front().is_some_and(|(until, _)| *until <= now);
+        due.then(|| self.acks.pop_front()).flatten().map(|(_, peer)| peer)
     }
 
     /// Whether idle flows are to be dropped now, as every `interval`.
