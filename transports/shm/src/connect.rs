@@ -19,7 +19,8 @@ use crate::{
     name::Name,
     pair::{Pair, Sizes},
     socket::{self, Credentials, Fds},
-    state::{SCHEME, Source, watch, watch_as},
+    poller::{Ready, Source},
+    state::SCHEME,
     table::PeerTable,
 };
 use petasos_fabric::{
@@ -27,7 +28,6 @@ use petasos_fabric::{
     acceptor::unauthenticated_limit,
 };
 use rustix::{
-    event::epoll,
     fd::{AsFd, OwnedFd},
     io::Errno,
 };
@@ -194,7 +194,7 @@ impl Shm {
         if !self.engine.is_self(peer) {
             let attempt = Attempt::new(peer, address, name, patience);
             self.attempts.push(Attempt { running, ..attempt });
-            self.attend_soon();
+            self.schedule.hurry();
         }
         Ok(peer)
     }
@@ -265,18 +265,14 @@ impl Shm {
             Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
             Err(error) => return Err(Err(error)),
         }
-        watch(&self.epoll, &socket, Source::Attempt, attempt.peer, false).map_err(Err)?;
+        self.poller.add(&socket, Source::Attempt, attempt.peer).map_err(Err)?;
         Ok(Greeted { socket, pair, bell, who })
     }
 
     /// Something came on the socket of an attempt.
-    pub(crate) fn answered(&mut self, index: u32, generation: u32, now: Time) {
-        let Some(at) = self.attempts.iter().position(|attempt| {
-            let peer = attempt.peer;
-            peer.index == index && Source::same_generation(generation, peer.generation)
-        }) else {
-            return;
-        };
+    pub(crate) fn answered(&mut self, ready: Ready, now: Time) {
+        let of = |peer: Peer| peer.index == ready.index && ready.is_of(peer.generation);
+        let Some(at) = self.attempts.iter().position(|attempt| of(attempt.peer)) else { return };
         let attempt = &mut self.attempts[at];
         let peer = attempt.peer;
         let Some(greeted) = &attempt.waiting else { return };
@@ -370,14 +366,14 @@ impl Shm {
             });
             let generation = self.arrivals.slots[index].0;
             let as_peer = Peer { index: index as u32, generation };
-            if watch(&self.epoll, &fd, Source::Arrival, as_peer, false).is_err() {
+            if self.poller.add(&fd, Source::Arrival, as_peer).is_err() {
                 continue;
             }
             let deadline = now.after(self.config.handshake);
             self.arrivals.slots[index].1 = Some(Arrival { socket: fd, who, deadline });
             self.arrivals.count += 1;
             // Mostly the greeting is there already.
-            self.greeted(index as u32, generation);
+            self.greeted(index as u32, |current| current == generation);
         }
         true
     }
@@ -385,7 +381,7 @@ impl Shm {
     /// Does not look at the listener before then: it would be ready all the time.
     fn leave_listener(&mut self, until: Time) {
         (self.arrivals.more, self.arrivals.resumes) = (false, Some(until));
-        self.poll_listener(epoll::EventFlags::empty());
+        self.poller.set_polled(&self.listener.fd, false);
     }
 
     /// Looks at the listener again, if it is time to.
@@ -393,13 +389,8 @@ impl Shm {
         if self.arrivals.resumes.is_some_and(|then| now >= then) {
             (self.arrivals.more, self.arrivals.resumes) = (true, None);
             self.acceptor.resume();
-            self.poll_listener(epoll::EventFlags::IN);
+            self.poller.set_polled(&self.listener.fd, true);
         }
-    }
-
-    fn poll_listener(&self, flags: epoll::EventFlags) {
-        // It was added, and is open: this cannot fail but for want of memory.
-        let _ = epoll::modify(&self.epoll, &self.listener.fd, Source::Listener.data(0, 0), flags);
     }
 
     /// Cuts those who have not spoken in time.
@@ -414,10 +405,10 @@ impl Shm {
     }
 
     /// Something came from somebody who has not said who he is.
-    pub(crate) fn greeted(&mut self, index: u32, generation: u32) {
+    pub(crate) fn greeted(&mut self, index: u32, is_current: impl Fn(u32) -> bool) {
         let slot = self.arrivals.slots.get(index as usize);
         let Some((now, Some(arrival))) = slot else { return };
-        if !Source::same_generation(generation, *now) {
+        if !is_current(*now) {
             return;
         }
         let received = match socket::receive(&arrival.socket) {
@@ -524,8 +515,10 @@ impl Shm {
     fn join(&mut self, peer: Peer, greeting: Greeting, socket: OwnedFd, joined: Joined) {
         let Joined { pair, table, bell, bell_out, who, uninvited } = joined;
         self.attempts.retain(|attempt| attempt.peer != peer);
-        let watched = watch_as(&self.epoll, &socket, Source::Socket, peer)
-            .and_then(|()| watch(&self.epoll, &bell, Source::Bell, peer, true));
+        let watched = self
+            .poller
+            .change(&socket, Source::Socket, peer)
+            .and_then(|()| self.poller.add_doorbell(&bell, peer));
         if let Err(error) = watched {
             return self.lose(peer.index, LostReason::System(error.to_string()));
         }

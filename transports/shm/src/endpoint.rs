@@ -101,12 +101,9 @@ impl Endpoint for Shm {
 
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
         self.now = now;
-        self.passes += 1;
-        if self.counters.received != self.heard {
-            self.put_off_attention();
-        }
+        self.schedule.pass(self.counters.received);
         let room = budget.max(1);
-        if self.has_chores() || self.attention_due() {
+        if self.has_chores() || self.schedule.is_due(now) {
             self.progress_all(room, events)
         } else if self.watched.len() > FRONT {
             self.ring_all();
@@ -204,7 +201,7 @@ impl Endpoint for Shm {
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.epoll.as_fd())
+        Some(self.poller.as_fd())
     }
 
     fn notifier(&self) -> Notifier {
@@ -417,8 +414,8 @@ impl Shm {
         if self.engine.is_closing() {
             self.engine.keep_time(self.now);
         }
-        if self.attention_due() {
-            worked |= self.attend();
+        if self.schedule.is_due(self.now) {
+            worked |= self.poll_descriptors();
         }
         let count = self.ready.len().min(left(events));
         events.extend(self.ready.drain(..count));
@@ -439,7 +436,7 @@ impl Shm {
                 channel.pair.set_asleep(false);
             }
         }
-        self.attend()
+        self.poll_descriptors()
     }
 
     /// Whether all that has to be sent or moved waits for others, who will ring.

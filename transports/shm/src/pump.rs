@@ -5,24 +5,17 @@ use crate::{
     channel::{Channel, NOBODY, RUNG, kind},
     hello::Note,
     socket,
-    state::Source,
+    poller::{Batch, Source},
     sync::{Ordering, fence},
 };
 use petasos_fabric::{LostReason, Time};
-use rustix::{event::epoll, io::Errno};
-use std::{mem::MaybeUninit, time::Duration};
+use rustix::io::Errno;
+use std::time::Duration;
 
 /// Watched peers that are looked at in each pass; of the others, so many as well, in turns.
 pub(crate) const FRONT: usize = 8;
 /// Packets of the engine's sent to one peer in one pass.
 const PACKETS: usize = 64;
-/// Passes without a message, and with messages, after which descriptors are looked at.
-const IDLE_PASSES: u32 = 256;
-const BUSY_PASSES: u32 = 16_384;
-/// The former while connections are being made.
-const CONNECTING_PASSES: u32 = 16;
-/// The longest time between two looks.
-const LOOK: Duration = Duration::from_millis(1);
 /// The memory of long messages stays for so long after the last one, up to twice as long.
 const TIDY: Duration = Duration::from_secs(1);
 /// Watched peers beyond so many lose their watch when nothing has come for so long (nanoseconds).
@@ -120,32 +113,11 @@ impl Shm {
 
     // Descriptors and time.
 
-    /// Whether it is time to look at the descriptors.
-    #[inline]
-    pub(crate) fn attention_due(&self) -> bool {
-        self.passes >= self.due || self.now >= self.attend_at
-    }
-
-    /// Something has come: descriptors, which are a system call to look at, can wait, for a while.
-    #[inline]
-    pub(crate) fn put_off_attention(&mut self) {
-        self.heard = self.counters.received;
-        self.due = (self.passes + self.patience).min(BUSY_PASSES);
-    }
-
-    /// Somebody is being connected to: looks at the descriptors now, and often.
-    pub(crate) fn attend_soon(&mut self) {
-        (self.due, self.patience) = (0, CONNECTING_PASSES);
-    }
-
-    /// Looks at the descriptors, and at what time has brought. True if there was something.
-    pub(crate) fn attend(&mut self) -> bool {
+    /// Polls the descriptors, and does what is due by the clock. True if anything was done.
+    pub(crate) fn poll_descriptors(&mut self) -> bool {
         let now = self.now;
-        let later = now >= self.attend_at;
-        if later {
-            self.attend_at = now.after(LOOK);
-        }
-        let mut worked = self.look(now);
+        let timed = self.schedule.begin(now);
+        let mut worked = self.poll_once(now);
         self.resume_listener(now);
         if self.arrivals.more {
             worked |= self.accept(now);
@@ -153,7 +125,7 @@ impl Shm {
         if !self.attempts.is_empty() {
             worked |= self.attempt_all(now);
         }
-        if later {
+        if timed {
             if !self.arrivals.is_empty() {
                 self.cut_arrivals(now);
             }
@@ -164,9 +136,7 @@ impl Shm {
                 self.tidy(now);
             }
         }
-        let connecting = !self.attempts.is_empty() || !self.arrivals.is_empty();
-        self.patience = if connecting { CONNECTING_PASSES } else { IDLE_PASSES };
-        (self.passes, self.due) = (0, self.patience);
+        self.schedule.finish(!self.attempts.is_empty() || !self.arrivals.is_empty());
         worked
     }
 
@@ -187,34 +157,27 @@ impl Shm {
         }
     }
 
-    fn look(&mut self, now: Time) -> bool {
-        let mut space = [MaybeUninit::<epoll::Event>::uninit(); 64];
-        let none = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        let Ok((seen, _)) = epoll::wait(&self.epoll, &mut space, Some(&none)) else {
-            return false;
-        };
-        let worked = !seen.is_empty();
-        for event in seen {
-            let flags = event.flags;
-            let Some((source, index, generation)) = Source::of(event.data.u64()) else { continue };
-            let current = |this: &mut Shm| {
-                let handle = this.channel(index).map(|channel| channel.handle.generation);
-                handle.is_some_and(|handle| Source::same_generation(generation, handle))
-            };
-            match source {
+    /// Handles what is ready. True if anything was.
+    fn poll_once(&mut self, now: Time) -> bool {
+        let mut batch = Batch::new();
+        let ready = self.poller.poll(&mut batch);
+        let worked = ready.len() > 0;
+        for ready in ready.flatten() {
+            let index = ready.index;
+            let of_peer = self.channel(index).is_some_and(|c| ready.is_of(c.handle.generation));
+            match ready.source {
                 Source::Listener => self.arrivals.more = true,
                 Source::Notifier => {}
-                Source::Arrival => self.greeted(index, generation),
-                Source::Attempt => self.answered(index, generation, now),
-                Source::Bell if current(self) => self.start_watching(index),
-                Source::Socket if current(self) => {
+                Source::Arrival => self.greeted(index, |generation| ready.is_of(generation)),
+                Source::Attempt => self.answered(ready, now),
+                Source::Doorbell if of_peer => self.start_watching(index),
+                Source::Socket if of_peer => {
                     self.heard(index);
-                    let gone = epoll::EventFlags::HUP | epoll::EventFlags::RDHUP;
-                    if flags.intersects(gone | epoll::EventFlags::ERR) {
+                    if ready.hung_up {
                         self.hang_up_now(index);
                     }
                 }
-                Source::Bell | Source::Socket => {}
+                Source::Doorbell | Source::Socket => {}
             }
         }
         worked
@@ -224,7 +187,7 @@ impl Shm {
     fn hang_up_now(&mut self, index: u32) {
         if let Some(channel) = self.channels.get(index as usize).and_then(Option::as_deref) {
             // Else it would be reported again and again.
-            let _ = epoll::delete(&self.epoll, &channel.socket);
+            self.poller.remove(&channel.socket);
             self.hang_up(index, LostReason::Closed);
         }
     }

@@ -74,7 +74,7 @@ impl Shm {
         let busy = front.filter(|index| self.has_come(**index)).count();
         let share = share(room, busy);
         // Where there is not room for all, another one is the first each time.
-        let turn = if room < busy { self.passes as usize } else { 0 };
+        let turn = if room < busy { self.schedule.passes() } else { 0 };
         // Backwards, as a peer that is lost is gone from the list; another one seldom, with it.
         for at in (0..count).rev() {
             let Some(&index) = self.watched.get((at + turn) % count) else { continue };
@@ -155,7 +155,7 @@ impl Shm {
     pub(crate) fn receive_many(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
         let before = events.len();
         let half = match self.watched.len() > FRONT {
-            true => (room + self.passes as usize % 2) / 2,
+            true => (room + self.schedule.passes() % 2) / 2,
             false => room,
         };
         let front = self.receive_front(FRONT, half, events);
@@ -257,7 +257,7 @@ impl Shm {
     /// anything could be taken.
     #[inline(never)]
     pub(crate) fn receive(&mut self, index: u32, room: usize, events: &mut Vec<Event>) -> bool {
-        self.put_off_attention();
+        self.schedule.put_off(self.counters.received);
         let before = events.len();
         let end = before + room.min(PER_PEER);
         let mut message = Lease::default();

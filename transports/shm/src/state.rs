@@ -8,6 +8,8 @@ use crate::{
     connect::{Arrivals, Attempt},
     cross,
     name::Name,
+    poller::Poller,
+    schedule::PollSchedule,
     socket::Listener,
     table::{SLOTS, Table},
 };
@@ -18,8 +20,7 @@ use petasos_fabric::{
     two_sided::{self, Engine},
 };
 use rustix::{
-    event::epoll,
-    fd::{AsFd, OwnedFd},
+    fd::OwnedFd,
     io::Errno,
     process::{Resource, Rlimit, geteuid, getrlimit, setrlimit},
 };
@@ -39,7 +40,8 @@ pub struct Shm {
     pub(crate) counters: Counters,
 
     pub(crate) listener: Listener,
-    pub(crate) epoll: OwnedFd,
+    pub(crate) poller: Poller,
+    pub(crate) schedule: PollSchedule,
     pub(crate) bell: Arc<Doorbell>,
     /// What we say to all peers.
     pub(crate) table: Table,
@@ -87,51 +89,8 @@ pub struct Shm {
 
     pub(crate) now: Time,
     pub(crate) armed: bool,
-    /// Passes since the descriptors were looked at, after how many they are again, and how many
-    /// of them come after each message.
-    pub(crate) passes: u32,
-    pub(crate) due: u32,
-    pub(crate) patience: u32,
-    /// Messages that had come when that was last put off.
-    pub(crate) heard: u64,
-    /// When they are in any case.
-    pub(crate) attend_at: Time,
     /// When memory of long messages is to be looked at: it may not be needed any more.
     pub(crate) tidy_at: Time,
-}
-
-/// What a descriptor in the epoll set is, with a handle's index and generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Source {
-    Listener = 1,
-    Notifier = 2,
-    Arrival = 3,
-    Attempt = 4,
-    Socket = 5,
-    Bell = 6,
-}
-
-/// Generations as they stand in the epoll set.
-const GENERATION: u32 = 0xFF_FFFF;
-
-impl Source {
-    pub(crate) fn data(self, index: u32, generation: u32) -> epoll::EventData {
-        let generation = u64::from(generation & GENERATION);
-        epoll::EventData::new_u64((self as u64) << 56 | generation << 32 | u64::from(index))
-    }
-
-    pub(crate) fn of(data: u64) -> Option<(Source, u32, u32)> {
-        use Source::*;
-        let source = [Listener, Notifier, Arrival, Attempt, Socket, Bell]
-            .into_iter()
-            .find(|source| *source as u64 == data >> 56)?;
-        Some((source, data as u32, (data >> 32) as u32 & GENERATION))
-    }
-
-    pub(crate) fn same_generation(of_event: u32, generation: u32) -> bool {
-        of_event == generation & GENERATION
-    }
 }
 
 fn system(what: &'static str) -> impl Fn(Errno) -> OpenError {
@@ -193,11 +152,11 @@ impl Shm {
             },
             error => system("listening on a socket")(error),
         })?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("epoll"))?;
+        let poller = Poller::new().map_err(system("epoll"))?;
         let bell = Arc::new(Doorbell::new().map_err(system("an event descriptor"))?);
-        let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        epoll::add(&epoll, &listener.fd, Source::Listener.data(0, 0), epoll::EventFlags::IN)
-            .and_then(|()| epoll::add(&epoll, &*bell, Source::Notifier.data(0, 0), edge))
+        poller
+            .add_listener(&listener.fd)
+            .and_then(|()| poller.add_notifier(&*bell))
             .map_err(system("epoll"))?;
         let (table_fd, table) = Table::create().map_err(system("a table in memory"))?;
         let limits = config.limits();
@@ -211,7 +170,8 @@ impl Shm {
             uid,
             counters: Counters::default(),
             listener,
-            epoll,
+            poller,
+            schedule: PollSchedule::new(),
             bell,
             table,
             table_fd,
@@ -239,11 +199,6 @@ impl Shm {
             ready: VecDeque::new(),
             now: Time::ZERO,
             armed: false,
-            passes: 0,
-            due: 0,
-            patience: 0,
-            heard: 0,
-            attend_at: Time::ZERO,
             tidy_at: Time::NEVER,
         })
     }
@@ -325,8 +280,8 @@ impl Shm {
         self.ring_all();
         if let Some(channel) = self.channels.get_mut(index as usize).and_then(Option::take) {
             // Its bell is known to the peer, too, and stays in the set until no process has it.
-            let _ = epoll::delete(&self.epoll, &channel.bell_in);
-            let _ = epoll::delete(&self.epoll, &channel.socket);
+            self.poller.remove(&channel.bell_in);
+            self.poller.remove(&channel.socket);
             let address = self.engine.peer_info(peer).map(|info| info.address);
             self.lingering.extend(Lingering::of(*channel, address));
         }
@@ -383,27 +338,3 @@ impl std::fmt::Debug for Shm {
 }
 
 const _: () = assert!(SLOTS <= u32::MAX as usize);
-
-/// The set of descriptors that are waited for.
-pub(crate) fn watch(
-    epoll: &OwnedFd,
-    fd: impl AsFd,
-    source: Source,
-    peer: Peer,
-    edge: bool,
-) -> Result<(), Errno> {
-    let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
-    let flags = if edge { flags | epoll::EventFlags::ET } else { flags };
-    epoll::add(epoll, fd, source.data(peer.index, peer.generation), flags)
-}
-
-/// What is watched already is something else from now on.
-pub(crate) fn watch_as(
-    epoll: &OwnedFd,
-    fd: impl AsFd,
-    source: Source,
-    peer: Peer,
-) -> Result<(), Errno> {
-    let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
-    epoll::modify(epoll, fd, source.data(peer.index, peer.generation), flags)
-}
