@@ -4,6 +4,7 @@ use crate::{
     Counters,
     assembly::Assembly,
     bell::Bell,
+    channels::{NextPending, PendingDoorbells},
     pair::Pair,
     ring::{MAX_SHORT, Piece, RingError},
     table::PeerTable,
@@ -32,10 +33,6 @@ pub(crate) mod kind {
     /// A plain message of any length, contiguous: nothing but its bytes.
     pub(crate) const MESSAGE: u8 = 6;
 }
-
-/// No index: in the list of those who may have to be rung, its end, and who is not in it.
-pub(crate) const NOBODY: u32 = u32::MAX;
-pub(crate) const RUNG: u32 = u32::MAX - 1;
 
 /// What an event of a put says, 40 bytes little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,9 +79,8 @@ pub(crate) struct Channel {
     pub(crate) handle: Peer,
     /// The engine gave it to us to be served, or keeps messages for it: others would overtake them.
     pub(crate) served: bool,
-    /// Something was published, and whether it sleeps has not been looked at since: the next of
-    /// those for whom that is so. Else [`RUNG`].
-    pub(crate) unrung: u32,
+    /// Where this is in the list of channels whose doorbell may have to be rung.
+    pub(crate) next_pending: NextPending,
     /// When something last came.
     pub(crate) touched: Time,
     pub(crate) pair: Pair,
@@ -152,10 +148,11 @@ impl Channel {
         sent
     }
 
-    /// Something was published: see [`Shm::published`](crate::Shm). True if the peer was rung.
+    /// Something was published: rings if the peer plainly sleeps, and is then true. Else the
+    /// channel is added to those that are looked at again.
     #[inline]
-    pub(crate) fn published(&mut self, index: u32, unrung: &mut u32) -> bool {
-        let asleep = self.has_published(index, unrung);
+    pub(crate) fn published(&mut self, index: u32, pending: &mut PendingDoorbells) -> bool {
+        let asleep = self.has_published(index, pending);
         if asleep {
             self.ring();
         }
@@ -164,10 +161,10 @@ impl Channel {
 
     /// The same, but for ringing: true if the peer is to be rung.
     #[inline(always)]
-    pub(crate) fn has_published(&mut self, index: u32, unrung: &mut u32) -> bool {
+    pub(crate) fn has_published(&mut self, index: u32, pending: &mut PendingDoorbells) -> bool {
         let asleep = self.pair.take_sleeper();
-        if !asleep && self.unrung == RUNG {
-            self.unrung = std::mem::replace(unrung, index);
+        if !asleep {
+            pending.add(index, &mut self.next_pending);
         }
         asleep
     }

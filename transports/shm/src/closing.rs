@@ -99,7 +99,7 @@ impl Shm {
     fn divert_packets(&mut self) {
         use crate::assembly::Assembly;
         let Shm { channels, engine, .. } = self;
-        for channel in channels.iter_mut().flatten() {
+        for channel in channels.iter_mut() {
             if let Some(Assembly::Payload(placement, _)) = &mut channel.assembly {
                 engine.divert(channel.handle, placement);
             }
@@ -112,7 +112,7 @@ impl Shm {
 
     /// A peer that reaches into the region with this tag: its address, where that is known.
     fn within(&self, tag: u64) -> Option<Option<Address>> {
-        let mut channels = self.channels.iter().flatten();
+        let mut channels = self.channels.iter();
         let mut lingering = self.lingering.iter();
         match channels.find(|channel| channel.pair.announced() == tag) {
             Some(channel) => Some(self.engine.peer_info(channel.handle).map(|info| info.address)),
@@ -179,7 +179,7 @@ impl Shm {
         memory.extend(closed.map(|closing| (closing.tag, closing.memory)));
         self.table.close_all();
         let mut within: Vec<Lingering> = self.lingering.drain(..).collect();
-        for channel in self.channels.drain(..).flatten() {
+        for channel in self.channels.drain() {
             within.extend(Lingering::of(*channel, None));
         }
         Left { memory, within }.wait();

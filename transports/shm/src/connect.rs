@@ -12,14 +12,15 @@
 use crate::{
     Shm,
     bell::Bell,
-    channel::{Channel, RUNG},
+    channel::Channel,
+    channels::NextPending,
     closing::MAX_LINGERING,
     cross,
     hello::{Greeting, Note},
     name::Name,
     pair::{Pair, Sizes},
-    socket::{self, Credentials, Fds},
     poller::{Ready, Source},
+    socket::{self, Credentials, Fds},
     state::SCHEME,
     table::PeerTable,
 };
@@ -497,7 +498,7 @@ impl Shm {
         if let Some(channel) = self.channel(peer.index) {
             let over = channel.is_over();
             if over {
-                self.hang_up(peer.index, LostReason::Closed);
+                self.channels.hang_up(peer.index, LostReason::Closed);
             }
             return Err((true, "it is connected already".to_owned()));
         }
@@ -549,7 +550,7 @@ impl Shm {
             unposted: false,
             served: false,
             watched: false,
-            unrung: RUNG,
+            next_pending: NextPending::NONE,
             overdrawn: false,
             assembly: None,
             touched: self.now,
@@ -559,11 +560,7 @@ impl Shm {
             uses: 0,
             given: Vec::new(),
         };
-        let index = peer.index as usize;
-        if self.channels.len() <= index {
-            self.channels.resize_with(index + 1, || None);
-        }
-        self.channels[index] = Some(Box::new(channel));
+        self.channels.insert(channel);
         self.start_watching(peer.index);
         if self.accesses.of(peer.index) > 0 && self.accesses.enlist(peer.index) {
             self.working.push_back(peer.index);

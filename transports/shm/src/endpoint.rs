@@ -2,13 +2,13 @@
 
 use crate::{
     Shm, access,
-    channel::{NOBODY, kind},
-    pump::FRONT,
+    channel::kind,
     ring::{LINE, MAX_SHORT, Piece},
     segment::{self, Segment},
     state::SCHEME,
     sync::{Ordering, fence},
     table::Entry,
+    watchlist::FRONT,
 };
 use petasos_fabric::{
     Access, Address, AllocError, Endpoint, Event, ExportError, ImportError, InjectError, Key,
@@ -46,7 +46,7 @@ impl Endpoint for Shm {
 
     fn peer(&self, peer: Peer) -> Option<PeerInfo> {
         let info = self.engine.peer_info(peer)?;
-        let channel = self.channels.get(peer.index as usize).and_then(Option::as_deref);
+        let channel = self.channels.get(peer.index);
         let user = match self.engine.is_self(peer) {
             true => Some(self.uid),
             false => channel.filter(|channel| channel.handle == peer).map(|channel| channel.user),
@@ -106,9 +106,9 @@ impl Endpoint for Shm {
         if self.has_chores() || self.schedule.is_due(now) {
             self.progress_all(room, events)
         } else if self.watched.len() > FRONT {
-            self.ring_all();
+            self.ring_pending();
             self.receive_many(room, events)
-        } else if self.unrung != NOBODY {
+        } else if self.channels.has_pending() {
             self.ring_and_receive(room, events)
         } else {
             self.receive_come(room, events)
@@ -120,7 +120,7 @@ impl Endpoint for Shm {
         // Mostly there is nothing, and there is one peer: as cheap a look as can be. Or there is a
         // short message, and nothing else to do.
         let mut quiet = false;
-        if let [only] = self.watched[..] {
+        if let Some(only) = self.watched.only() {
             if !self.has_come(only) {
                 return None;
             }
@@ -136,12 +136,11 @@ impl Endpoint for Shm {
     /// to send next. Of many, one who begins is found in some later pass, and would wait for that.
     #[inline]
     fn relax(&self) {
-        let (at, looks) = match self.watched.len() {
-            0..=1 => (0, LOOKS),
-            2..=FEW => (self.turn, LOOKS),
-            _ => (0, 1),
+        let (peer, looks) = match self.watched.len() {
+            0..=1 => (self.watched.only(), LOOKS),
+            2..=FEW => (self.watched.turn(), LOOKS),
+            _ => (self.watched.get(0), 1),
         };
-        let peer = self.watched.get(at).copied();
         let looks = match peer {
             Some(peer) if !self.has_chores() && !self.has_come(peer) => looks,
             _ => 1,
@@ -159,7 +158,7 @@ impl Endpoint for Shm {
             return Sleep::Busy;
         }
         self.tell_gone();
-        self.ring_all();
+        self.ring_pending();
         self.armed = true;
         if self.bell.prepare() || self.arrivals.more {
             return Sleep::Busy;
@@ -169,7 +168,7 @@ impl Endpoint for Shm {
             until = until.min(attempt.due());
         }
         until = self.arrivals.deadline().map_or(until, |deadline| until.min(deadline));
-        until = until.min(self.tidy_at);
+        until = until.min(self.channels.trim_at());
         if !self.closing.is_empty() {
             until = until.min(now.after(LOOK_AGAIN));
         }
@@ -178,21 +177,16 @@ impl Endpoint for Shm {
             // A lease that is dropped rings nobody.
             until = until.min(now.after(LOOK_AGAIN));
         }
-        if !self.endings.is_empty() {
+        if !self.channels.ending().is_empty() {
             return Sleep::Busy;
         }
         if !self.wait_for_room() {
             return Sleep::Busy;
         }
-        for index in &self.watched {
-            if let Some(Some(channel)) = self.channels.get(*index as usize) {
-                channel.pair.set_asleep(true);
-            }
-        }
+        self.set_asleep(true);
         fence(Ordering::SeqCst);
-        for i in 0..self.watched.len() {
-            let index = self.watched[i];
-            let Some(channel) = self.channel(index) else { continue };
+        for index in self.watched.iter() {
+            let Some(channel) = self.channels.get_mut(*index) else { continue };
             if channel.pair.peek() != Ok(None) {
                 return Sleep::Busy;
             }
@@ -267,9 +261,7 @@ impl Shm {
     /// instructions. Then says whether the peer sleeps, and is to be rung.
     #[inline(always)]
     fn inject_plainly<const CELLS: usize>(&mut self, peer: Peer, bytes: &[u8]) -> Option<bool> {
-        if let Some(channel) =
-            self.channels.get_mut(peer.index as usize).and_then(Option::as_deref_mut)
-            && channel.handle == peer
+        if let Some((channel, pending)) = self.channels.to(peer)
             && !channel.served
             && !self.engine.has_output()
             && match CELLS {
@@ -278,7 +270,7 @@ impl Shm {
             }
         {
             self.counters.sent += 1;
-            return Some(channel.has_published(peer.index, &mut self.unrung));
+            return Some(channel.has_published(peer.index, pending));
         }
         None
     }
@@ -307,12 +299,8 @@ impl Shm {
             }
             return Ok(());
         }
-        let Shm { channels, engine, unrung, counters, .. } = self;
-        let Some(channel) = channels
-            .get_mut(peer.index as usize)
-            .and_then(Option::as_deref_mut)
-            .filter(|channel| channel.handle == peer)
-        else {
+        let Shm { channels, engine, counters, .. } = self;
+        let Some((channel, pending)) = channels.to(peer) else {
             return engine.inject(peer, parts);
         };
         let len = parts.iter().map(|part| part.len()).sum();
@@ -337,9 +325,9 @@ impl Shm {
                         engine.sent_around(peer, len);
                     }
                     counters.sent += 1;
-                    counters.wake_ups += u64::from(channel.published(peer.index, unrung));
+                    counters.wake_ups += u64::from(channel.published(peer.index, pending));
                     if channel.pair.uses_long() {
-                        self.sent_long();
+                        channels.sent_long(self.now);
                     }
                     return Ok(());
                 }
@@ -362,10 +350,10 @@ impl Shm {
     /// that could tell, as mostly there is not.
     #[inline]
     fn has_chores(&self) -> bool {
-        let lists = self.endings.len()
-            | self.within.len()
+        let lists = self.channels.ending().len()
+            | self.partial.len()
             | self.working.len()
-            | self.serving.len()
+            | self.sending.len()
             | self.closing.len()
             | self.ready.len();
         lists | usize::from(self.armed) != 0 || !self.engine.is_quiet()
@@ -375,11 +363,11 @@ impl Shm {
     /// so that the way of one cell is short.
     #[inline(never)]
     fn poll_any_message(&mut self, message: &mut Lease, quiet: bool) -> Option<Peer> {
-        match self.watched[..] {
+        match self.watched.only() {
             // What there is to tell and to do comes first.
             _ if !quiet && self.has_chores() => None,
-            [only] => self.receive_further(only, message),
-            _ => self.receive_one(message),
+            Some(only) => self.receive_further(only, message),
+            None => self.receive_one(message),
         }
     }
 
@@ -394,20 +382,20 @@ impl Shm {
         if !self.engine.is_quiet() {
             worked |= self.engine.take_events(room, events);
         }
-        if !self.within.is_empty() {
-            worked |= self.receive_within(left(events), events);
+        if !self.partial.is_empty() {
+            worked |= self.receive_parts(left(events), events);
         }
         worked |= self.receive_many(left(events), events);
-        if !self.endings.is_empty() {
+        if !self.channels.ending().is_empty() {
             worked |= self.end_all(left(events), events);
         }
         if !self.working.is_empty() {
             worked |= self.work();
         }
-        if self.engine.has_output() || !self.serving.is_empty() {
+        if self.engine.has_output() || !self.sending.is_empty() {
             worked |= self.transmit_all();
         }
-        self.ring_all();
+        self.ring_pending();
         if !self.closing.is_empty() {
             worked |= self.look_after_closing();
         }
@@ -431,19 +419,23 @@ impl Shm {
     fn wake(&mut self) -> bool {
         self.armed = false;
         self.bell.awake();
-        for index in &self.watched {
-            if let Some(Some(channel)) = self.channels.get(*index as usize) {
-                channel.pair.set_asleep(false);
+        self.set_asleep(false);
+        self.poll_descriptors()
+    }
+
+    /// Says to the peers that are watched whether they have to ring.
+    fn set_asleep(&self, asleep: bool) {
+        for index in self.watched.iter() {
+            if let Some(channel) = self.channels.get(*index) {
+                channel.pair.set_asleep(asleep);
             }
         }
-        self.poll_descriptors()
     }
 
     /// Whether all that has to be sent or moved waits for others, who will ring.
     fn wait_for_room(&mut self) -> bool {
-        for i in 0..self.serving.len() {
-            let index = self.serving[i];
-            let Some(channel) = self.channel(index) else { continue };
+        for index in &self.sending {
+            let Some(channel) = self.channels.get_mut(*index) else { continue };
             if channel.stuck.is_none() {
                 return false;
             }

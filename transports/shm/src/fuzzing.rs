@@ -45,13 +45,13 @@ impl Shm {
     /// Whether there is a pair with this peer.
     #[must_use]
     pub fn has_pair(&self, peer: Peer) -> bool {
-        self.channels.get(peer.index as usize).is_some_and(Option::is_some)
+        self.channels.get(peer.index).is_some()
     }
 
     /// Publishes something of any kind in a ring to a peer: a packet, the announcement of a long one
     /// (kinds from 64 on), or a part of one (from 128 on).
     pub fn post(&mut self, peer: Peer, kind: u8, bytes: &[u8]) {
-        if let Some(channel) = self.channels.get_mut(peer.index as usize).and_then(Option::as_mut)
+        if let Some(channel) = self.channels.get_mut(peer.index)
             && bytes.len() <= 2048
         {
             let short = &bytes[..bytes.len().min(MAX_SHORT)];
@@ -67,7 +67,7 @@ impl Shm {
 
     /// Writes a word anywhere into the memory of a pair, wherever in its first 20 KiB.
     pub fn scribble(&mut self, peer: Peer, nth: usize, word: u64) {
-        if let Some(channel) = self.channels.get(peer.index as usize).and_then(Option::as_ref) {
+        if let Some(channel) = self.channels.get(peer.index) {
             channel.pair.scribble(nth % (20 << 7), word);
         }
     }
@@ -79,7 +79,7 @@ impl Shm {
 
     /// Sends bytes on the socket of a pair.
     pub fn say(&self, peer: Peer, bytes: &[u8]) {
-        if let Some(channel) = self.channels.get(peer.index as usize).and_then(Option::as_ref) {
+        if let Some(channel) = self.channels.get(peer.index) {
             let _ = socket::send(&channel.socket, bytes, &[]);
         }
     }

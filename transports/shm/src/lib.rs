@@ -66,6 +66,7 @@ mod access;
 mod assembly;
 mod bell;
 mod channel;
+mod channels;
 mod closing;
 mod config;
 mod connect;
@@ -94,6 +95,7 @@ mod sync;
 mod table;
 #[cfg(test)]
 mod tests;
+mod watchlist;
 
 pub use config::Config;
 pub use counters::Counters;

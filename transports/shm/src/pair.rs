@@ -234,7 +234,7 @@ impl Pair {
 
     /// Gives the memory of the long ring back to the system if nothing was sent through it since this
     /// was last called, and nothing is in it. False if there is nothing to give back any more.
-    pub(crate) fn tidy_long(&mut self) -> bool {
+    pub(crate) fn trim_long(&mut self) -> bool {
         if std::mem::take(&mut self.long_busy) || !self.long_used {
             return self.long_used;
         }
@@ -485,16 +485,16 @@ mod tests {
             }
             if round % 10 == 9 {
                 assert!(blocks(&a) >= before + (32 << 10), "{} bytes", blocks(&a));
-                assert!(a.tidy_long(), "it was used lately");
-                assert!(!a.tidy_long() && !a.tidy_long());
+                assert!(a.trim_long(), "it was used lately");
+                assert!(!a.trim_long() && !a.trim_long());
                 assert!(blocks(&a) < before + (32 << 10), "{} bytes", blocks(&a));
             }
         }
         // While something is in there, it stays.
         assert!(a.send(3, &[Piece::of(&bytes)], bytes.len()).unwrap());
-        assert!(a.tidy_long() && a.tidy_long() && a.tidy_long());
+        assert!(a.trim_long() && a.trim_long() && a.trim_long());
         take_long(&mut b, &bytes);
-        assert!(!a.tidy_long());
+        assert!(!a.trim_long());
     }
 
     #[test]

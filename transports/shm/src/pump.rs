@@ -2,22 +2,17 @@
 
 use crate::{
     Shm,
-    channel::{Channel, NOBODY, RUNG, kind},
+    channel::{Channel, kind},
     hello::Note,
-    socket,
     poller::{Batch, Source},
+    socket,
     sync::{Ordering, fence},
 };
 use petasos_fabric::{LostReason, Time};
 use rustix::io::Errno;
-use std::time::Duration;
 
-/// Watched peers that are looked at in each pass; of the others, so many as well, in turns.
-pub(crate) const FRONT: usize = 8;
 /// Packets of the engine's sent to one peer in one pass.
 const PACKETS: usize = 64;
-/// The memory of long messages stays for so long after the last one, up to twice as long.
-const TIDY: Duration = Duration::from_secs(1);
 /// Watched peers beyond so many lose their watch when nothing has come for so long (nanoseconds).
 const QUIET_WATCHED: usize = 64;
 const QUIET: u64 = 200_000_000;
@@ -30,14 +25,14 @@ impl Shm {
             match self.channel(peer.index) {
                 Some(channel) => {
                     channel.served = true;
-                    self.serving.push_back(peer.index);
+                    self.sending.push_back(peer.index);
                 }
                 // Up without a channel: only in the moment in which it is lost.
                 None => while self.engine.poll_transmit(peer).is_some() {},
             }
         }
-        for _ in 0..self.serving.len() {
-            let Some(index) = self.serving.pop_front() else { break };
+        for _ in 0..self.sending.len() {
+            let Some(index) = self.sending.pop_front() else { break };
             worked |= self.transmit(index);
         }
         worked
@@ -48,10 +43,7 @@ impl Shm {
         let mut sent = 0;
         while sent < PACKETS {
             let Shm { channels, engine, .. } = self;
-            let Some(channel) = channels.get_mut(index as usize).and_then(Option::as_deref_mut)
-            else {
-                return sent > 0;
-            };
+            let Some(channel) = channels.get_mut(index) else { return sent > 0 };
             let peer = channel.handle;
             let Some(packet) = channel.stuck.take().or_else(|| engine.poll_transmit(peer)) else {
                 channel.served = engine.messages_queued(peer);
@@ -63,7 +55,7 @@ impl Shm {
                     sent += 1;
                     self.counters.sent += 1;
                     if channel.pair.uses_long() {
-                        self.sent_long();
+                        channels.sent_long(self.now);
                     }
                     self.published(index);
                 }
@@ -77,38 +69,20 @@ impl Shm {
                 }
             }
         }
-        self.serving.push_back(index);
+        self.sending.push_back(index);
         sent > 0
     }
 
-    /// Something was published: the peer is rung if it plainly sleeps, and else looked at again
-    /// after a fence, once for all that this pass publishes.
+    /// Something was published in the channel of a peer.
     #[inline]
     pub(crate) fn published(&mut self, index: u32) {
-        let Shm { channels, unrung, counters, .. } = self;
-        if let Some(channel) = channels.get_mut(index as usize).and_then(Option::as_deref_mut)
-            && channel.published(index, unrung)
-        {
-            counters.wake_ups += 1;
-        }
+        self.channels.published(index, &mut self.counters);
     }
 
-    /// Rings for those who fell asleep while something was published.
+    /// Rings for the peers that fell asleep while something was published.
     #[inline]
-    pub(crate) fn ring_all(&mut self) {
-        if self.unrung == NOBODY {
-            return;
-        }
-        fence(Ordering::SeqCst);
-        let Shm { channels, unrung, .. } = self;
-        let mut next = std::mem::replace(unrung, NOBODY);
-        while let Some(channel) = channels.get_mut(next as usize).and_then(Option::as_deref_mut) {
-            next = std::mem::replace(&mut channel.unrung, RUNG);
-            if channel.pair.take_sleeper() {
-                channel.ring();
-                self.counters.wake_ups += 1;
-            }
-        }
+    pub(crate) fn ring_pending(&mut self) {
+        self.channels.ring_pending(&mut self.counters);
     }
 
     // Descriptors and time.
@@ -132,29 +106,10 @@ impl Shm {
             self.stop_watching_quiet(now);
             self.tell_gone();
             self.forget_lingering();
-            if now >= self.tidy_at {
-                self.tidy(now);
-            }
+            self.channels.trim(now);
         }
         self.schedule.finish(!self.attempts.is_empty() || !self.arrivals.is_empty());
         worked
-    }
-
-    /// Gives memory of long messages back where there were none for a while.
-    fn tidy(&mut self, now: Time) {
-        let mut left = false;
-        for channel in self.channels.iter_mut().flatten() {
-            left |= channel.pair.tidy_long();
-        }
-        self.tidy_at = if left { now.after(TIDY) } else { Time::NEVER };
-    }
-
-    /// A message was sent that may have been a long one.
-    #[inline]
-    pub(crate) fn sent_long(&mut self) {
-        if self.tidy_at == Time::NEVER {
-            self.tidy_at = self.now.after(TIDY);
-        }
     }
 
     /// Handles what is ready. True if anything was.
@@ -185,10 +140,10 @@ impl Shm {
 
     /// The other end of the socket was closed.
     fn hang_up_now(&mut self, index: u32) {
-        if let Some(channel) = self.channels.get(index as usize).and_then(Option::as_deref) {
+        if let Some(channel) = self.channels.get(index) {
             // Else it would be reported again and again.
             self.poller.remove(&channel.socket);
-            self.hang_up(index, LostReason::Closed);
+            self.channels.hang_up(index, LostReason::Closed);
         }
     }
 
@@ -224,30 +179,22 @@ impl Shm {
 
     /// Looks at this peer's ring from now on, without being rung for.
     pub(crate) fn start_watching(&mut self, index: u32) {
-        if self.watched.len() >= self.config.max_watched {
-            // The one whose turn came last is the least likely to be active.
-            let rest = self.watched.len().saturating_sub(FRONT).max(1);
-            let at = (self.watched.len() - 1).min(FRONT + self.round % rest);
-            let other = self.watched[at];
+        if self.watched.len() >= self.config.max_watched
+            && let Some(other) = self.watched.least_likely()
+        {
             self.stop_watching(other);
         }
         let Some(channel) = self.channel(index) else { return };
         channel.pair.set_asleep(false);
         if !channel.watched {
             channel.watched = true;
-            self.watched.push(index);
-            // In front, and who was there goes to the end.
-            let last = self.watched.len() - 1;
-            if last >= FRONT {
-                self.round = (self.round + 1) % FRONT;
-                self.watched.swap(last, self.round);
-            }
+            self.watched.add(index);
         }
     }
 
     /// From now on this peer has to ring.
     fn stop_watching(&mut self, index: u32) {
-        self.watched.retain(|i| *i != index);
+        self.watched.remove(index);
         let Some(channel) = self.channel(index) else { return };
         channel.watched = false;
         channel.pair.set_asleep(true);
@@ -265,8 +212,7 @@ impl Shm {
         let quiet = |channel: &Channel| {
             now.0.saturating_sub(channel.touched.0) > QUIET && channel.pair.is_empty()
         };
-        let candidates: Vec<u32> = self.watched[FRONT..].to_vec();
-        for index in candidates {
+        for index in self.watched.behind_front().to_vec() {
             if self.watched.len() > QUIET_WATCHED && self.channel(index).is_some_and(|c| quiet(c)) {
                 self.stop_watching(index);
             }
@@ -275,8 +221,8 @@ impl Shm {
 
     /// Tells peers of segments that they may have mapped and that nobody here uses any more.
     pub(crate) fn tell_gone(&mut self) {
-        for index in 0..self.channels.len() {
-            let Some(channel) = self.channels[index].as_deref_mut() else { continue };
+        for index in 0..self.channels.len() as u32 {
+            let Some(channel) = self.channel(index) else { continue };
             let mut told = false;
             while let Some(at) =
                 channel.given.iter().position(|(_, alive)| alive.strong_count() == 0)
@@ -289,7 +235,7 @@ impl Shm {
                 told = true;
             }
             if told {
-                self.published(index as u32);
+                self.published(index);
             }
         }
     }

@@ -5,18 +5,15 @@ use crate::{
     assembly::{Assembly, place},
     channel::{Arrival, kind},
     hello::Note,
-    pump::FRONT,
     ring::Incoming,
     segment::Segment,
     socket,
+    watchlist::{FRONT, PER_PEER},
 };
 use petasos_fabric::{
     Access, Event, Lease, Peer,
     two_sided::{Placement, header},
 };
-
-/// Messages taken from one peer in one pass.
-const PER_PEER: usize = 32;
 
 /// A long message counts as one for each so many bytes: who sends long ones does not keep out the others
 /// for longer than who sends short ones.
@@ -31,13 +28,12 @@ impl Shm {
     /// Whether something has come from a peer: a cheap look, which may be mistaken for a moment.
     #[inline]
     pub(crate) fn has_come(&self, index: u32) -> bool {
-        let channel = self.channels.get(index as usize).and_then(Option::as_deref);
-        channel.is_some_and(|channel| !channel.pair.is_empty())
+        self.channels.get(index).is_some_and(|channel| !channel.pair.is_empty())
     }
 
     /// The same, for parts of a message as well.
     fn is_there(&self, index: u32) -> bool {
-        let channel = self.channels.get(index as usize).and_then(Option::as_deref);
+        let channel = self.channels.get(index);
         channel.is_some_and(|channel| !channel.pair.is_empty() || channel.pair.is_within())
     }
 
@@ -45,17 +41,18 @@ impl Shm {
     /// with nothing, and most others with messages from one peer.
     #[inline]
     pub(crate) fn receive_come(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
-        match self.watched.iter().rposition(|index| self.has_come(*index)) {
+        let sent = |index: &u32| self.has_come(*index);
+        match self.watched.iter().enumerate().rfind(|(_, index)| sent(index)) {
             None => false,
-            Some(0) => self.receive(self.watched[0], room, events),
-            Some(last) => self.receive_front(last + 1, room, events),
+            Some((0, &first)) => self.receive(first, room, events),
+            Some((last, _)) => self.receive_front(last + 1, room, events),
         }
     }
 
     /// The same in a pass after something was sent. Apart, so that the pass without is short.
     #[inline(never)]
     pub(crate) fn ring_and_receive(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
-        self.ring_all();
+        self.ring_pending();
         self.receive_come(room, events)
     }
 
@@ -77,7 +74,7 @@ impl Shm {
         let turn = if room < busy { self.schedule.passes() } else { 0 };
         // Backwards, as a peer that is lost is gone from the list; another one seldom, with it.
         for at in (0..count).rev() {
-            let Some(&index) = self.watched.get((at + turn) % count) else { continue };
+            let Some(index) = self.watched.get((at + turn) % count) else { continue };
             let room = end.saturating_sub(events.len()).min(share);
             worked |= self.has_come(index) && self.receive(index, room, events);
         }
@@ -88,37 +85,32 @@ impl Shm {
     pub(crate) fn receive_round(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
         let end = events.len().saturating_add(room);
         let mut worked = false;
-        let looks = self.watched.len().saturating_sub(FRONT).min(FRONT);
-        let share = share(room, looks);
-        for _ in 0..looks {
-            let rest = self.watched.len().saturating_sub(FRONT);
-            if rest == 0 || events.len() >= end {
+        let polls = self.watched.behind_front().len().min(FRONT);
+        let share = share(room, polls);
+        for _ in 0..polls {
+            if events.len() >= end {
                 break;
             }
-            self.round = (self.round + 1) % rest;
-            let at = FRONT + self.round;
-            let (index, room) = (self.watched[at], (end - events.len()).min(share));
+            let Some((at, index)) = self.watched.next_behind_front() else { break };
+            let room = (end - events.len()).min(share);
             if self.has_come(index) && self.receive(index, room, events) {
                 worked = true;
-                if at < self.watched.len() {
-                    // It is active: to the front, in the place of another each time.
-                    self.watched.swap(at, self.round % FRONT);
-                }
+                self.watched.promote(at);
             }
         }
         worked
     }
 
-    /// Goes on with those of whose messages parts are to come.
-    pub(crate) fn receive_within(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
+    /// Goes on with the peers that have sent a long message in part.
+    pub(crate) fn receive_parts(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
         let end = events.len().saturating_add(room);
         let mut worked = false;
-        for index in std::mem::take(&mut self.within) {
+        for index in std::mem::take(&mut self.partial) {
             worked |= self.receive(index, end.saturating_sub(events.len()), events);
             if self.channel(index).is_some_and(|channel| channel.pair.is_within())
-                && !self.within.contains(&index)
+                && !self.partial.contains(&index)
             {
-                self.within.push(index);
+                self.partial.push(index);
             }
         }
         worked
@@ -127,27 +119,18 @@ impl Shm {
     /// Takes a message from one of the peers in front.
     #[inline(never)]
     pub(crate) fn receive_one(&mut self, message: &mut Lease) -> Option<Peer> {
-        let front = self.watched.len().min(FRONT);
-        // Who sent last is likely to send next; but one who never pauses does not keep out the others.
-        if self.turn >= front || self.streak >= PER_PEER {
-            self.next_turn(front);
-        }
-        for _ in 0..front {
-            let index = self.watched[self.turn];
+        self.watched.begin_turn();
+        for _ in 0..self.watched.front_len() {
+            let index = self.watched.turn()?;
             if self.has_come(index)
                 && let Some(from) = self.receive_message(index, message)
             {
-                self.streak += weight(message);
+                self.watched.took(weight(message));
                 return Some(from);
             }
-            self.next_turn(front);
+            self.watched.next_turn();
         }
         None
-    }
-
-    fn next_turn(&mut self, front: usize) {
-        self.turn = if self.turn + 1 < front { self.turn + 1 } else { 0 };
-        self.streak = 0;
     }
 
     /// Takes what has come from the peers in front, and from some of the others, who have half of the room.
@@ -174,7 +157,7 @@ impl Shm {
     /// The same for one that is not to be taken plainly.
     #[inline]
     pub(crate) fn receive_further(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
-        let channel = self.channels.get_mut(index as usize)?.as_deref_mut()?;
+        let channel = self.channels.get_mut(index)?;
         match channel.receive_two(message, self.now, &mut self.counters) {
             Some(&peer) => Some(peer),
             None => self.receive_longer(index, message),
@@ -186,7 +169,7 @@ impl Shm {
     fn receive_longer(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
         loop {
             let Shm { channels, engine, config, counters, .. } = self;
-            let channel = channels.get_mut(index as usize)?.as_deref_mut()?;
+            let channel = channels.get_mut(index)?;
             let incoming = channel.pair.peek().ok()??;
             let (within, kind) = (channel.pair.is_within(), incoming.kind);
             let ring = channel.pair.lies_in();
@@ -224,7 +207,7 @@ impl Shm {
                 channel.ring();
             }
             if incoming.announced {
-                self.within.push(index);
+                self.partial.push(index);
             }
             if let Some(buffer) = whole {
                 *message = buffer.into_lease();
@@ -238,7 +221,7 @@ impl Shm {
     /// Takes the next message of a peer, if it has one cell, and nothing else is to be done about it.
     #[inline(always)]
     pub(crate) fn receive_plainly(&mut self, index: u32, message: &mut Lease) -> Option<&Peer> {
-        let channel = self.channels.get_mut(index as usize)?.as_deref_mut()?;
+        let channel = self.channels.get_mut(index)?;
         let taken = channel.receive_plainly(message, self.now);
         taken.then(|| {
             self.counters.received += 1;
@@ -249,7 +232,7 @@ impl Shm {
     /// Takes the next message of a peer, if it is there, and short.
     #[inline(always)]
     fn receive_short(&mut self, index: u32, message: &mut Lease) -> Option<&Peer> {
-        let channel = self.channels.get_mut(index as usize)?.as_deref_mut()?;
+        let channel = self.channels.get_mut(index)?;
         channel.receive_short(message, self.now, &mut self.counters)
     }
 
@@ -281,7 +264,7 @@ impl Shm {
         let worked = self.receive_others(index, end, events);
         if self.engine.has_output() {
             self.transmit_all();
-            self.ring_all();
+            self.ring_pending();
         }
         self.hear_engine(end, events);
         worked
@@ -345,7 +328,7 @@ impl Shm {
             self.counters.received += 1;
             self.counters.wake_ups += u64::from(starving);
             if incoming.announced {
-                self.within.push(index);
+                self.partial.push(index);
             }
         }
         Ok(taken)
@@ -360,7 +343,7 @@ impl Shm {
         }
         let (mut placement, header) = self.place_packet(index, incoming, incoming.len)?;
         let Shm { channels, engine, .. } = self;
-        let Some(Some(channel)) = channels.get(index as usize) else { return Ok(false) };
+        let Some(channel) = channels.get(index) else { return Ok(false) };
         place(channel.pair.lies_in(), incoming, header, &mut placement, 0);
         let landed = engine.landed(channel.handle, placement);
         landed.map(|()| true).map_err(|violation| violation.to_string())
@@ -383,7 +366,7 @@ impl Shm {
             }
         };
         let Shm { channels, engine, .. } = self;
-        let Some(Some(channel)) = channels.get_mut(index as usize) else { return Ok(false) };
+        let Some(channel) = channels.get_mut(index) else { return Ok(false) };
         place(channel.pair.lies_in(), part, header, &mut placement, at);
         if part.len < left {
             channel.assembly = Some(Assembly::Payload(placement, at + part.len - header));
@@ -402,7 +385,7 @@ impl Shm {
         len: usize,
     ) -> Result<(Placement, usize), String> {
         let Shm { channels, engine, .. } = self;
-        let Some(Some(channel)) = channels.get_mut(index as usize) else {
+        let Some(channel) = channels.get_mut(index) else {
             return Err("a packet of no known peer".to_owned());
         };
         let mut bytes = [0; header::MAX];
@@ -477,10 +460,7 @@ impl Shm {
             route.is_some_and(|route| crate::channel::numbers::<2>(route) == Some([first, second]))
         });
         let memory = region.and_then(|region| self.engine.region(region));
-        let Some(channel) = self.channels.get_mut(index as usize).and_then(Option::as_deref_mut)
-        else {
-            return;
-        };
+        let Some(channel) = self.channels.get_mut(index) else { return };
         let segment = memory.and_then(|(memory, access)| {
             let changes = access.allows(Access::WRITE) || access.allows(Access::ATOMIC);
             let segment = memory.region().backing::<Segment>().filter(|s| s.id == id)?;
@@ -504,7 +484,7 @@ impl Shm {
     pub(crate) fn end_all(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
         let end = events.len().saturating_add(room);
         let mut worked = false;
-        for index in self.endings.clone() {
+        for index in self.channels.ending().to_vec() {
             let room = end.saturating_sub(events.len());
             worked |= self.has_come(index) && self.receive(index, room, events);
             if let Some(channel) = self.channel(index)

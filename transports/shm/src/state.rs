@@ -3,7 +3,8 @@
 use crate::{
     Config, Counters, OpenError,
     access::Accesses,
-    channel::{Channel, NOBODY},
+    channel::Channel,
+    channels::Channels,
     closing::{Closing, Lingering},
     connect::{Arrivals, Attempt},
     cross,
@@ -12,6 +13,7 @@ use crate::{
     schedule::PollSchedule,
     socket::Listener,
     table::{SLOTS, Table},
+    watchlist::Watchlist,
 };
 use petasos_fabric::{
     Acceptor, Address, Capabilities, Credential, Done, Doorbell, Enforcement, Event, Home,
@@ -50,31 +52,21 @@ pub struct Shm {
     /// whether they can reach our memory.
     pub(crate) probe: Arc<u64>,
 
-    /// By the index of the peer's handle.
-    pub(crate) channels: Vec<Option<Box<Channel>>>,
+    pub(crate) channels: Channels,
     /// Accesses that do not go through the engine, or not yet.
     pub(crate) accesses: Accesses,
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) arrivals: Arrivals,
     pub(crate) acceptor: Acceptor,
 
-    /// Peers that are watched, the lately active ones in front; and where the round is.
-    pub(crate) watched: Vec<u32>,
-    pub(crate) round: usize,
-    /// The one of those in front that was last polled for a single message.
-    pub(crate) turn: usize,
-    /// Messages taken from them without a look at the others.
-    pub(crate) streak: usize,
-    /// Peers of whose messages parts are to come.
-    pub(crate) within: Vec<u32>,
-    /// Peers whose packets the engine gave us to send.
-    pub(crate) serving: VecDeque<u32>,
-    /// The first of those that may have to be rung.
-    pub(crate) unrung: u32,
+    /// Peers whose rings are polled.
+    pub(crate) watched: Watchlist,
+    /// Peers that have sent a long message in part.
+    pub(crate) partial: Vec<u32>,
+    /// Peers to which packets of the engine are to be sent.
+    pub(crate) sending: VecDeque<u32>,
     /// Peers with accesses under way.
     pub(crate) working: VecDeque<u32>,
-    /// Peers that are over, and whose ring is not empty yet.
-    pub(crate) endings: Vec<u32>,
     pub(crate) departed: VecDeque<Peer>,
 
     /// Open regions by slot, with their tags.
@@ -89,8 +81,6 @@ pub struct Shm {
 
     pub(crate) now: Time,
     pub(crate) armed: bool,
-    /// When memory of long messages is to be looked at: it may not be needed any more.
-    pub(crate) tidy_at: Time,
 }
 
 fn system(what: &'static str) -> impl Fn(Errno) -> OpenError {
@@ -176,20 +166,15 @@ impl Shm {
             table,
             table_fd,
             probe: Arc::new(incarnation.get()),
-            channels: Vec::new(),
+            channels: Channels::new(),
             accesses: Accesses::default(),
             attempts: Vec::new(),
             arrivals: Arrivals::default(),
             acceptor: Acceptor::new(),
-            watched: Vec::new(),
-            round: 0,
-            turn: 0,
-            streak: 0,
-            within: Vec::new(),
-            serving: VecDeque::new(),
-            unrung: NOBODY,
+            watched: Watchlist::default(),
+            partial: Vec::new(),
+            sending: VecDeque::new(),
             working: VecDeque::new(),
-            endings: Vec::new(),
             departed: VecDeque::new(),
             exposed: Vec::new(),
             tags: 0,
@@ -199,14 +184,13 @@ impl Shm {
             ready: VecDeque::new(),
             now: Time::ZERO,
             armed: false,
-            tidy_at: Time::NEVER,
         })
     }
 
     /// What this endpoint did so far, and how things stand.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        let channels = || self.channels.iter().flatten();
+        let channels = || self.channels.iter();
         Counters {
             peers: channels().count(),
             segments: channels().map(|channel| channel.mapped.len()).sum(),
@@ -218,7 +202,7 @@ impl Shm {
     }
 
     pub(crate) fn channel(&mut self, index: u32) -> Option<&mut Channel> {
-        self.channels.get_mut(index as usize)?.as_deref_mut()
+        self.channels.get_mut(index)
     }
 
     pub(crate) fn complete(
@@ -236,16 +220,6 @@ impl Shm {
     }
 
     // The end of a peer.
-
-    /// The peer is over: what it has sent is taken first.
-    pub(crate) fn hang_up(&mut self, index: u32, reason: LostReason) {
-        if let Some(channel) = self.channel(index)
-            && channel.ending.is_none()
-        {
-            channel.ending = Some(reason);
-            self.endings.push(index);
-        }
-    }
 
     /// The peer broke the rules: it is cut off at once.
     pub(crate) fn violated(&mut self, index: u32, what: String) {
@@ -276,19 +250,16 @@ impl Shm {
     pub(crate) fn let_go(&mut self, peer: Peer, reason: &LostReason) {
         let index = peer.index;
         self.attempts.retain(|attempt| attempt.peer != peer);
-        // That list, which goes through the channels, is empty then.
-        self.ring_all();
-        if let Some(channel) = self.channels.get_mut(index as usize).and_then(Option::take) {
+        self.ring_pending();
+        if let Some(channel) = self.channels.remove(index) {
             // Its bell is known to the peer, too, and stays in the set until no process has it.
             self.poller.remove(&channel.bell_in);
             self.poller.remove(&channel.socket);
             let address = self.engine.peer_info(peer).map(|info| info.address);
             self.lingering.extend(Lingering::of(*channel, address));
         }
-        for list in [&mut self.watched, &mut self.endings] {
-            list.retain(|i| *i != index);
-        }
-        self.serving.retain(|i| *i != index);
+        self.watched.remove(index);
+        self.sending.retain(|i| *i != index);
         self.working.retain(|i| *i != index);
         self.accesses.delist(index);
         while let Some(access) = self.accesses.take(index) {

@@ -488,7 +488,7 @@ fn memory_of_long_messages_is_given_back() {
         until("it has come", &mut [&mut sender, &mut receiver], |ends| ends[1].messages() == 1);
         receiver.events.clear();
         let resident = |end: &End| {
-            let channel = end.shm.channels[to.index as usize].as_ref();
+            let channel = end.shm.channels.get(to.index);
             channel.expect("a channel").pair.resident()
         };
         assert!(resident(&sender) > 300_000);

@@ -47,7 +47,7 @@ impl Shm {
 
     fn enqueue(&mut self, peer: Peer, access: Access) {
         self.accesses.push(peer.index, access);
-        let connected = self.channels.get(peer.index as usize).is_some_and(Option::is_some);
+        let connected = self.channels.get(peer.index).is_some();
         if connected && self.accesses.enlist(peer.index) {
             self.working.push_back(peer.index);
         }
@@ -150,10 +150,7 @@ impl Shm {
             }
             let most = *budget;
             let Shm { channels, accesses, counters, .. } = self;
-            let Some(channel) = channels.get_mut(index as usize).and_then(Option::as_deref_mut)
-            else {
-                return worked;
-            };
+            let Some(channel) = channels.get_mut(index) else { return worked };
             let peer = channel.handle;
             let Some((place, mut access)) = accesses.next(index) else { break };
             if channel.ending.is_some() {
@@ -190,7 +187,7 @@ impl Shm {
                 Step::Over => {
                     access.waiting = true;
                     self.accesses.put_back(place, access, true);
-                    self.hang_up(index, LostReason::Closed);
+                    self.channels.hang_up(index, LostReason::Closed);
                     return true;
                 }
                 Step::Broken(what) => {
