@@ -14,7 +14,6 @@ use crate::{
     bell::Bell,
     channel::Channel,
     channels::NextPending,
-    closing::MAX_LINGERING,
     cross,
     hello::{Greeting, Note},
     name::Name,
@@ -260,7 +259,7 @@ impl Shm {
         }
         let (fd, pair) = Pair::create(self.config.sizes()).map_err(Err)?;
         let bell = EventFd::new().map_err(Err)?;
-        let fds = [self.table_fd.as_fd(), fd.as_fd(), bell.as_fd()];
+        let fds = [self.exports.fd(), fd.as_fd(), bell.as_fd()];
         match socket::send(&socket, &Note::Hello(self.greeting()).encode(), &fds) {
             // Closed already: why may be there to read.
             Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
@@ -468,7 +467,7 @@ impl Shm {
             let text = format!("packets of {max} bytes in rings of {ring} and {long}");
             return Err(no(format!("{text}, here packets have up to {}", ours.max)));
         }
-        if self.lingering.len() >= MAX_LINGERING {
+        if self.closing.is_full() {
             let text = "too many connections ended in the middle of a copy that is not over";
             return Err((true, text.to_owned()));
         }
@@ -478,7 +477,7 @@ impl Shm {
         let pair = Pair::adopt(&pair, sizes).map_err(|unfit| no(unfit.to_string()))?;
         let (peer, uninvited) = self.seat(&greeting)?;
         let bell = EventFd::new().map_err(|error| (true, socket::reason(error, LISTENER)))?;
-        let fds = [self.table_fd.as_fd(), bell.as_fd()];
+        let fds = [self.exports.fd(), bell.as_fd()];
         let welcome = Note::Welcome(self.greeting()).encode();
         if let Err(error) = socket::send(&arrival.socket, &welcome, &fds) {
             if uninvited {

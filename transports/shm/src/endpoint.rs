@@ -169,7 +169,7 @@ impl Endpoint for Shm {
         }
         until = self.arrivals.deadline().map_or(until, |deadline| until.min(deadline));
         until = until.min(self.channels.trim_at());
-        if !self.closing.is_empty() {
+        if self.closing.is_waiting() {
             until = until.min(now.after(LOOK_AGAIN));
         }
         until = until.min(self.engine.deadline());
@@ -208,13 +208,6 @@ impl Endpoint for Shm {
 
     fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
         let region = self.engine.register(memory, access)?;
-        self.tags += 1;
-        let tag = self.tags;
-        let slot = region.index as usize;
-        if self.exposed.len() <= slot {
-            self.exposed.resize(slot + 1, None);
-        }
-        self.exposed[slot] = Some((region, tag));
         let segment = memory.region().backing::<Segment>();
         let entry = Entry {
             base: memory.as_ptr() as usize as u64,
@@ -224,13 +217,12 @@ impl Endpoint for Shm {
             offset: memory.offset() as u64,
             segment_len: segment.map_or(0, |segment| segment.len() as u64),
         };
-        self.table.open(region.index, tag, &entry);
+        self.exports.open(region, &entry);
         Ok(region)
     }
 
     fn export(&self, region: RegionId) -> Result<Key, ExportError> {
-        let slot = self.exposed.get(region.index as usize).copied().flatten();
-        let (_, tag) = slot.filter(|s| s.0 == region).ok_or(ExportError::UnknownRegion)?;
+        let tag = self.exports.tag(region).ok_or(ExportError::UnknownRegion)?;
         let mut parts = self.engine.key_parts(region)?;
         parts.routes.push((Key::ROUTE_ADDRESS, access::route(region.index, tag)));
         Ok(Key::compose(&parts))
@@ -354,9 +346,8 @@ impl Shm {
             | self.partial.len()
             | self.working.len()
             | self.sending.len()
-            | self.closing.len()
             | self.ready.len();
-        lists | usize::from(self.armed) != 0 || !self.engine.is_quiet()
+        lists | usize::from(self.armed | self.closing.is_waiting()) != 0 || !self.engine.is_quiet()
     }
 
     /// Takes any message from any peer; `quiet` if it is known that there is nothing else to do. Apart,
@@ -396,8 +387,8 @@ impl Shm {
             worked |= self.transmit_all();
         }
         self.ring_pending();
-        if !self.closing.is_empty() {
-            worked |= self.look_after_closing();
+        if self.closing.is_waiting() {
+            worked |= self.check_closing();
         }
         if self.engine.is_closing() {
             self.engine.keep_time(self.now);

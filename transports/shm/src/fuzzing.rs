@@ -74,7 +74,7 @@ impl Shm {
 
     /// Writes a word of the entry of a region, as all peers see it.
     pub fn retell(&mut self, slot: u32, nth: usize, word: u64) {
-        self.table.scribble(slot % 16, nth % 8, word);
+        self.exports.table().scribble(slot % 16, nth % 8, word);
     }
 
     /// Sends bytes on the socket of a pair.

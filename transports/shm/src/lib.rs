@@ -74,6 +74,7 @@ mod counters;
 mod cross;
 mod endpoint;
 mod error;
+mod exports;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;

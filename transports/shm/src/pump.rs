@@ -105,7 +105,7 @@ impl Shm {
             }
             self.stop_watching_quiet(now);
             self.tell_gone();
-            self.forget_lingering();
+            self.closing.release_pairs();
             self.channels.trim(now);
         }
         self.schedule.finish(!self.attempts.is_empty() || !self.arrivals.is_empty());

@@ -4,6 +4,7 @@ use crate::{
     Shm,
     assembly::{Assembly, place},
     channel::{Arrival, kind},
+    exports::Export,
     hello::Note,
     ring::Incoming,
     segment::Segment,
@@ -442,8 +443,7 @@ impl Shm {
 
     /// The region in which a put has landed, if it could.
     fn arrived(&self, arrival: &Arrival) -> Option<petasos_fabric::RegionId> {
-        let slot = usize::try_from(arrival.slot).ok()?;
-        let (region, tag) = self.exposed.get(slot).copied().flatten()?;
+        let Export { region, tag } = self.exports.at(arrival.slot)?;
         let (memory, access) = self.engine.region(region)?;
         let end = arrival.offset.checked_add(arrival.len)?;
         let right = tag == arrival.tag && access.allows(Access::WRITE);
@@ -453,8 +453,7 @@ impl Shm {
     /// Answers a wish for the descriptor of a segment: of a region whose key the peer has.
     fn give_segment(&mut self, index: u32, [slot, id, first, second, writable]: [u64; 5]) {
         let writable = writable != 0;
-        let found = usize::try_from(slot).ok().and_then(|slot| self.exposed.get(slot).copied()?);
-        let region = found.map(|(region, _)| region).filter(|region| {
+        let region = self.exports.at(slot).map(|export| export.region).filter(|region| {
             let parts = self.engine.key_parts(*region).ok();
             let route = parts.as_ref().and_then(|p| p.route(petasos_fabric::Key::ROUTE_TWO_SIDED));
             route.is_some_and(|route| crate::channel::numbers::<2>(route) == Some([first, second]))

@@ -5,24 +5,23 @@ use crate::{
     access::Accesses,
     channel::Channel,
     channels::Channels,
-    closing::{Closing, Lingering},
+    closing::{Abandoned, Closing},
     connect::{Arrivals, Attempt},
     cross,
+    exports::Exports,
     name::Name,
     poller::Poller,
     schedule::PollSchedule,
     socket::Listener,
-    table::{SLOTS, Table},
+    table::SLOTS,
     watchlist::Watchlist,
 };
 use petasos_fabric::{
     Acceptor, Address, Capabilities, Credential, Done, Doorbell, Enforcement, Event, Home,
-    Incarnation, LostReason, OpError, OpErrorKind, Peer, PeerState, Pool, RegionId, Support, Time,
-    Token,
+    Incarnation, LostReason, OpError, OpErrorKind, Peer, PeerState, Pool, Support, Time, Token,
     two_sided::{self, Engine},
 };
 use rustix::{
-    fd::OwnedFd,
     io::Errno,
     process::{Resource, Rlimit, geteuid, getrlimit, setrlimit},
 };
@@ -45,9 +44,6 @@ pub struct Shm {
     pub(crate) poller: Poller,
     pub(crate) schedule: PollSchedule,
     pub(crate) bell: Arc<Doorbell>,
-    /// What we say to all peers.
-    pub(crate) table: Table,
-    pub(crate) table_fd: OwnedFd,
     /// Our incarnation, at an address that peers are told: whether they can reach it shows
     /// whether they can reach our memory.
     pub(crate) probe: Arc<u64>,
@@ -69,14 +65,10 @@ pub struct Shm {
     pub(crate) working: VecDeque<u32>,
     pub(crate) departed: VecDeque<Peer>,
 
-    /// Open regions by slot, with their tags.
-    pub(crate) exposed: Vec<Option<(RegionId, u64)>>,
-    pub(crate) tags: u64,
-    /// Regions that are closed and may still be reached: their end is awaited, or not any more.
-    pub(crate) closing: Vec<Closing>,
-    pub(crate) left: Vec<Closing>,
-    /// Pairs that were given up while a peer was in a region.
-    pub(crate) lingering: Vec<Lingering>,
+    /// Regions that peers may reach.
+    pub(crate) exports: Exports,
+    /// Regions that are closed, and that peers may still be in.
+    pub(crate) closing: Closing,
     pub(crate) ready: VecDeque<Event>,
 
     pub(crate) now: Time,
@@ -148,7 +140,7 @@ impl Shm {
             .add_listener(&listener.fd)
             .and_then(|()| poller.add_notifier(&*bell))
             .map_err(system("epoll"))?;
-        let (table_fd, table) = Table::create().map_err(system("a table in memory"))?;
+        let exports = Exports::new().map_err(system("a table in memory"))?;
         let limits = config.limits();
         let pool = Pool::with_bytes(config.max_leases, config.max_lease_bytes);
         let numbers = two_sided::Config::new(limits, config.max_message);
@@ -163,8 +155,6 @@ impl Shm {
             poller,
             schedule: PollSchedule::new(),
             bell,
-            table,
-            table_fd,
             probe: Arc::new(incarnation.get()),
             channels: Channels::new(),
             accesses: Accesses::default(),
@@ -176,11 +166,8 @@ impl Shm {
             sending: VecDeque::new(),
             working: VecDeque::new(),
             departed: VecDeque::new(),
-            exposed: Vec::new(),
-            tags: 0,
-            closing: Vec::new(),
-            left: Vec::new(),
-            lingering: Vec::new(),
+            exports,
+            closing: Closing::default(),
             ready: VecDeque::new(),
             now: Time::ZERO,
             armed: false,
@@ -256,7 +243,7 @@ impl Shm {
             self.poller.remove(&channel.bell_in);
             self.poller.remove(&channel.socket);
             let address = self.engine.peer_info(peer).map(|info| info.address);
-            self.lingering.extend(Lingering::of(*channel, address));
+            self.closing.keep(Abandoned::of(*channel, address));
         }
         self.watched.remove(index);
         self.sending.retain(|i| *i != index);

@@ -236,7 +236,7 @@ fn what_is_mapped_is_as_long_as_its_key_says() {
     let region = owner.shm.register(&memory.whole(), Access::READ).unwrap();
     let key = owner.shm.export(region).unwrap();
     let remote = guest.shm.import(&key).unwrap();
-    let (slot, (_, tag)) = (region.index, owner.shm.exposed[region.index as usize].unwrap());
+    let (slot, tag) = (region.index, owner.shm.exports.tag(region).unwrap());
     let segment = memory.backing::<crate::segment::Segment>().unwrap();
     let (id, segment_len) = (segment.id, segment.len() as u64);
     let entry = |len| crate::table::Entry {
@@ -248,7 +248,7 @@ fn what_is_mapped_is_as_long_as_its_key_says() {
         segment_len,
     };
     for (len, maps) in [(8192, true), (100, false), (8191, false), (8192, true)] {
-        owner.shm.table.open(slot, tag, &entry(len));
+        owner.shm.exports.table().open(slot, tag, &entry(len));
         guest.events.clear();
         let mut queue = VecDeque::from([Operation::Map { token: Token(7), remote }]);
         guest.shm.submit(&mut queue);
@@ -291,7 +291,7 @@ fn a_region_is_not_closed_under_a_peer() {
         let memory = Region::zeroed(4096);
         let region = owner.shm.register(&memory.whole(), Access::ALL).unwrap();
         let key = owner.shm.export(region).unwrap();
-        let (_, tag) = owner.shm.exposed[region.index as usize].unwrap();
+        let tag = owner.shm.exports.tag(region).unwrap();
         let who = guest.address();
         guest.shm.channel(to_owner.index).unwrap().pair.announce(tag);
         if given_up {
@@ -341,7 +341,7 @@ fn a_region_is_not_closed_under_a_peer() {
         });
         assert!(closed(&mut owner, 4).unwrap().is_ok());
         assert!(region_of.upgrade().is_none(), "the memory is free");
-        assert!(owner.shm.lingering.is_empty());
+        assert!(!owner.shm.closing.keeps_pairs());
     }
 }
 
@@ -355,7 +355,7 @@ fn memory_outlives_its_endpoint_while_a_peer_is_in_it() {
         let (reached, other) = (Region::zeroed(4096), Region::zeroed(4096));
         let region = owner.shm.register(&reached.whole(), Access::ALL).unwrap();
         owner.shm.register(&other.whole(), Access::ALL).unwrap();
-        let (_, tag) = owner.shm.exposed[region.index as usize].unwrap();
+        let tag = owner.shm.exports.tag(region).unwrap();
         guest.shm.channel(to_owner.index).unwrap().pair.announce(tag);
         let weak = [reached.downgrade(), other.downgrade()];
         drop((reached, other));

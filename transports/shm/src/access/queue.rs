@@ -113,9 +113,9 @@ impl Shm {
             return Err(OpErrorKind::Denied { allowed, needed });
         }
         let route = Route::of(imported).ok_or(OpErrorKind::StaleKey)?;
-        let slot = self.exposed.get(route.slot as usize).copied().flatten();
-        let (region, _) = slot.filter(|s| s.1 == route.tag).ok_or(OpErrorKind::StaleKey)?;
-        let (memory, _) = self.engine.region(region).ok_or(OpErrorKind::StaleKey)?;
+        let export = self.exports.at(route.slot.into()).filter(|export| export.tag == route.tag);
+        let export = export.ok_or(OpErrorKind::StaleKey)?;
+        let (memory, _) = self.engine.region(export.region).ok_or(OpErrorKind::StaleKey)?;
         if imported.parts.incarnation != self.engine.incarnation() {
             return Err(OpErrorKind::StaleKey);
         }
