@@ -33,7 +33,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 impl Endpoint for Shm {
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
-        self.reach(address, patience, false)
+        self.connect(address, patience, false)
     }
 
     fn resolve_running(
@@ -41,7 +41,7 @@ impl Endpoint for Shm {
         address: &Address,
         patience: Duration,
     ) -> Result<Peer, ResolveError> {
-        self.reach(address, patience, true)
+        self.connect(address, patience, true)
     }
 
     fn peer(&self, peer: Peer) -> Option<PeerInfo> {
@@ -160,13 +160,10 @@ impl Endpoint for Shm {
         self.tell_gone();
         self.ring_pending();
         self.armed = true;
-        if self.bell.prepare() || self.arrivals.more {
+        if self.bell.prepare() || self.arrivals.has_backlog() {
             return Sleep::Busy;
         }
-        let mut until = Time::NEVER;
-        for attempt in &self.attempts {
-            until = until.min(attempt.due());
-        }
+        let mut until = self.attempts.deadline().unwrap_or(Time::NEVER);
         until = self.arrivals.deadline().map_or(until, |deadline| until.min(deadline));
         until = until.min(self.channels.trim_at());
         if self.closing.is_waiting() {
@@ -344,7 +341,7 @@ impl Shm {
     fn has_chores(&self) -> bool {
         let lists = self.channels.ending().len()
             | self.partial.len()
-            | self.working.len()
+            | self.accesses.scheduled().len()
             | self.sending.len()
             | self.ready.len();
         lists | usize::from(self.armed | self.closing.is_waiting()) != 0 || !self.engine.is_quiet()
@@ -380,8 +377,8 @@ impl Shm {
         if !self.channels.ending().is_empty() {
             worked |= self.end_all(left(events), events);
         }
-        if !self.working.is_empty() {
-            worked |= self.work();
+        if self.accesses.scheduled().len() > 0 {
+            worked |= self.move_accesses();
         }
         if self.engine.has_output() || !self.sending.is_empty() {
             worked |= self.transmit_all();
@@ -436,12 +433,11 @@ impl Shm {
                 return false;
             }
         }
-        for i in 0..self.working.len() {
-            let index = self.working[i];
+        for &index in self.accesses.scheduled() {
             if self.accesses.all_of(index).any(|access| !access.is_waiting()) {
                 return false;
             }
-            let Some(channel) = self.channel(index) else { continue };
+            let Some(channel) = self.channels.get_mut(index) else { continue };
             if std::mem::take(&mut channel.unposted) {
                 channel.pair.starve();
                 fence(Ordering::SeqCst);

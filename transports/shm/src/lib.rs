@@ -63,13 +63,14 @@
 #![warn(clippy::missing_errors_doc)]
 
 mod access;
+mod arrivals;
 mod assembly;
+mod attempts;
 mod bell;
 mod channel;
 mod channels;
 mod closing;
 mod config;
-mod connect;
 mod counters;
 mod cross;
 mod endpoint;
@@ -79,6 +80,7 @@ mod exports;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hello;
+mod join;
 mod name;
 mod pair;
 mod poller;

@@ -92,17 +92,15 @@ impl Shm {
         let now = self.now;
         let timed = self.schedule.begin(now);
         let mut worked = self.poll_once(now);
-        self.resume_listener(now);
-        if self.arrivals.more {
+        self.arrivals.resume(now, &self.poller);
+        if self.arrivals.has_backlog() {
             worked |= self.accept(now);
         }
         if !self.attempts.is_empty() {
-            worked |= self.attempt_all(now);
+            worked |= self.try_to_connect(now);
         }
         if timed {
-            if !self.arrivals.is_empty() {
-                self.cut_arrivals(now);
-            }
+            self.cut_arrivals(now);
             self.stop_watching_quiet(now);
             self.tell_gone();
             self.closing.release_pairs();
@@ -121,7 +119,7 @@ impl Shm {
             let index = ready.index;
             let of_peer = self.channel(index).is_some_and(|c| ready.is_of(c.handle.generation));
             match ready.source {
-                Source::Listener => self.arrivals.more = true,
+                Source::Listener => self.arrivals.set_backlog(),
                 Source::Notifier => {}
                 Source::Arrival => self.greeted(index, |generation| ready.is_of(generation)),
                 Source::Attempt => self.answered(ready, now),

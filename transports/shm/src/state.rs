@@ -3,10 +3,11 @@
 use crate::{
     Config, Counters, OpenError,
     access::Accesses,
+    arrivals::Arrivals,
+    attempts::Attempts,
     channel::Channel,
     channels::Channels,
     closing::{Abandoned, Closing},
-    connect::{Arrivals, Attempt},
     cross,
     exports::Exports,
     name::Name,
@@ -17,8 +18,8 @@ use crate::{
     watchlist::Watchlist,
 };
 use petasos_fabric::{
-    Acceptor, Address, Capabilities, Credential, Done, Doorbell, Enforcement, Event, Home,
-    Incarnation, LostReason, OpError, OpErrorKind, Peer, PeerState, Pool, Support, Time, Token,
+    Address, Capabilities, Credential, Done, Doorbell, Enforcement, Event, Home, Incarnation,
+    LostReason, OpError, OpErrorKind, Peer, PeerState, Pool, Support, Time, Token,
     two_sided::{self, Engine},
 };
 use rustix::{
@@ -40,7 +41,6 @@ pub struct Shm {
     pub(crate) capabilities: Capabilities,
     pub(crate) counters: Counters,
 
-    pub(crate) listener: Listener,
     pub(crate) poller: Poller,
     pub(crate) schedule: PollSchedule,
     pub(crate) bell: Arc<Doorbell>,
@@ -51,9 +51,9 @@ pub struct Shm {
     pub(crate) channels: Channels,
     /// Accesses that do not go through the engine, or not yet.
     pub(crate) accesses: Accesses,
-    pub(crate) attempts: Vec<Attempt>,
+    /// Connections that are being made, by this endpoint and by others.
+    pub(crate) attempts: Attempts,
     pub(crate) arrivals: Arrivals,
-    pub(crate) acceptor: Acceptor,
 
     /// Peers whose rings are polled.
     pub(crate) watched: Watchlist,
@@ -61,8 +61,6 @@ pub struct Shm {
     pub(crate) partial: Vec<u32>,
     /// Peers to which packets of the engine are to be sent.
     pub(crate) sending: VecDeque<u32>,
-    /// Peers with accesses under way.
-    pub(crate) working: VecDeque<u32>,
     pub(crate) departed: VecDeque<Peer>,
 
     /// Regions that peers may reach.
@@ -136,10 +134,8 @@ impl Shm {
         })?;
         let poller = Poller::new().map_err(system("epoll"))?;
         let bell = Arc::new(Doorbell::new().map_err(system("an event descriptor"))?);
-        poller
-            .add_listener(&listener.fd)
-            .and_then(|()| poller.add_notifier(&*bell))
-            .map_err(system("epoll"))?;
+        let arrivals = Arrivals::new(listener, &poller).map_err(system("epoll"))?;
+        poller.add_notifier(&*bell).map_err(system("epoll"))?;
         let exports = Exports::new().map_err(system("a table in memory"))?;
         let limits = config.limits();
         let pool = Pool::with_bytes(config.max_leases, config.max_lease_bytes);
@@ -151,20 +147,17 @@ impl Shm {
             config,
             uid,
             counters: Counters::default(),
-            listener,
             poller,
             schedule: PollSchedule::new(),
             bell,
             probe: Arc::new(incarnation.get()),
             channels: Channels::new(),
             accesses: Accesses::default(),
-            attempts: Vec::new(),
-            arrivals: Arrivals::default(),
-            acceptor: Acceptor::new(),
+            attempts: Attempts::default(),
+            arrivals,
             watched: Watchlist::default(),
             partial: Vec::new(),
             sending: VecDeque::new(),
-            working: VecDeque::new(),
             departed: VecDeque::new(),
             exports,
             closing: Closing::default(),
@@ -182,8 +175,8 @@ impl Shm {
             peers: channels().count(),
             segments: channels().map(|channel| channel.mapped.len()).sum(),
             leases: self.engine.lent(),
-            turned_away: self.acceptor.turned_away(),
-            accepts: self.acceptor.tries(),
+            turned_away: self.arrivals.turned_away(),
+            accepts: self.arrivals.tries(),
             ..self.counters
         }
     }
@@ -236,7 +229,7 @@ impl Shm {
     /// Closes the channel, and fails what does not go through the engine.
     pub(crate) fn let_go(&mut self, peer: Peer, reason: &LostReason) {
         let index = peer.index;
-        self.attempts.retain(|attempt| attempt.peer != peer);
+        self.attempts.remove(peer);
         self.ring_pending();
         if let Some(channel) = self.channels.remove(index) {
             // Its bell is known to the peer, too, and stays in the set until no process has it.
@@ -247,8 +240,7 @@ impl Shm {
         }
         self.watched.remove(index);
         self.sending.retain(|i| *i != index);
-        self.working.retain(|i| *i != index);
-        self.accesses.delist(index);
+        self.accesses.unschedule(index);
         while let Some(access) = self.accesses.take(index) {
             let kind = OpErrorKind::PeerLost(reason.clone());
             self.complete(access.token(), Some(peer), Err(kind));

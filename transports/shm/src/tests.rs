@@ -207,7 +207,7 @@ fn garbage_at_the_listener() {
     let mut good = End::new();
     join(&mut good, &mut server);
     until("the silent ones are cut", &mut [&mut server], |ends| {
-        ends[0].shm.arrivals.is_empty() && !ends[0].shm.arrivals.more
+        ends[0].shm.arrivals.is_empty() && !ends[0].shm.arrivals.has_backlog()
     });
     drop(silent);
 }

@@ -48,8 +48,8 @@ impl Shm {
     fn enqueue(&mut self, peer: Peer, access: Access) {
         self.accesses.push(peer.index, access);
         let connected = self.channels.get(peer.index).is_some();
-        if connected && self.accesses.enlist(peer.index) {
-            self.working.push_back(peer.index);
+        if connected {
+            self.accesses.schedule(peer.index);
         }
     }
 
@@ -123,17 +123,13 @@ impl Shm {
     }
 
     /// Moves accesses on, by a bounded number of bytes. True if something was done.
-    pub(crate) fn work(&mut self) -> bool {
+    pub(crate) fn move_accesses(&mut self) -> bool {
         let mut budget = self.config.transfer_budget;
         let mut worked = false;
-        for _ in 0..self.working.len() {
-            let Some(index) = self.working.pop_front() else { break };
-            worked |= self.work_for(index, &mut budget);
-            if self.accesses.of(index) > 0 && self.channel(index).is_some() {
-                self.working.push_back(index);
-            } else {
-                self.accesses.delist(index);
-            }
+        for _ in 0..self.accesses.scheduled().len() {
+            let Some(index) = self.accesses.next_peer() else { break };
+            worked |= self.move_accesses_of(index, &mut budget);
+            self.accesses.end_turn(index, self.channels.get(index).is_some());
             if budget == 0 {
                 break;
             }
@@ -141,7 +137,7 @@ impl Shm {
         worked
     }
 
-    fn work_for(&mut self, index: u32, budget: &mut usize) -> bool {
+    fn move_accesses_of(&mut self, index: u32, budget: &mut usize) -> bool {
         let mut worked = false;
         let turns = self.accesses.of(index).min(PER_PEER);
         for _ in 0..turns {
