@@ -6,16 +6,16 @@ use crate::{
     bell::Bell,
     channels::{NextPending, PendingDoorbells},
     pair::Pair,
+    peer_segments::{GrantedSegments, PeerSegments},
+    process::PeerProcess,
     ring::{MAX_SHORT, Piece, RingError},
     table::PeerTable,
 };
 use petasos_fabric::{
-    EventFd, Incarnation, Lease, LostReason, Peer, Region, Slice, Time,
+    EventFd, Incarnation, Lease, LostReason, Peer, Slice, Time,
     two_sided::{Outgoing, Packet, header},
 };
-use rustix::{event::PollFlags, fd::OwnedFd};
 use smallvec::{SmallVec, smallvec};
-use std::sync::Weak;
 
 /// Kinds of packets in the ring.
 pub(crate) mod kind {
@@ -88,56 +88,30 @@ pub(crate) struct Channel {
     pub(crate) incarnation: Incarnation,
     /// The peer's.
     pub(crate) table: PeerTable,
-    pub(crate) socket: OwnedFd,
+    pub(crate) process: PeerProcess,
     /// Rung by the peer.
     pub(crate) bell_in: EventFd,
     pub(crate) bell_out: Bell,
-    pub(crate) pid: i32,
-    /// Who runs it, as the kernel says.
-    pub(crate) user: u32,
-    pub(crate) process: Option<OwnedFd>,
-    /// Its ordinary memory can be reached.
-    pub(crate) cross_memory: bool,
-    /// It may write all of ours anyway; not known before that matters.
-    pub(crate) may_write: Option<bool>,
-    /// It came to us, and nobody has asked for its handle.
+    /// The peer connected by itself, and its handle was not asked for yet.
     pub(crate) uninvited: bool,
 
     /// A packet of the engine's for which there was no room.
     pub(crate) stuck: Option<Packet>,
     /// There was no room for a packet of this transport's own.
     pub(crate) unposted: bool,
-    /// Its ring is looked at without being rung for.
+    /// Its ring is polled, and it need not ring.
     pub(crate) watched: bool,
     /// There is a message for which the peer has no credit.
     pub(crate) overdrawn: bool,
     /// What has come in part.
     pub(crate) assembly: Option<Assembly>,
-    /// It is over as soon as its ring is empty.
+    /// Why the peer has ended: it is lost as soon as its ring is empty.
     pub(crate) ending: Option<LostReason>,
 
-    /// Segments of its that are mapped here, and those that were asked for.
-    pub(crate) mapped: Vec<Mapped>,
-    pub(crate) wanted: Vec<Want>,
-    pub(crate) uses: u64,
-    /// Segments of ours that it may have mapped.
-    pub(crate) given: Vec<(u64, Weak<()>)>,
-}
-
-/// A segment of the peer's, mapped here.
-pub(crate) struct Mapped {
-    pub(crate) id: u64,
-    pub(crate) region: Region,
-    pub(crate) used: u64,
-}
-
-/// A segment that was asked for.
-pub(crate) struct Want {
-    pub(crate) id: u64,
-    pub(crate) writable: bool,
-    pub(crate) len: usize,
-    /// The answer was no.
-    pub(crate) refused: bool,
+    /// Segments of the peer's.
+    pub(crate) segments: PeerSegments,
+    /// Segments of ours that the peer may have mapped.
+    pub(crate) granted: GrantedSegments,
 }
 
 impl Channel {
@@ -171,7 +145,7 @@ impl Channel {
 
     #[cold]
     pub(crate) fn ring(&self) {
-        self.bell_out.ring(&self.socket);
+        self.bell_out.ring(self.process.socket());
     }
 
     /// Takes the next message, if it is there, and short. Gives whose it is by reference, which is a
@@ -266,28 +240,6 @@ impl Channel {
 
     /// Whether the other side has closed, or has ended.
     pub(crate) fn is_over(&self) -> bool {
-        self.table.is_closed()
-            || crate::socket::is_over(&self.socket, PollFlags::RDHUP)
-            || self.process.as_ref().is_some_and(|p| crate::socket::is_over(p, PollFlags::IN))
-    }
-
-    /// The peer's segment, mapped, if it is here with the wanted rights.
-    pub(crate) fn segment(&mut self, id: u64, writable: bool) -> Option<Region> {
-        self.uses += 1;
-        let uses = self.uses;
-        let mapped = self.mapped.iter_mut().find(|m| m.id == id)?;
-        mapped.used = uses;
-        (mapped.region.is_writable() || !writable).then(|| mapped.region.clone())
-    }
-
-    /// Keeps a segment, and lets go of the one that was not used for longest if there are too many.
-    pub(crate) fn keep(&mut self, id: u64, region: Region, most: usize) {
-        self.mapped.retain(|m| m.id != id);
-        if self.mapped.len() >= most.max(1) {
-            let oldest = (0..self.mapped.len()).min_by_key(|i| self.mapped[*i].used);
-            oldest.map(|i| self.mapped.swap_remove(i));
-        }
-        self.uses += 1;
-        self.mapped.push(Mapped { id, region, used: self.uses });
+        self.table.is_closed() || self.process.is_over()
     }
 }

@@ -6,15 +6,11 @@
 //! checked until that is over: the announcement is withdrawn, the peer has closed its end, or its
 //! process has ended.
 
-use crate::{Shm, channel::Channel, exports::Export, pair::Pair, socket};
+use crate::{Shm, channel::Channel, exports::Export, pair::Pair, process::PeerProcess};
 use petasos_fabric::{
     Address, Done, Event, OpError, OpErrorKind, Operation, RegionId, Slice, Time, Token,
 };
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    fd::OwnedFd,
-    net::{Shutdown, shutdown},
-};
+use rustix::event::{PollFd, Timespec, poll};
 use std::{mem::ManuallyDrop, time::Duration};
 
 /// Pairs that are kept because they were given up during an access. At this limit no new peer is
@@ -42,9 +38,7 @@ struct Deregistration {
 /// A pair that was given up while its other side was in a region.
 pub(crate) struct Abandoned {
     pair: Pair,
-    /// Closed by the other side when it has given up the pair as well.
-    socket: OwnedFd,
-    process: Option<OwnedFd>,
+    process: PeerProcess,
     address: Option<Address>,
 }
 
@@ -52,21 +46,18 @@ impl Abandoned {
     /// Gives up a pair: the other side begins no access through it from now on. Something, if it is
     /// in one.
     pub(crate) fn of(channel: Channel, address: Option<Address>) -> Option<Abandoned> {
-        let Channel { pair, socket, process, .. } = channel;
+        let Channel { pair, process, .. } = channel;
         pair.end();
         if pair.announced() == 0 {
             return None;
         }
-        // Tells the other side, and leaves us an end that shows whether it has closed its own.
-        let _ = shutdown(&socket, Shutdown::Write);
-        Some(Abandoned { pair, socket, process, address }).filter(Abandoned::is_within)
+        process.shut_down();
+        Some(Abandoned { pair, process, address }).filter(Abandoned::is_within)
     }
 
     /// Whether the other side may still go on with its access.
     fn is_within(&self) -> bool {
-        self.pair.announced() != 0
-            && !socket::is_over(&self.socket, PollFlags::HUP)
-            && !self.process.as_ref().is_some_and(|p| socket::is_over(p, PollFlags::IN))
+        self.pair.announced() != 0 && !self.process.has_given_up()
     }
 }
 
@@ -285,10 +276,8 @@ impl Left {
 
     /// Until a peer has ended, or for so long: withdrawing an announcement wakes no sleeper.
     fn sleep(&self, pause: Duration) {
-        let sockets = self.within.iter().map(|l| PollFd::new(&l.socket, PollFlags::HUP));
-        let processes = self.within.iter().filter_map(|l| l.process.as_ref());
-        let processes = processes.map(|process| PollFd::new(process, PollFlags::IN));
-        let mut fds: Vec<PollFd<'_>> = sockets.chain(processes).collect();
+        let fds = self.within.iter().flat_map(|abandoned| abandoned.process.poll_fds());
+        let mut fds: Vec<PollFd<'_>> = fds.collect();
         let pause = Timespec { tv_sec: 0, tv_nsec: pause.as_nanos() as i64 };
         let _ = poll(&mut fds, Some(&pause));
     }

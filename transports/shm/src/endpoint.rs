@@ -49,7 +49,9 @@ impl Endpoint for Shm {
         let channel = self.channels.get(peer.index);
         let user = match self.engine.is_self(peer) {
             true => Some(self.uid),
-            false => channel.filter(|channel| channel.handle == peer).map(|channel| channel.user),
+            false => channel
+                .filter(|channel| channel.handle == peer)
+                .map(|channel| channel.process.user()),
         };
         Some(info.with_user(user))
     }

@@ -80,7 +80,7 @@ impl Shm {
     /// Sends bytes on the socket of a pair.
     pub fn say(&self, peer: Peer, bytes: &[u8]) {
         if let Some(channel) = self.channels.get(peer.index) {
-            let _ = socket::send(&channel.socket, bytes, &[]);
+            let _ = socket::send(channel.process.socket(), bytes, &[]);
         }
     }
 }

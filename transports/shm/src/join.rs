@@ -13,11 +13,12 @@ use crate::{
     bell::Bell,
     channel::Channel,
     channels::NextPending,
-    cross,
     hello::Greeting,
     pair::Pair,
+    peer_segments::{GrantedSegments, PeerSegments},
     poller::Source,
-    socket::{self, Credentials},
+    process::PeerProcess,
+    socket::Credentials,
     table::PeerTable,
 };
 use petasos_fabric::{EventFd, LostReason, Peer, PeerState};
@@ -62,11 +63,10 @@ impl Shm {
         if let Err(error) = watched {
             return self.lose(peer.index, LostReason::System(error.to_string()));
         }
-        let process = socket::process(&socket, who.pid);
-        let cross_memory = self.config.cross_memory
-            && who.pid > 0
-            && process.is_some()
-            && cross::peek(who.pid, greeting.probe) == Ok(greeting.incarnation.get());
+        let mut process = PeerProcess::new(socket, who);
+        if self.config.cross_memory {
+            process.probe_cross_memory(greeting.probe, greeting.incarnation);
+        }
         let bell_out = match who.uid == self.uid {
             true => Bell::Event(EventFd::from(bell_out)),
             false => Bell::Socket,
@@ -76,14 +76,9 @@ impl Shm {
             incarnation: greeting.incarnation,
             pair,
             table,
-            socket,
+            process,
             bell_in: bell,
             bell_out,
-            pid: who.pid,
-            user: who.uid,
-            process,
-            cross_memory,
-            may_write: None,
             uninvited,
             stuck: None,
             unposted: false,
@@ -94,10 +89,8 @@ impl Shm {
             assembly: None,
             touched: self.now,
             ending: None,
-            mapped: Vec::new(),
-            wanted: Vec::new(),
-            uses: 0,
-            given: Vec::new(),
+            segments: PeerSegments::default(),
+            granted: GrantedSegments::default(),
         };
         self.channels.insert(channel);
         self.start_watching(peer.index);

@@ -140,7 +140,7 @@ impl Shm {
     fn hang_up_now(&mut self, index: u32) {
         if let Some(channel) = self.channels.get(index) {
             // Else it would be reported again and again.
-            self.poller.remove(&channel.socket);
+            self.poller.remove(channel.process.socket());
             self.channels.hang_up(index, LostReason::Closed);
         }
     }
@@ -151,7 +151,7 @@ impl Shm {
             let most = self.config.max_mapped;
             let Some(channel) = self.channel(index) else { return };
             // A segment for which there is no descriptor to be had is not mapped.
-            let (bytes, fds) = match socket::receive(&channel.socket) {
+            let (bytes, fds) = match socket::receive(channel.process.socket()) {
                 Ok(received) if received.bytes.is_empty() => return self.hang_up_now(index),
                 Ok(received) => (received.bytes, received.fds),
                 Err(Errno::AGAIN | Errno::INTR) => return,
@@ -160,12 +160,8 @@ impl Shm {
             match Note::decode(&bytes) {
                 Ok(Note::Bell) => self.start_watching(index),
                 Ok(Note::Segment { id, given, writable }) => {
-                    channel.take_segment(
-                        id,
-                        writable,
-                        fds.into_iter().next().filter(|_| given),
-                        most,
-                    );
+                    let fd = fds.into_iter().next().filter(|_| given);
+                    channel.segments.answered(id, writable, fd, most);
                 }
                 Ok(_) => return self.violated(index, "a greeting out of place".to_owned()),
                 Err(garbled) => return self.violated(index, garbled.to_string()),
@@ -198,7 +194,8 @@ impl Shm {
         channel.pair.set_asleep(true);
         fence(Ordering::SeqCst);
         if channel.pair.peek() != Ok(None) {
-            channel.bell_self();
+            // Rings this endpoint's own doorbell, so that the peer is watched again.
+            channel.bell_in.signal();
         }
     }
 
@@ -222,48 +219,16 @@ impl Shm {
         for index in 0..self.channels.len() as u32 {
             let Some(channel) = self.channel(index) else { continue };
             let mut told = false;
-            while let Some(at) =
-                channel.given.iter().position(|(_, alive)| alive.strong_count() == 0)
-            {
-                let id = channel.given[at].0;
+            while let Some(id) = channel.granted.unused() {
                 if !matches!(channel.post(kind::GONE, &id.to_le_bytes()), Ok(true)) {
                     break;
                 }
-                channel.given.swap_remove(at);
+                channel.granted.remove(id);
                 told = true;
             }
             if told {
                 self.published(index);
             }
-        }
-    }
-}
-
-impl Channel {
-    /// Makes this endpoint's own bell ring for this peer, so that it is watched again.
-    fn bell_self(&self) {
-        self.bell_in.signal();
-    }
-
-    /// The answer to a wish for a segment.
-    fn take_segment(
-        &mut self,
-        id: u64,
-        writable: bool,
-        fd: Option<rustix::fd::OwnedFd>,
-        most: usize,
-    ) {
-        let wish = |want: &crate::channel::Want| want.id == id && want.writable == writable;
-        let Some(at) = self.wanted.iter().position(|want| wish(want) && !want.refused) else {
-            return;
-        };
-        let len = self.wanted[at].len;
-        match fd.map(|fd| crate::segment::adopt(&fd, len, writable)) {
-            Some(Ok(region)) => {
-                self.wanted.swap_remove(at);
-                self.keep(id, region, most);
-            }
-            _ => self.wanted[at].refused = true,
         }
     }
 }

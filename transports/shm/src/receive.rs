@@ -433,7 +433,7 @@ impl Shm {
             }
             kind::GONE => {
                 let [id] = crate::channel::numbers(bytes).ok_or("a number of a bad length")?;
-                channel.mapped.retain(|mapped| mapped.id != id);
+                channel.segments.unmap(id);
             }
             kind::MESSAGE => return Err(format!("a message of {} bytes", incoming.len)),
             kind => return Err(format!("a packet of the unknown kind {kind}")),
@@ -463,20 +463,19 @@ impl Shm {
         let segment = memory.and_then(|(memory, access)| {
             let changes = access.allows(Access::WRITE) || access.allows(Access::ATOMIC);
             let segment = memory.region().backing::<Segment>().filter(|s| s.id == id)?;
-            let unsealed = changes || channel.may_write_anyway();
+            let unsealed = changes || channel.process.may_write_anyway();
             let given = (changes || !writable).then(|| segment.descriptor(unsealed, writable));
             Some((given?, segment.alive()))
         });
         let note = |given| Note::Segment { id, given, writable }.encode();
         if let Some((Ok(fd), alive)) = segment {
             use rustix::fd::AsFd;
-            if socket::send(&channel.socket, &note(true), &[fd.as_fd()]).is_ok() {
-                channel.given.retain(|(given, _)| *given != id);
-                channel.given.push((id, alive));
+            if socket::send(channel.process.socket(), &note(true), &[fd.as_fd()]).is_ok() {
+                channel.granted.add(id, alive);
                 return;
             }
         }
-        let _ = socket::send(&channel.socket, &note(false), &[]);
+        let _ = socket::send(channel.process.socket(), &note(false), &[]);
     }
 
     /// Moves on with those who are over: what they sent, and then their end.

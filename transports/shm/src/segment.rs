@@ -56,7 +56,7 @@ impl Segment {
     }
 
     /// A descriptor for a peer that asks for it to read or to `write`, by the key of a region in it that peers may
-    /// change, or not (`changes`). A peer that [may write anyway](crate::rights) has one as if they might.
+    /// change, or not (`changes`). A peer that [may write anyway](crate::privileges) has one as if they might.
     ///
     /// Whoever has a descriptor has all of the segment, and can open it again with other rights; so the first region
     /// of which one is given decides, for good, whether peers can write there. Where that was one that they may not

@@ -173,7 +173,7 @@ impl Shm {
         let channels = || self.channels.iter();
         Counters {
             peers: channels().count(),
-            segments: channels().map(|channel| channel.mapped.len()).sum(),
+            segments: channels().map(|channel| channel.segments.len()).sum(),
             leases: self.engine.lent(),
             turned_away: self.arrivals.turned_away(),
             accepts: self.arrivals.tries(),
@@ -234,7 +234,7 @@ impl Shm {
         if let Some(channel) = self.channels.remove(index) {
             // Its bell is known to the peer, too, and stays in the set until no process has it.
             self.poller.remove(&channel.bell_in);
-            self.poller.remove(&channel.socket);
+            self.poller.remove(channel.process.socket());
             let address = self.engine.peer_info(peer).map(|info| info.address);
             self.closing.keep(Abandoned::of(*channel, address));
         }

@@ -654,7 +654,7 @@ fn memory_that_was_read_is_mapped_to_be_written() {
     const LEN: usize = 20_000;
     let (mut owner, mut guest) = (End::new(), End::new());
     join(&mut guest, &mut owner);
-    if !crate::rights::reaches_us(std::process::id() as i32) {
+    if !crate::privileges::may_write_to_us(std::process::id() as i32) {
         return eprintln!("skipped: no process of this user may reach into another here");
     }
     let memory = owner.shm.alloc(LEN).unwrap();

@@ -156,9 +156,9 @@ impl Shm {
                 break;
             }
             let before = access.at.moved();
-            let wished = channel.wanted.len();
+            let wanted = channel.segments.wanted();
             let step = channel.step(&mut access, most, counters);
-            let asked = channel.wanted.len() > wished;
+            let asked = channel.segments.wanted() > wanted;
             *budget -=
                 usize::try_from(access.at.moved() - before).map_or(most, |moved| moved.min(most));
             access.waiting = matches!(step, Step::Wait | Step::Full);
