@@ -14,7 +14,7 @@
 //!
 //! What that does not tell, without a secret, is a process of this machine that takes over the port of a peer that has ended,
 //! and says that it is that life of it: incarnations are no secrets. So there a peer that was here before has to prove that,
-//! see [`crate::lives`]. With a secret it has to know that, at both ends.
+//! see [`crate::known_peers`]. With a secret it has to know that, at both ends.
 //!
 //! What a peer lends over a connection is reached over that connection, whatever its name is (`import_from`): so a
 //! client that nobody can connect to, as behind a firewall, is served all the same.
@@ -25,10 +25,11 @@
 use crate::{
     connection::Closing,
     dial::{Dial, Dialled},
-    endpoint::{TcpEndpoint, Way},
+    endpoint::TcpEndpoint,
     handshake::{Errand, Identity, Name, Verdict},
+    peers::Connectivity,
     poller,
-    strangers::Stranger,
+    unauthenticated::Unauthenticated,
 };
 use petasos_fabric::{Address, LostReason, Peer, Time};
 use std::time::Duration;
@@ -63,7 +64,7 @@ pub(crate) struct Check {
 #[derive(Debug)]
 enum About {
     /// Somebody who wants to come in.
-    Stranger(Box<Stranger>, Identity),
+    Unauthenticated(Box<Unauthenticated>, Identity),
     /// Somebody who is in.
     Peer(Peer),
 }
@@ -77,8 +78,8 @@ impl TcpEndpoint {
     }
 
     /// Lets a stranger wait until somebody vouches for him.
-    pub(crate) fn doubt(&mut self, mut stranger: Stranger, identity: Identity) {
-        let waiting = |check: &&Check| matches!(check.about, About::Stranger(..));
+    pub(crate) fn doubt(&mut self, mut stranger: Unauthenticated, identity: Identity) {
+        let waiting = |check: &&Check| matches!(check.about, About::Unauthenticated(..));
         let mut waiting = self.checks.iter().filter(waiting).map(|check| &check.address);
         let many = waiting.clone().count() >= AT_ONCE;
         if many || waiting.any(|address| *address == identity.address) {
@@ -90,17 +91,17 @@ impl TcpEndpoint {
         let name = stranger.session().name();
         let patience = stranger.deadline.since(self.now);
         let dial = Dial::back(identity.address.clone(), name, true, patience, self.now);
-        let about = About::Stranger(Box::new(stranger), identity.clone());
+        let about = About::Unauthenticated(Box::new(stranger), identity.clone());
         self.check(identity.address, dial, patience, about);
     }
 
     /// Somebody here means the address of this peer: from now on nothing goes there before it is verified.
     pub(crate) fn insist(&mut self, peer: Peer, patience: Duration) {
         let Some(address) = self.engine.peer_info(peer).map(|info| info.address) else { return };
-        let Some(link) = self.link(peer) else { return };
-        let (Standing::Claimed, Some(session)) = (link.standing, link.session) else { return };
-        let Way::Open(connection) = &mut link.way else { return };
-        link.meant = true;
+        let Some(entry) = self.entry(peer) else { return };
+        let (Standing::Claimed, Some(session)) = (entry.standing, entry.session) else { return };
+        let Connectivity::Open(connection) = &mut entry.connectivity else { return };
+        entry.meant = true;
         // While it is being closed nothing goes out either; it is looked into when that is over.
         if connection.closing == Closing::No {
             connection.closing = Closing::Doubted;
@@ -115,7 +116,7 @@ impl TcpEndpoint {
     }
 
     /// Moves on what is being looked into.
-    pub(crate) fn look_into_claims(&mut self) {
+    pub(crate) fn progress_checks(&mut self) {
         for mut check in std::mem::take(&mut self.checks) {
             match self.ask(&mut check) {
                 None => self.checks.push(check),
@@ -128,16 +129,16 @@ impl TcpEndpoint {
     fn ask(&mut self, check: &mut Check) -> Option<Option<Identity>> {
         let now = self.now;
         let dial = &mut check.dial;
-        match dial.step(now, &self.us()) {
+        match dial.step(now, &self.local()) {
             Dialled::Pending => {}
             Dialled::Opened => {
                 if let Some(socket) = dial.socket() {
-                    let _ = self.poller.add(socket, poller::Name::Check, true);
+                    let _ = self.poller.add(socket, poller::Source::Check, true);
                 }
             }
             Dialled::Connected => {
                 if let Some(socket) = dial.socket() {
-                    self.poller.set(socket, poller::Name::Check, true, false);
+                    self.poller.set(socket, poller::Source::Check, true, false);
                 }
                 // Somebody is there, and may compute, or be stopped: he has his time to answer, as a peer has that is
                 // connected. (Somebody who wants to come in has a deadline.)
@@ -159,7 +160,7 @@ impl TcpEndpoint {
 
     fn conclude(&mut self, check: Check, theirs: Option<&Identity>) {
         match check.about {
-            About::Stranger(mut stranger, identity) => {
+            About::Unauthenticated(mut stranger, identity) => {
                 let same = theirs.is_some_and(|theirs| theirs.incarnation == identity.incarnation);
                 if !same || stranger.has_left() {
                     self.counters.refused += 1;
@@ -181,14 +182,14 @@ impl TcpEndpoint {
                         format!("no endpoint at {} vouches for its connection", check.address);
                     return self.lose(peer, LostReason::Refused(why));
                 }
-                let Some(link) = self.link(peer) else { return };
-                link.standing = Standing::Vouched;
-                if let Way::Open(connection) = &mut link.way
+                let Some(entry) = self.entry(peer) else { return };
+                entry.standing = Standing::Vouched;
+                if let Connectivity::Open(connection) = &mut entry.connectivity
                     && connection.closing == Closing::Doubted
                 {
                     connection.closing = Closing::No;
                 }
-                self.soil(peer);
+                self.mark_dirty(peer);
             }
         }
     }
@@ -197,10 +198,10 @@ impl TcpEndpoint {
     /// incarnation is.
     pub(crate) fn goes_first(&self, identity: &Identity) -> bool {
         let known = self.engine.find_peer(&identity.address);
-        let link = known.and_then(|peer| self.links.get(peer.index as usize));
-        let crossed = link.is_some_and(|link| {
-            link.session.is_none()
-                && matches!(&link.way, Way::Dial(dial) if dial.socket().is_some())
+        let entry = known.and_then(|peer| self.peers.get(peer));
+        let crossed = entry.is_some_and(|entry| {
+            entry.session.is_none()
+                && matches!(&entry.connectivity, Connectivity::Dialing(dial) if dial.socket().is_some())
         });
         crossed && self.identity.incarnation > identity.incarnation
     }
@@ -209,34 +210,38 @@ impl TcpEndpoint {
     fn make_way(&mut self, identity: &Identity) -> Option<Peer> {
         let peer = self.engine.find_peer(&identity.address)?;
         let before = self.engine.peer_info(peer).and_then(|info| info.incarnation);
-        let link = self.link(peer)?;
-        match (&link.way, link.session) {
+        let entry = self.entry(peer)?;
+        match (&entry.connectivity, entry.session) {
             // The same life, under another name of ours: a connection of its own.
-            (Way::Open(_), _) if before == Some(identity.incarnation) => None,
-            (Way::Open(_), _) => {
+            (Connectivity::Open(_), _) if before == Some(identity.incarnation) => None,
+            (Connectivity::Open(_), _) => {
                 self.lose(peer, LostReason::Restarted);
                 None
             }
             // It knows nothing any more of what we had going on.
-            (Way::Parked | Way::Dial(_), Some(_)) => {
+            (Connectivity::Suspended | Connectivity::Dialing(_), Some(_)) => {
                 self.lose(peer, LostReason::Closed);
                 None
             }
-            (Way::Dial(_), None) => Some(peer),
+            (Connectivity::Dialing(_), None) => Some(peer),
             _ => None,
         }
     }
 
     /// Whether a connection of this name is one that we made, or are making.
     fn made(&self, name: Name) -> bool {
-        self.links.iter().any(|link| match &link.way {
-            Way::Dial(dial) => dial.name() == Some(name),
-            _ => link.made && link.session.is_some_and(|session| session.name() == name),
+        self.peers.iter().any(|entry| match &entry.connectivity {
+            Connectivity::Dialing(dial) => dial.name() == Some(name),
+            _ => entry.made && entry.session.is_some_and(|session| session.name() == name),
         })
     }
 
     /// Answers who asks for a connection of ours; gives everybody else back.
-    pub(crate) fn vouch(&self, mut stranger: Stranger, errand: Errand) -> Option<Stranger> {
+    pub(crate) fn vouch(
+        &self,
+        mut stranger: Unauthenticated,
+        errand: Errand,
+    ) -> Option<Unauthenticated> {
         let Errand::Vouch(name) = errand else { return Some(stranger) };
         let verdict = if self.made(name) { Verdict::Vouched } else { Verdict::Denied };
         stranger.answer(verdict, None, &self.identity);

@@ -44,7 +44,7 @@ pub struct Config {
     /// Connections that have not shown the secret yet, at a time; the oldest goes when there is
     /// one more. Never more than an eighth of the descriptors that this process may have.
     /// Default: 256.
-    pub strangers: usize,
+    pub max_handshakes: usize,
     /// Connections that others may have made to this endpoint, at a time. Of these a host has at
     /// most as many as are left: half of all where it is alone. Never more than seven eighths of
     /// the descriptors that this process may have. Peers beyond that are told so, and try again
@@ -77,7 +77,7 @@ impl Default for Config {
             verify: false,
             silence: Duration::from_secs(10),
             handshake: Duration::from_secs(3),
-            strangers: 256,
+            max_handshakes: 256,
             max_incoming: None,
             close_idle_after: None,
             max_connections: None,
@@ -96,7 +96,7 @@ pub struct Counters {
     pub resumed: u64,
     /// Connections closed because they were idle.
     pub closed_idle: u64,
-    /// Strangers turned away: wrong secret, garbage, too slow, an address that is not theirs.
+    /// Connections refused: wrong secret, garbage, too slow, an address that is not the peer's.
     pub refused: u64,
     /// Of these, such whose host had as many connections as it may.
     pub crowded: u64,

@@ -1,6 +1,6 @@
 //! A connection on which packets flow: reading them, and writing what waits.
 
-use crate::{Counters, idle::Note, io::Scatter, outbox::Outbox, sealed::Sealed, shares::Share};
+use crate::{Counters, idle::Note, io::Scatter, outbox::Outbox, quota::Permit, sealed::Sealed};
 use petasos_fabric::{
     Event, Peer,
     two_sided::{
@@ -42,8 +42,8 @@ pub(crate) struct Connection {
     pub(crate) traffic: u64,
     /// What was said about closing, until somebody looks.
     note: Option<Note>,
-    /// What it counts as, where the other side has made it.
-    pub(crate) share: Option<Share>,
+    /// Counts it, where the other side has made it.
+    pub(crate) permit: Option<Permit>,
     /// How packets are encrypted, if they are.
     sealed: Option<Box<Sealed>>,
     buffer: Vec<u8>,
@@ -119,7 +119,7 @@ impl Connection {
             closing: Closing::No,
             traffic: 0,
             note: None,
-            share: None,
+            permit: None,
             // Room for what is decrypted at a time.
             buffer: vec![0; if channel.is_some() { BUFFER } else { FIRST_BUFFER }],
             sealed: channel.map(|channel| Box::new(Sealed::new(channel))),
@@ -201,13 +201,13 @@ impl Connection {
         }
     }
 
-    /// Takes the memory of closed regions out of the packets that are under way: what still comes goes nowhere, and
+    /// Takes the memory of closed regions out of the packets that are under connectivity: what still comes goes nowhere, and
     /// what still has to be sent is a copy.
-    pub(crate) fn let_go_of_closed(&mut self, peer: Peer, engine: &mut Engine) {
+    pub(crate) fn release_closed(&mut self, peer: Peer, engine: &mut Engine) {
         if let Some(payload) = &mut self.payload {
             engine.divert(peer, &mut payload.placement);
         }
-        self.outbox.let_go_of_closed(peer, engine);
+        self.outbox.release_closed(peer, engine);
     }
 
     /// How many bytes `receive` asks for.

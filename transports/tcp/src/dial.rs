@@ -7,8 +7,8 @@ use crate::{
     handshake::{
         CHALLENGE_LEN, Client, Goal, HandshakeError, Identity, Name, Session, VERDICT_LEN, Verdict,
     },
-    lives::Lives,
-    strangers::{Part, ends, receive_part, send_whole},
+    known_peers::KnownPeers,
+    unauthenticated::{Part, ends, receive_part, send_whole},
 };
 use petasos_fabric::{Address, Patience, Time};
 use petasos_noise::{Channel, Spot};
@@ -93,11 +93,11 @@ pub(crate) enum Dialled {
 }
 
 /// What a handshake needs to know of us.
-pub(crate) struct Us<'a> {
+pub(crate) struct Local<'a> {
     pub(crate) secret: Option<&'a Secret>,
     pub(crate) encrypt: bool,
     pub(crate) identity: &'a Identity,
-    pub(crate) lives: &'a Lives,
+    pub(crate) known_peers: &'a KnownPeers,
     pub(crate) handshake: Duration,
 }
 
@@ -162,7 +162,7 @@ impl Dial {
     }
 
     /// Moves on as far as it goes without waiting.
-    pub(crate) fn step(&mut self, now: Time, us: &Us<'_>) -> Dialled {
+    pub(crate) fn step(&mut self, now: Time, us: &Local<'_>) -> Dialled {
         match &mut self.stage {
             Stage::Waiting(until) if now < *until => Dialled::Pending,
             Stage::Waiting(_) => self.look_up(now),
@@ -243,7 +243,7 @@ impl Dial {
         self.again(error.to_string(), now)
     }
 
-    fn take_challenge(&mut self, now: Time, us: &Us<'_>) -> Dialled {
+    fn take_challenge(&mut self, now: Time, us: &Local<'_>) -> Dialled {
         let Stage::Challenge { socket, frame, got, until } = &mut self.stage else {
             return Dialled::Pending;
         };
@@ -257,7 +257,7 @@ impl Dial {
                 };
                 let (nonce, encrypt) = (nonce(), us.encrypt || options(&self.address).1);
                 let (own, mut goal) = (us.identity, self.goal);
-                if let (Goal::Begin, Some(before)) = (goal, us.lives.at(there)) {
+                if let (Goal::Begin, Some(before)) = (goal, us.known_peers.at(there)) {
                     goal = Goal::Again(before);
                 }
                 let spot = Spot::of_connection(there, here);

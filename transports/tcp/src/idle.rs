@@ -10,10 +10,11 @@
 use crate::{
     connection::{Closing, Connection},
     dial::Dial,
-    endpoint::{TcpEndpoint, Way},
+    endpoint::TcpEndpoint,
     handshake::{Identity, Session, Verdict},
-    poller::Name,
-    strangers::Stranger,
+    peers::Connectivity,
+    poller::Source,
+    unauthenticated::Unauthenticated,
 };
 use petasos_fabric::{
     LostReason, Peer, Time,
@@ -61,18 +62,21 @@ impl TcpEndpoint {
     }
 
     /// Looks at the connections, and asks for those to be closed that are idle for long, or too many.
-    pub(crate) fn look_for_idle(&mut self) {
+    pub(crate) fn check_idle(&mut self) {
         self.idle_at = Time::NEVER;
         let Some(interval) = self.idle_interval() else { return };
         let now = self.now;
         let (mut open, mut idle) = (0, Vec::new());
-        for link in &mut self.links {
-            let (Some(peer), Way::Open(connection)) = (link.peer, &link.way) else { continue };
+        for entry in self.peers.iter_mut() {
+            let (Some(peer), Connectivity::Open(connection)) = (entry.peer, &entry.connectivity)
+            else {
+                continue;
+            };
             open += 1;
-            if connection.traffic != link.seen {
-                (link.seen, link.since) = (connection.traffic, now);
+            if connection.traffic != entry.seen {
+                (entry.seen, entry.since) = (connection.traffic, now);
             } else if connection.is_still() && self.engine.is_idle(peer) {
-                idle.push((link.since, peer));
+                idle.push((entry.since, peer));
             }
         }
         if open > 0 {
@@ -90,24 +94,24 @@ impl TcpEndpoint {
     }
 
     fn say(&mut self, peer: Peer, closing: Closing, note: Note) {
-        if let Some(session) = self.link(peer).and_then(|link| link.session) {
+        if let Some(session) = self.entry(peer).and_then(|entry| entry.session) {
             // From now on the other side may come with another connection.
             match closing {
-                Closing::No => self.parked.remove(&session.name()),
-                Closing::Asked | Closing::Agreed => self.parked.insert(session.name(), peer),
-                Closing::Doubted => None,
-            };
+                Closing::No => self.peers.resume(&session),
+                Closing::Asked | Closing::Agreed => self.peers.suspend(&session, peer),
+                Closing::Doubted => {}
+            }
         }
         if let Some(connection) = self.connection(peer) {
             connection.closing = closing;
             connection.outbox.note(&note.encode());
             connection.traffic = connection.traffic.wrapping_sub(PREFIX as u64);
-            self.soil(peer);
+            self.mark_dirty(peer);
         }
     }
 
     /// The other side says something about closing.
-    pub(crate) fn hear_note(&mut self, peer: Peer, note: Note) {
+    pub(crate) fn take_note(&mut self, peer: Peer, note: Note) {
         let Some(closing) = self.connection(peer).map(|c| c.closing) else { return };
         match (note, closing) {
             (Note::Ask, Closing::No) if self.is_idle_too(peer) => {
@@ -117,24 +121,24 @@ impl TcpEndpoint {
             (Note::Ask, Closing::No | Closing::Doubted) if !self.has_note(peer) => {
                 self.say(peer, closing, Note::Refuse);
             }
-            (Note::Ask | Note::Agree, Closing::Asked) => self.park(peer),
+            (Note::Ask | Note::Agree, Closing::Asked) => self.suspend(peer),
             (Note::Refuse, Closing::Asked) => {
                 // It is asked again after the same time.
                 let now = self.now;
-                if let Some(link) = self.link(peer)
-                    && let Way::Open(connection) = &mut link.way
+                if let Some(entry) = self.entry(peer)
+                    && let Connectivity::Open(connection) = &mut entry.connectivity
                 {
                     connection.closing = Closing::No;
-                    link.since = now;
-                    let meant = link.meant;
-                    if let Some(session) = link.session {
-                        self.parked.remove(&session.name());
+                    entry.since = now;
+                    let meant = entry.meant;
+                    if let Some(session) = entry.session {
+                        self.peers.resume(&session);
                     }
                     if meant {
                         self.insist(peer, crate::claims::PATIENCE);
                     }
                 }
-                self.soil(peer);
+                self.mark_dirty(peer);
             }
             _ => {
                 self.counters.violations += 1;
@@ -153,20 +157,20 @@ impl TcpEndpoint {
     fn is_idle_too(&mut self, peer: Peer) -> bool {
         let (now, interval) = (self.now, self.idle_interval());
         let engine = self.engine.is_idle(peer);
-        let Some(link) = self.link(peer) else { return false };
-        let Way::Open(connection) = &link.way else { return false };
-        let quiet = connection.traffic == link.seen;
-        let long = interval.is_some_and(|interval| now.since(link.since) >= interval);
+        let Some(entry) = self.entry(peer) else { return false };
+        let Connectivity::Open(connection) = &entry.connectivity else { return false };
+        let quiet = connection.traffic == entry.seen;
+        let long = interval.is_some_and(|interval| now.since(entry.since) >= interval);
         engine && quiet && long && !connection.has_unsent()
     }
 
     /// Closes a connection whose peer stays; connects again at once if there is something to send by now.
-    pub(crate) fn park(&mut self, peer: Peer) {
-        let Some(link) = self.link(peer) else { return };
-        let Some(session) = link.session else { return };
+    pub(crate) fn suspend(&mut self, peer: Peer) {
+        let Some(entry) = self.entry(peer) else { return };
+        let Some(session) = entry.session else { return };
         // The socket is closed, which also takes it out of the poller.
-        link.way = Way::Parked;
-        self.parked.insert(session.name(), peer);
+        entry.connectivity = Connectivity::Suspended;
+        self.peers.suspend(&session, peer);
         self.counters.closed_idle += 1;
         if self.engine.is_idle(peer) {
             self.engine.trim(peer);
@@ -179,9 +183,9 @@ impl TcpEndpoint {
     pub(crate) fn reconnect(&mut self, peer: Peer) {
         let Some(info) = self.engine.peer_info(peer) else { return };
         let (now, patience) = (self.now, self.config.silence);
-        if let Some(link) = self.link(peer) {
-            let dial = Dial::new(info.address, link.session, patience, now);
-            link.way = Way::Dial(Box::new(dial));
+        if let Some(entry) = self.entry(peer) {
+            let dial = Dial::new(info.address, entry.session, patience, now);
+            entry.connectivity = Connectivity::Dialing(Box::new(dial));
             self.dialing.push(peer);
         }
     }
@@ -198,13 +202,13 @@ impl TcpEndpoint {
             return self.lose(peer, LostReason::Restarted);
         }
         let now = self.now;
-        let Some(link) = self.link(peer) else { return };
-        let session = link.session;
-        link.way = Way::Open(Box::new(connection));
-        let meant = link.meant;
-        (link.seen, link.since) = (0, now);
+        let Some(entry) = self.entry(peer) else { return };
+        let session = entry.session;
+        entry.connectivity = Connectivity::Open(Box::new(connection));
+        let meant = entry.meant;
+        (entry.seen, entry.since) = (0, now);
         if let Some(session) = session {
-            self.parked.remove(&session.name());
+            self.peers.resume(&session);
         }
         if meant {
             self.insist(peer, crate::claims::PATIENCE);
@@ -212,27 +216,27 @@ impl TcpEndpoint {
         self.counters.connections += 1;
         self.counters.resumed += 1;
         self.idle_at = self.idle_at.min(now.after(LOOKS[0]));
-        self.soil(peer);
+        self.mark_dirty(peer);
     }
 
     /// Somebody goes on with a session, and has proved that he was there.
     pub(crate) fn meet_again(
         &mut self,
         peer: Peer,
-        mut stranger: Stranger,
+        mut stranger: Unauthenticated,
         session: &Session,
         identity: &Identity,
     ) {
         // Both have asked, and it was the first to see that: what it sent before is still to be read here.
         let unread = self.connection(peer).is_some_and(|c| c.closing == Closing::Asked);
         let crossed = self
-            .link(peer)
-            .is_some_and(|link| matches!(&link.way, Way::Dial(dial) if dial.socket().is_some()));
+            .entry(peer)
+            .is_some_and(|entry| matches!(&entry.connectivity, Connectivity::Dialing(dial) if dial.socket().is_some()));
         if unread || (crossed && self.identity.incarnation > identity.incarnation) {
             stranger.answer(Verdict::Crossed, None, &self.identity);
         } else if stranger.answer(Verdict::Resumed, Some(session), &self.identity) {
             let (socket, channel) = stranger.into_open();
-            self.poller.set(&socket, Name::Peer(peer.index), true, false);
+            self.poller.set(&socket, Source::Peer(peer.index), true, false);
             self.resume_session(peer, Connection::new(socket, channel), identity);
         }
     }

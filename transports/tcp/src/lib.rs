@@ -30,7 +30,7 @@
 //!   address itself;
 //! * when there is such a peer already, or one is being dialled: the new one is admitted once it is
 //!   verified, and turned away otherwise. So a process that was killed and started again at its
-//!   address is known at once, and no process can disconnect, or join, a peer that lives;
+//!   address is known at once, and no process can disconnect, or join, a peer that known_peers;
 //! * always, with [`Config::verify`].
 //!
 //! Without a secret, a peer that had a connection before and comes again, or is dialled again, as
@@ -68,13 +68,15 @@ mod endpoint;
 pub mod handshake;
 mod idle;
 mod io;
-mod lives;
+mod known_peers;
 mod outbox;
+mod peers;
 mod poller;
+mod quota;
+mod read_queue;
 mod sealed;
 mod secret;
-mod shares;
-mod strangers;
+mod unauthenticated;
 
 pub use address::{OpenError, probe};
 pub use config::{Config, Counters};

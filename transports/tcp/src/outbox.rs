@@ -17,7 +17,7 @@ const ENOUGH: usize = 256 * 1024;
 pub(crate) struct Outbox {
     chunks: VecDeque<Chunk>,
     /// Bytes of the first chunk that are gone.
-    gone: usize,
+    sent: usize,
     /// Bytes in all chunks, those gone included.
     len: usize,
     /// An emptied buffer, for reuse.
@@ -50,7 +50,7 @@ impl Outbox {
 
     /// Whether more should be taken now.
     pub(crate) fn has_room(&self) -> bool {
-        self.len - self.gone < ENOUGH
+        self.len - self.sent < ENOUGH
     }
 
     /// The buffer at the end, and its count of packets.
@@ -80,7 +80,7 @@ impl Outbox {
     pub(crate) fn note(&mut self, bytes: &[u8]) {
         self.tail().0.extend_from_slice(bytes);
         self.len += bytes.len();
-        self.note = self.len - self.gone;
+        self.note = self.len - self.sent;
     }
 
     /// Whether something of the transport's own still waits here.
@@ -101,7 +101,7 @@ impl Outbox {
     }
 
     /// Takes the memory of closed regions out of the packets.
-    pub(crate) fn let_go_of_closed(&mut self, peer: Peer, engine: &mut Engine) {
+    pub(crate) fn release_closed(&mut self, peer: Peer, engine: &mut Engine) {
         let mut nth = 0;
         for chunk in &mut self.chunks {
             match chunk {
@@ -118,7 +118,7 @@ impl Outbox {
     /// gone. No bytes: the socket is full.
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<(usize, usize)> {
         let mut gather = Gather::default();
-        let mut skip = self.gone;
+        let mut skip = self.sent;
         for chunk in &self.chunks {
             if gather.is_full() || gather.len() > 4 * ENOUGH {
                 break;
@@ -142,7 +142,7 @@ impl Outbox {
     /// that are gone with them.
     pub(crate) fn take(&mut self, most: usize, out: &mut Vec<u8>) -> (usize, usize) {
         let start = out.len();
-        let mut skip = self.gone;
+        let mut skip = self.sent;
         for chunk in &self.chunks {
             let left = most - (out.len() - start);
             if left == 0 {
@@ -164,13 +164,13 @@ impl Outbox {
     /// Drops what is gone; says how many packets that were.
     fn advance(&mut self, sent: usize) -> usize {
         self.note = self.note.saturating_sub(sent);
-        self.gone += sent;
+        self.sent += sent;
         let mut packets = 0;
         while let Some(first) = self.chunks.front()
-            && self.gone >= first.len()
+            && self.sent >= first.len()
         {
             let len = first.len();
-            self.gone -= len;
+            self.sent -= len;
             self.len -= len;
             match self.chunks.pop_front() {
                 Some(Chunk::Packet(_)) => packets += 1,

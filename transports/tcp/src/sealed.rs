@@ -21,9 +21,9 @@ pub(crate) struct Sealed {
     come: Vec<u8>,
     start: usize,
     end: usize,
-    /// What is encrypted, and how much of it is gone.
+    /// What is encrypted, and how much of it is sent.
     going: Vec<u8>,
-    gone: usize,
+    sent: usize,
     /// The text of the record that is being made.
     text: Vec<u8>,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Sealed {
 impl Sealed {
     pub(crate) fn new(channel: Channel) -> Sealed {
         let (come, going, text) = (vec![0; INPUT], Vec::new(), Vec::new());
-        Sealed { channel, come, start: 0, end: 0, going, gone: 0, text }
+        Sealed { channel, come, start: 0, end: 0, going, sent: 0, text }
     }
 
     /// Whether something has come that is not decrypted.
@@ -44,9 +44,9 @@ impl Sealed {
         !matches!(Channel::whole(&self.come[self.start..self.end]), Ok(None))
     }
 
-    /// Whether something is encrypted that has not gone.
+    /// Whether something is encrypted that has not sent.
     pub(crate) fn has_unsent(&self) -> bool {
-        self.gone < self.going.len()
+        self.sent < self.going.len()
     }
 
     /// Decrypts the next record into `out`, which has room for any; receives before, if none is there. Gives the length
@@ -87,11 +87,11 @@ impl Sealed {
         let mut packets = 0;
         if !self.has_unsent() {
             self.going.clear();
-            self.gone = 0;
+            self.sent = 0;
             for _ in 0..BATCH {
                 self.text.clear();
-                let (len, gone) = outbox.take(RECORD, &mut self.text);
-                packets += gone;
+                let (len, sent) = outbox.take(RECORD, &mut self.text);
+                packets += sent;
                 if len == 0 {
                     break;
                 }
@@ -99,9 +99,9 @@ impl Sealed {
             }
         }
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        match send(socket, &self.going[self.gone..], flags) {
+        match send(socket, &self.going[self.sent..], flags) {
             Ok(sent) => {
-                self.gone += sent;
+                self.sent += sent;
                 Ok((sent, packets))
             }
             Err(Errno::AGAIN) => Ok((0, packets)),

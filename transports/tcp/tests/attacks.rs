@@ -687,7 +687,7 @@ fn one_hosts_connections_leave_room_for_others() {
 fn who_holds_connections_keeps_nobody_out() {
     let mut config = Config::default();
     config.secret = Some(Secret::new(SECRET).unwrap());
-    (config.handshake, config.strangers) = (Duration::from_secs(600), 32);
+    (config.handshake, config.max_handshakes) = (Duration::from_secs(600), 32);
     let server = TcpEndpoint::open(&"tcp://*".parse().unwrap(), config).unwrap();
     let mut world = World::new(vec![server, open("tcp://*", Some(SECRET))]);
     let (at, over) = (socket(&world.ends[0]), Arc::new(AtomicUsize::new(0)));

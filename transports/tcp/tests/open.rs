@@ -154,7 +154,7 @@ fn both_connect_at_a_time() {
 fn strangers_who_say_nothing_or_nonsense_are_let_go() {
     let mut config = Config::default();
     config.handshake = Duration::from_millis(100);
-    config.strangers = 8;
+    config.max_handshakes = 8;
     let mut server = TcpEndpoint::open(&"tcp://*".parse().unwrap(), config).unwrap();
     let at = server.address().rest().to_owned();
     let mut client = open("tcp://*", None).unwrap();
@@ -288,9 +288,9 @@ fn a_secret_file_must_be_closed_to_others() {
         assert!(refused.to_string().contains("chmod 600"), "{refused}");
     }
     assert!(with_mode(0o600).is_ok() && with_mode(0o400).is_ok());
-    let link = directory.join("link");
-    std::os::unix::fs::symlink(&path, &link).unwrap();
-    assert!(matches!(Secret::from_file(&link), Err(SecretError::Io(..))));
+    let entry = directory.join("entry");
+    std::os::unix::fs::symlink(&path, &entry).unwrap();
+    assert!(matches!(Secret::from_file(&entry), Err(SecretError::Io(..))));
     assert!(matches!(Secret::from_file(&directory), Err(SecretError::NotAFile(_))));
     assert!(matches!(Secret::from_file(directory.join("no")), Err(SecretError::Io(..))));
     with_mode(0o600).unwrap();

@@ -12,9 +12,9 @@
 //! That a peer does not lose what it will be asked for, a few sessions are kept, and of those that were not heard of the
 //! oldest goes first.
 //!
-//! *Bounds.* So many lives are known ([`MOST`]); the oldest one of the user who has the most is forgotten for the next, so
+//! *Bounds.* So many known_peers are known ([`MOST`]); the oldest one of the user who has the most is forgotten for the next, so
 //! that a user who makes up many does not drive out those of others. A peer that has dialled more than that many since
-//! is refused by those which still know it, for as long as it lives.
+//! is refused by those which still know it, for as long as it known_peers.
 //!
 //! What is not found out is a process that takes the place of a peer with which this endpoint never had a connection. An
 //! endpoint with a secret keeps nothing of this: who takes the place of a peer there has to know the secret.
@@ -28,7 +28,7 @@ use std::{
     os::fd::OwnedFd,
 };
 
-/// Lives that are known, at most.
+/// KnownPeers that are known, at most.
 const MOST: usize = 4096;
 /// Sessions that are known of each.
 const SESSIONS: usize = 4;
@@ -37,8 +37,8 @@ type Key = (Address, Incarnation);
 
 /// What is known of peers of before.
 #[derive(Debug, Default)]
-pub(crate) struct Lives {
-    known: HashMap<Key, Life>,
+pub(crate) struct KnownPeers {
+    known: HashMap<Key, KnownPeer>,
     /// The last life that was met at a place which is dialled.
     places: HashMap<SocketAddr, Key>,
     /// Of each user, the oldest first.
@@ -47,14 +47,14 @@ pub(crate) struct Lives {
 
 /// One incarnation of a peer.
 #[derive(Debug)]
-struct Life {
+struct KnownPeer {
     /// The oldest first; whether the other side has shown that it has the key.
     sessions: Vec<(Session, bool)>,
     owner: Option<u32>,
     place: Option<SocketAddr>,
 }
 
-impl Life {
+impl KnownPeer {
     /// Whether a process that is this one can prove it.
     fn can_prove(&self) -> bool {
         self.sessions.iter().any(|(_, shown)| *shown)
@@ -73,7 +73,7 @@ fn key(identity: &Identity) -> Key {
     (identity.address.clone(), identity.incarnation)
 }
 
-impl Lives {
+impl KnownPeers {
     /// A session of the peer that was last met at this place, to be named there.
     pub(crate) fn at(&self, place: SocketAddr) -> Option<Session> {
         let life = self.known.get(self.places.get(&place)?)?;
@@ -123,7 +123,7 @@ impl Lives {
             if self.known.len() >= MOST {
                 self.forget_one();
             }
-            let life = Life { sessions: Vec::new(), owner: None, place: None };
+            let life = KnownPeer { sessions: Vec::new(), owner: None, place: None };
             self.known.insert(key.clone(), life);
             self.order.entry(None).or_default().push_back(key.clone());
         }
@@ -218,68 +218,74 @@ mod tests {
 
     #[test]
     fn a_life_is_believed_by_what_it_can_prove() {
-        let (mut lives, socket, peer) = (Lives::default(), connection(), identity(1));
-        assert!(lives.believes(&peer, false, &socket), "it was never here");
-        lives.met(&peer, session(1), false, Some(place(1)));
-        assert!(lives.believes(&peer, false, &socket), "it may not have the key");
-        assert!(lives.at(place(1)).is_none());
-        lives.shows(&peer, &session(1));
-        assert!(!lives.believes(&peer, false, &socket) && lives.believes(&peer, true, &socket));
+        let (mut known_peers, socket, peer) = (KnownPeers::default(), connection(), identity(1));
+        assert!(known_peers.believes(&peer, false, &socket), "it was never here");
+        known_peers.met(&peer, session(1), false, Some(place(1)));
+        assert!(known_peers.believes(&peer, false, &socket), "it may not have the key");
+        assert!(known_peers.at(place(1)).is_none());
+        known_peers.shows(&peer, &session(1));
+        assert!(
+            !known_peers.believes(&peer, false, &socket)
+                && known_peers.believes(&peer, true, &socket)
+        );
         let later = Identity { incarnation: Incarnation::new(9).unwrap(), ..peer.clone() };
-        assert!(lives.believes(&later, false, &socket), "another life");
-        assert!(lives.at(place(1)) == Some(session(1)) && lives.at(place(2)).is_none());
-        assert!(lives.proved(&peer, |known| *known == session(1)).is_some());
-        assert!(lives.proved(&later, |_| true).is_none());
+        assert!(known_peers.believes(&later, false, &socket), "another life");
+        assert!(known_peers.at(place(1)) == Some(session(1)) && known_peers.at(place(2)).is_none());
+        assert!(known_peers.proved(&peer, |known| *known == session(1)).is_some());
+        assert!(known_peers.proved(&later, |_| true).is_none());
         // Another user, who has the key.
-        lives.note_owner(&peer, &socket);
-        assert!(lives.believes(&peer, true, &socket));
-        lives.known.get_mut(&key(&peer)).unwrap().owner = Some(u32::MAX - 1);
-        assert!(!lives.believes(&peer, true, &socket));
+        known_peers.note_owner(&peer, &socket);
+        assert!(known_peers.believes(&peer, true, &socket));
+        known_peers.known.get_mut(&key(&peer)).unwrap().owner = Some(u32::MAX - 1);
+        assert!(!known_peers.believes(&peer, true, &socket));
     }
 
     /// A place is only where to begin to ask: who answers there says who it is.
     #[test]
     fn a_place_is_that_of_the_one_who_answers_there() {
-        let (mut lives, peer) = (Lives::default(), identity(1));
+        let (mut known_peers, peer) = (KnownPeers::default(), identity(1));
         let other = Identity { incarnation: Incarnation::new(9).unwrap(), ..peer.clone() };
-        lives.met(&peer, session(1), true, Some(place(1)));
-        lives.met(&other, session(2), false, Some(place(1)));
-        lives.shows(&other, &session(2));
-        assert!(lives.at(place(1)) == Some(session(1)), "who only says so changes nothing");
-        assert!(!lives.point(Some(place(1)), &peer), "it was asked as that");
-        assert!(lives.point(Some(place(1)), &other) && lives.at(place(1)) == Some(session(2)));
-        assert!(!lives.point(Some(place(1)), &other) && !lives.point(None, &peer));
-        assert!(!lives.point(Some(place(1)), &identity(2)), "nothing is known of it");
-        assert!(lives.at(place(1)) == Some(session(2)));
+        known_peers.met(&peer, session(1), true, Some(place(1)));
+        known_peers.met(&other, session(2), false, Some(place(1)));
+        known_peers.shows(&other, &session(2));
+        assert!(known_peers.at(place(1)) == Some(session(1)), "who only says so changes nothing");
+        assert!(!known_peers.point(Some(place(1)), &peer), "it was asked as that");
+        assert!(
+            known_peers.point(Some(place(1)), &other)
+                && known_peers.at(place(1)) == Some(session(2))
+        );
+        assert!(!known_peers.point(Some(place(1)), &other) && !known_peers.point(None, &peer));
+        assert!(!known_peers.point(Some(place(1)), &identity(2)), "nothing is known of it");
+        assert!(known_peers.at(place(1)) == Some(session(2)));
     }
 
     #[test]
     fn attempts_that_were_not_heard_of_do_not_drive_out_what_is_known() {
-        let (mut lives, peer) = (Lives::default(), identity(1));
-        lives.met(&peer, session(1), true, Some(place(1)));
-        (2..200).for_each(|number| lives.met(&peer, session(number), false, Some(place(1))));
-        assert!(lives.at(place(1)) == Some(session(1)));
-        assert_eq!(lives.known[&key(&peer)].sessions.len(), SESSIONS);
-        assert!(lives.proved(&peer, |known| *known == session(199)).is_some());
+        let (mut known_peers, peer) = (KnownPeers::default(), identity(1));
+        known_peers.met(&peer, session(1), true, Some(place(1)));
+        (2..200).for_each(|number| known_peers.met(&peer, session(number), false, Some(place(1))));
+        assert!(known_peers.at(place(1)) == Some(session(1)));
+        assert_eq!(known_peers.known[&key(&peer)].sessions.len(), SESSIONS);
+        assert!(known_peers.proved(&peer, |known| *known == session(199)).is_some());
         // The last ones of those that were.
-        (2..9).for_each(|number| lives.met(&peer, session(number), true, Some(place(1))));
-        assert!(lives.at(place(1)) == Some(session(8)));
-        assert!(lives.proved(&peer, |known| *known == session(1)).is_none());
+        (2..9).for_each(|number| known_peers.met(&peer, session(number), true, Some(place(1))));
+        assert!(known_peers.at(place(1)) == Some(session(8)));
+        assert!(known_peers.proved(&peer, |known| *known == session(1)).is_none());
     }
 
     #[test]
     fn a_user_who_makes_up_lives_drives_out_its_own() {
-        let mut lives = Lives::default();
-        let other = |lives: &mut Lives, number: u64, user: u32| {
+        let mut known_peers = KnownPeers::default();
+        let other = |known_peers: &mut KnownPeers, number: u64, user: u32| {
             let peer = identity(number);
-            lives.met(&peer, session(1), true, Some(place(number)));
-            let key = lives.order.get_mut(&None).unwrap().pop_back().unwrap();
-            lives.order.entry(Some(user)).or_default().push_back(key);
+            known_peers.met(&peer, session(1), true, Some(place(number)));
+            let key = known_peers.order.get_mut(&None).unwrap().pop_back().unwrap();
+            known_peers.order.entry(Some(user)).or_default().push_back(key);
         };
-        (0..10).for_each(|number| other(&mut lives, number, 1));
-        (10..10 + 2 * MOST as u64).for_each(|number| other(&mut lives, number, 2));
-        assert_eq!((lives.known.len(), lives.order[&Some(1)].len()), (MOST, 10));
-        assert!((0..10).all(|number| lives.at(place(number)).is_some()));
-        assert!(lives.at(place(10)).is_none() && lives.places.len() <= MOST);
+        (0..10).for_each(|number| other(&mut known_peers, number, 1));
+        (10..10 + 2 * MOST as u64).for_each(|number| other(&mut known_peers, number, 2));
+        assert_eq!((known_peers.known.len(), known_peers.order[&Some(1)].len()), (MOST, 10));
+        assert!((0..10).all(|number| known_peers.at(place(number)).is_some()));
+        assert!(known_peers.at(place(10)).is_none() && known_peers.places.len() <= MOST);
     }
 }
