@@ -222,8 +222,8 @@ impl TcpEndpoint {
         }
     }
 
-    /// In a pass that found nothing: makes the keys of the next handshake, if the last ones are used, and notes whose the
-    /// peers are that were heard for the first time.
+    /// In a pass that found nothing: makes the keys of the next handshake, if the last ones are
+    /// used, and notes whose the peers are that were heard for the first time.
     #[cold]
     fn use_spare_time(&mut self) {
         if std::mem::take(&mut self.unprepared) {

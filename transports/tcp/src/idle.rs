@@ -1,11 +1,13 @@
-//! Connections on which nothing happens are closed, and made again when somebody has something to say.
+//! Connections on which nothing happens are closed, and made again when either side has something
+//! to send.
 //!
-//! Both sides must want that. One *asks*, and sends nothing more until there is an answer; the other, if it
-//! finds the connection as idle, *agrees*, which is the last it sends there, or else refuses, and all goes on.
-//! Who asked closes. (If both ask at a time, each takes the other's question for the answer.) So each side has
-//! read all that the other had sent, and the *session*, what both engines know of each other, stands still. It
-//! goes on over another connection, for which the client names it in his hello, and the server says so in his
-//! verdict. Who has forgotten a session begins a new one, and the other side's peer is lost.
+//! Both sides must want that. One *asks*, and sends nothing more until there is an answer. The
+//! other *agrees* if it finds the connection as idle, which is the last that it sends there; or
+//! else it refuses, and all goes on. The side that asked closes. (If both ask at a time, each takes
+//! the other's question for the answer.) So each side has read all that the other had sent, and the
+//! *session*, what both engines know of each other, stands still. It goes on over another
+//! connection: the client names it in its hello, and the server confirms it in its verdict. A side
+//! that has forgotten a session begins a new one, and the other side's peer is lost.
 
 use crate::{
     connection::{Closing, Connection},
@@ -22,10 +24,10 @@ use petasos_fabric::{
 };
 use std::time::Duration;
 
-/// How often connections are looked at, where only their number is limited; and how often at least and at most
-/// where time is.
-const LOOK: Duration = Duration::from_millis(50);
-const LOOKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
+/// How often connections are checked, where only their number is limited; and the bounds of that
+/// interval where their idle time is.
+const CHECK: Duration = Duration::from_millis(50);
+const CHECKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
 /// The kind of packets that say something about closing: none of the engine's.
 const KIND: u8 = 0xf0;
@@ -52,16 +54,16 @@ impl Note {
 }
 
 impl TcpEndpoint {
-    /// How often connections are looked at; `None`: they are not closed.
+    /// How often connections are checked; `None`: they are not closed.
     fn idle_interval(&self) -> Option<Duration> {
         match (self.config.close_idle_after, self.config.max_connections) {
-            (Some(after), _) => Some((after / 4).clamp(LOOKS[0], LOOKS[1])),
-            (None, Some(_)) => Some(LOOK),
+            (Some(after), _) => Some((after / 4).clamp(CHECKS[0], CHECKS[1])),
+            (None, Some(_)) => Some(CHECK),
             (None, None) => None,
         }
     }
 
-    /// Looks at the connections, and asks for those to be closed that are idle for long, or too many.
+    /// Asks to close the connections that have been idle for long, or are too many.
     pub(crate) fn check_idle(&mut self) {
         self.idle_at = Time::NEVER;
         let Some(interval) = self.idle_interval() else { return };
@@ -110,14 +112,15 @@ impl TcpEndpoint {
         }
     }
 
-    /// The other side says something about closing.
+    /// Handles a note about closing.
     pub(crate) fn take_note(&mut self, peer: Peer, note: Note) {
         let Some(closing) = self.connection(peer).map(|c| c.closing) else { return };
         match (note, closing) {
             (Note::Ask, Closing::No) if self.is_idle_too(peer) => {
                 self.say(peer, Closing::Agreed, Note::Agree);
             }
-            // Who asks again has read our answer to the first time: not more than one waits to be sent.
+            // A peer that asks again has read our answer to the first question: at most one waits
+            // to be sent.
             (Note::Ask, Closing::No | Closing::Doubted) if !self.has_note(peer) => {
                 self.say(peer, closing, Note::Refuse);
             }
@@ -164,7 +167,8 @@ impl TcpEndpoint {
         engine && quiet && long && !connection.has_unsent()
     }
 
-    /// Closes a connection whose peer stays; connects again at once if there is something to send by now.
+    /// Closes a connection whose peer stays; connects again at once if there is something to send
+    /// by now.
     pub(crate) fn suspend(&mut self, peer: Peer) {
         let Some(entry) = self.entry(peer) else { return };
         let Some(session) = entry.session else { return };
@@ -190,7 +194,7 @@ impl TcpEndpoint {
         }
     }
 
-    /// Packets go on.
+    /// A suspended session goes on over a new connection.
     pub(crate) fn resume_session(
         &mut self,
         peer: Peer,
@@ -215,27 +219,28 @@ impl TcpEndpoint {
         }
         self.counters.connections += 1;
         self.counters.resumed += 1;
-        self.idle_at = self.idle_at.min(now.after(LOOKS[0]));
+        self.idle_at = self.idle_at.min(now.after(CHECKS[0]));
         self.mark_dirty(peer);
     }
 
-    /// Somebody goes on with a session, and has proved that he was there.
-    pub(crate) fn meet_again(
+    /// A client goes on with a session, and has proved that it knows it.
+    pub(crate) fn resume_from(
         &mut self,
         peer: Peer,
-        mut stranger: Unauthenticated,
+        mut client: Unauthenticated,
         session: &Session,
         identity: &Identity,
     ) {
-        // Both have asked, and it was the first to see that: what it sent before is still to be read here.
+        // Both have asked, and it was the first to see that: what it sent before is still to be
+        // read here.
         let unread = self.connection(peer).is_some_and(|c| c.closing == Closing::Asked);
         let crossed = self
             .entry(peer)
             .is_some_and(|entry| matches!(&entry.connectivity, Connectivity::Dialing(dial) if dial.socket().is_some()));
         if unread || (crossed && self.identity.incarnation > identity.incarnation) {
-            stranger.answer(Verdict::Crossed, None, &self.identity);
-        } else if stranger.answer(Verdict::Resumed, Some(session), &self.identity) {
-            let (socket, channel) = stranger.into_open();
+            client.answer(Verdict::Crossed, None, &self.identity);
+        } else if client.answer(Verdict::Resumed, Some(session), &self.identity) {
+            let (socket, channel) = client.into_open();
             self.poller.set(&socket, Source::Peer(peer.index), true, false);
             self.resume_session(peer, Connection::new(socket, channel), identity);
         }

@@ -1,23 +1,27 @@
-//! Peers of before, and how they are known when they come again.
+//! Peers that were connected before, and how they are recognized when they connect again.
 //!
-//! An address and an incarnation are no secrets: without a shared secret another process of this machine can take the
-//! port of a peer that has ended, and say that it is that peer. What it cannot know is the key of a session that the
-//! peer had ([`Session`]), which only the two were told. So an endpoint without a secret remembers, of each peer with which
-//! it has had a connection, the keys of the last few sessions, and takes no process for that life of the address that
-//! does not prove one of them, whether it comes or is dialled. Besides, the user whose socket it is has to be the same, as
-//! far as the system says ([`Owners`]).
+//! An address and an incarnation are no secrets: without a shared secret another process of this
+//! machine can take the port of a peer that has ended, and claim to be that peer. What it cannot
+//! know is the key of a session that the peer had ([`Session`]), which only the two were told. So
+//! an endpoint without a secret remembers the keys of the last few sessions of each peer with which
+//! it has had a connection. It takes a process for that incarnation only if it proves one of them,
+//! whether it connects or is dialled. Besides, the user of the socket has to be the same, as far as
+//! the system says ([`Owners`]).
 //!
-//! *Both know the key* before either asks for it. A client has it from the server's verdict. A server cannot tell whether
-//! that arrived before something comes from the client; a peer from which nothing has come is therefore not asked for a proof.
-//! That a peer does not lose what it will be asked for, a few sessions are kept, and of those that were not heard of the
-//! oldest goes first.
+//! *Both know the key* before either asks for it. A client has it from the server's verdict. A
+//! server cannot tell whether the verdict arrived before something comes from the client; a peer
+//! from which nothing has come is therefore not asked for a proof. A few sessions are kept, so that
+//! a peer does not lose the one that it will be asked for; of those from which nothing came, the
+//! oldest is dropped first.
 //!
-//! *Bounds.* So many known_peers are known ([`MOST`]); the oldest one of the user who has the most is forgotten for the next, so
-//! that a user who makes up many does not drive out those of others. A peer that has dialled more than that many since
-//! is refused by those which still know it, for as long as it known_peers.
+//! *Bounds.* At most [`MOST`] incarnations are known; for the next one, the oldest of the user with
+//! the most is forgotten, so that a user that makes up many does not drive out those of others. A
+//! peer that has dialled more than that many since is refused by those which still know it, for as
+//! long as it lives.
 //!
-//! What is not found out is a process that takes the place of a peer with which this endpoint never had a connection. An
-//! endpoint with a secret keeps nothing of this: who takes the place of a peer there has to know the secret.
+//! A process that takes the place of a peer with which this endpoint never had a connection is not
+//! detected. An endpoint with a secret keeps nothing of this: there a process that takes the place
+//! of a peer has to know the secret.
 
 use crate::handshake::{Identity, Session};
 use petasos_fabric::{Address, Incarnation, Owners};
@@ -28,19 +32,19 @@ use std::{
     os::fd::OwnedFd,
 };
 
-/// KnownPeers that are known, at most.
+/// Incarnations that are known, at most.
 const MOST: usize = 4096;
 /// Sessions that are known of each.
 const SESSIONS: usize = 4;
 
 type Key = (Address, Incarnation);
 
-/// What is known of peers of before.
+/// What is known of peers that were connected before.
 #[derive(Debug, Default)]
 pub(crate) struct KnownPeers {
     known: HashMap<Key, KnownPeer>,
-    /// The last life that was met at a place which is dialled.
-    places: HashMap<SocketAddr, Key>,
+    /// The last incarnation that was met at an address that is dialled.
+    addresses: HashMap<SocketAddr, Key>,
     /// Of each user, the oldest first.
     order: HashMap<Option<u32>, VecDeque<Key>>,
 }
@@ -51,7 +55,7 @@ struct KnownPeer {
     /// The oldest first; whether the other side has shown that it has the key.
     sessions: Vec<(Session, bool)>,
     owner: Option<u32>,
-    place: Option<SocketAddr>,
+    address: Option<SocketAddr>,
 }
 
 impl KnownPeer {
@@ -74,10 +78,10 @@ fn key(identity: &Identity) -> Key {
 }
 
 impl KnownPeers {
-    /// A session of the peer that was last met at this place, to be named there.
-    pub(crate) fn at(&self, place: SocketAddr) -> Option<Session> {
-        let life = self.known.get(self.places.get(&place)?)?;
-        let shown = life.sessions.iter().rev().find(|(_, shown)| *shown);
+    /// A session of the peer that was last met at this address, to be named there.
+    pub(crate) fn at(&self, address: SocketAddr) -> Option<Session> {
+        let entry = self.known.get(self.addresses.get(&address)?)?;
+        let shown = entry.sessions.iter().rev().find(|(_, shown)| *shown);
         shown.map(|(session, _)| *session)
     }
 
@@ -87,69 +91,73 @@ impl KnownPeers {
         identity: &Identity,
         proves: impl Fn(&Session) -> bool,
     ) -> Option<Session> {
-        let life = self.known.get(&key(identity))?;
-        life.sessions.iter().map(|(session, _)| session).find(|session| proves(session)).copied()
+        let entry = self.known.get(&key(identity))?;
+        entry.sessions.iter().map(|(session, _)| session).find(|session| proves(session)).copied()
     }
 
-    /// Whether who is at the other end of this connection may be the one that it says it is: one that was never here, or
-    /// that has proved to be the one that was.
+    /// Whether the process at the other end of this connection may be the peer that it claims to
+    /// be: one that was never here, or that has proved to be the one that was.
     pub(crate) fn believes(&self, identity: &Identity, proved: bool, socket: &OwnedFd) -> bool {
-        let Some(life) = self.known.get(&key(identity)).filter(|life| life.can_prove()) else {
+        let Some(entry) = self.known.get(&key(identity)).filter(|entry| entry.can_prove()) else {
             return true;
         };
-        let owner = life.owner;
+        let owner = entry.owner;
         proved && (owner.is_none() || Self::owner(socket).is_none_or(|now| Some(now) == owner))
     }
 
-    /// This one has answered at a place, which may have been taken for another one: gives whether it is known, and was.
-    pub(crate) fn point(&mut self, place: Option<SocketAddr>, identity: &Identity) -> bool {
+    /// This peer has answered at an address, and may have been taken for another one: whether it is
+    /// known, and was.
+    pub(crate) fn point(&mut self, address: Option<SocketAddr>, identity: &Identity) -> bool {
         let key = key(identity);
-        let (Some(place), Some(life)) = (place, self.known.get_mut(&key)) else { return false };
-        life.place = Some(place);
-        self.places.insert(place, key.clone()) != Some(key)
+        let (Some(address), Some(entry)) = (address, self.known.get_mut(&key)) else {
+            return false;
+        };
+        entry.address = Some(address);
+        self.addresses.insert(address, key.clone()) != Some(key)
     }
 
-    /// A session has begun with this peer, which is reached at that place; `shown`: it was dialled there, and has made the
-    /// key. Otherwise it has come, and says so.
+    /// A session has begun with this peer, which is reached at that address; `shown`: it was
+    /// dialled there, and has made the key. Otherwise it has connected, and claims the address.
     pub(crate) fn met(
         &mut self,
         identity: &Identity,
         session: Session,
         shown: bool,
-        place: Option<SocketAddr>,
+        address: Option<SocketAddr>,
     ) {
         let key = key(identity);
         if !self.known.contains_key(&key) {
             if self.known.len() >= MOST {
                 self.forget_one();
             }
-            let life = KnownPeer { sessions: Vec::new(), owner: None, place: None };
-            self.known.insert(key.clone(), life);
+            let entry = KnownPeer { sessions: Vec::new(), owner: None, address: None };
+            self.known.insert(key.clone(), entry);
             self.order.entry(None).or_default().push_back(key.clone());
         }
-        let place = place.filter(|place| shown || !self.places.contains_key(place));
-        if let Some(life) = self.known.get_mut(&key) {
-            life.add(session, shown);
-            life.place = place.or(life.place);
+        let address = address.filter(|address| shown || !self.addresses.contains_key(address));
+        if let Some(entry) = self.known.get_mut(&key) {
+            entry.add(session, shown);
+            entry.address = address.or(entry.address);
         }
-        if let Some(place) = place {
-            self.places.insert(place, key);
+        if let Some(address) = address {
+            self.addresses.insert(address, key);
         }
     }
 
-    /// The peer has the key of this session: it has proved it, or said something after the handshake.
+    /// The peer has the key of this session: it has proved it, or sent something after the
+    /// handshake.
     pub(crate) fn shows(&mut self, identity: &Identity, session: &Session) {
-        if let Some(life) = self.known.get_mut(&key(identity))
-            && let Some(known) = life.sessions.iter_mut().find(|(known, _)| known == session)
+        if let Some(entry) = self.known.get_mut(&key(identity))
+            && let Some(known) = entry.sessions.iter_mut().find(|(known, _)| known == session)
         {
             known.1 = true;
         }
     }
 
-    /// Notes whose this peer is, which is at the other end of a connection.
+    /// Notes the user of this peer, which is at the other end of a connection.
     pub(crate) fn note_owner(&mut self, identity: &Identity, socket: &OwnedFd) {
         let key = key(identity);
-        if self.known.get(&key).is_none_or(|life| life.owner.is_some()) {
+        if self.known.get(&key).is_none_or(|entry| entry.owner.is_some()) {
             return;
         }
         let Some(owner) = Self::owner(socket) else { return };
@@ -159,12 +167,13 @@ impl KnownPeers {
             order.remove(at);
         }
         self.order.entry(Some(owner)).or_default().push_back(key.clone());
-        if let Some(life) = self.known.get_mut(&key) {
-            life.owner = Some(owner);
+        if let Some(entry) = self.known.get_mut(&key) {
+            entry.owner = Some(owner);
         }
     }
 
-    /// The user of the socket at the other end of a connection over loopback; `None` if the system does not say.
+    /// The user of the socket at the other end of a connection over loopback; `None` if the system
+    /// does not say.
     fn owner(socket: &OwnedFd) -> Option<u32> {
         let far = SocketAddr::try_from(getpeername(socket).ok()??).ok()?;
         let near = SocketAddr::try_from(getsockname(socket).ok()?).ok()?;
@@ -175,10 +184,10 @@ impl KnownPeers {
     fn forget_one(&mut self) {
         let most = self.order.values_mut().max_by_key(|order| order.len());
         let Some(key) = most.and_then(VecDeque::pop_front) else { return };
-        if let Some(place) = self.known.remove(&key).and_then(|life| life.place)
-            && self.places.get(&place) == Some(&key)
+        if let Some(address) = self.known.remove(&key).and_then(|entry| entry.address)
+            && self.addresses.get(&address) == Some(&key)
         {
-            self.places.remove(&place);
+            self.addresses.remove(&address);
         }
     }
 }
@@ -195,13 +204,13 @@ mod tests {
         Identity { address, incarnation: Incarnation::new(number + 1).unwrap() }
     }
 
-    fn place(number: u64) -> SocketAddr {
+    fn address(number: u64) -> SocketAddr {
         crate::address::numeric(&identity(number).address).unwrap()
     }
 
     fn session(number: u8) -> Session {
         let (mut server, challenge) = Server::begin(None, false, [number; 32], [number; 32]);
-        let (own, spot) = (identity(1), Spot::of(place(1)));
+        let (own, spot) = (identity(1), Spot::of(address(1)));
         let begun = Client::begin(None, false, [2; 32], &own, Goal::Begin, spot, &challenge);
         let (mut client, hello) = begun.unwrap();
         server.hello(None, &hello).unwrap();
@@ -220,72 +229,75 @@ mod tests {
     fn a_life_is_believed_by_what_it_can_prove() {
         let (mut known_peers, socket, peer) = (KnownPeers::default(), connection(), identity(1));
         assert!(known_peers.believes(&peer, false, &socket), "it was never here");
-        known_peers.met(&peer, session(1), false, Some(place(1)));
+        known_peers.met(&peer, session(1), false, Some(address(1)));
         assert!(known_peers.believes(&peer, false, &socket), "it may not have the key");
-        assert!(known_peers.at(place(1)).is_none());
+        assert!(known_peers.at(address(1)).is_none());
         known_peers.shows(&peer, &session(1));
         assert!(
             !known_peers.believes(&peer, false, &socket)
                 && known_peers.believes(&peer, true, &socket)
         );
         let later = Identity { incarnation: Incarnation::new(9).unwrap(), ..peer.clone() };
-        assert!(known_peers.believes(&later, false, &socket), "another life");
-        assert!(known_peers.at(place(1)) == Some(session(1)) && known_peers.at(place(2)).is_none());
+        assert!(known_peers.believes(&later, false, &socket), "another entry");
+        assert!(
+            known_peers.at(address(1)) == Some(session(1)) && known_peers.at(address(2)).is_none()
+        );
         assert!(known_peers.proved(&peer, |known| *known == session(1)).is_some());
         assert!(known_peers.proved(&later, |_| true).is_none());
-        // Another user, who has the key.
+        // Another user, which has the key.
         known_peers.note_owner(&peer, &socket);
         assert!(known_peers.believes(&peer, true, &socket));
         known_peers.known.get_mut(&key(&peer)).unwrap().owner = Some(u32::MAX - 1);
         assert!(!known_peers.believes(&peer, true, &socket));
     }
 
-    /// A place is only where to begin to ask: who answers there says who it is.
+    /// An address is only where to begin: the process that answers there says which peer it is.
     #[test]
     fn a_place_is_that_of_the_one_who_answers_there() {
         let (mut known_peers, peer) = (KnownPeers::default(), identity(1));
         let other = Identity { incarnation: Incarnation::new(9).unwrap(), ..peer.clone() };
-        known_peers.met(&peer, session(1), true, Some(place(1)));
-        known_peers.met(&other, session(2), false, Some(place(1)));
+        known_peers.met(&peer, session(1), true, Some(address(1)));
+        known_peers.met(&other, session(2), false, Some(address(1)));
         known_peers.shows(&other, &session(2));
-        assert!(known_peers.at(place(1)) == Some(session(1)), "who only says so changes nothing");
-        assert!(!known_peers.point(Some(place(1)), &peer), "it was asked as that");
+        assert!(known_peers.at(address(1)) == Some(session(1)), "a claim alone changes nothing");
+        assert!(!known_peers.point(Some(address(1)), &peer), "it was asked as that");
         assert!(
-            known_peers.point(Some(place(1)), &other)
-                && known_peers.at(place(1)) == Some(session(2))
+            known_peers.point(Some(address(1)), &other)
+                && known_peers.at(address(1)) == Some(session(2))
         );
-        assert!(!known_peers.point(Some(place(1)), &other) && !known_peers.point(None, &peer));
-        assert!(!known_peers.point(Some(place(1)), &identity(2)), "nothing is known of it");
-        assert!(known_peers.at(place(1)) == Some(session(2)));
+        assert!(!known_peers.point(Some(address(1)), &other) && !known_peers.point(None, &peer));
+        assert!(!known_peers.point(Some(address(1)), &identity(2)), "nothing is known of it");
+        assert!(known_peers.at(address(1)) == Some(session(2)));
     }
 
     #[test]
     fn attempts_that_were_not_heard_of_do_not_drive_out_what_is_known() {
         let (mut known_peers, peer) = (KnownPeers::default(), identity(1));
-        known_peers.met(&peer, session(1), true, Some(place(1)));
-        (2..200).for_each(|number| known_peers.met(&peer, session(number), false, Some(place(1))));
-        assert!(known_peers.at(place(1)) == Some(session(1)));
+        known_peers.met(&peer, session(1), true, Some(address(1)));
+        (2..200)
+            .for_each(|number| known_peers.met(&peer, session(number), false, Some(address(1))));
+        assert!(known_peers.at(address(1)) == Some(session(1)));
         assert_eq!(known_peers.known[&key(&peer)].sessions.len(), SESSIONS);
         assert!(known_peers.proved(&peer, |known| *known == session(199)).is_some());
         // The last ones of those that were.
-        (2..9).for_each(|number| known_peers.met(&peer, session(number), true, Some(place(1))));
-        assert!(known_peers.at(place(1)) == Some(session(8)));
+        (2..9).for_each(|number| known_peers.met(&peer, session(number), true, Some(address(1))));
+        assert!(known_peers.at(address(1)) == Some(session(8)));
         assert!(known_peers.proved(&peer, |known| *known == session(1)).is_none());
     }
 
     #[test]
-    fn a_user_who_makes_up_lives_drives_out_its_own() {
+    fn a_user_that_makes_up_incarnations_drives_out_its_own() {
         let mut known_peers = KnownPeers::default();
         let other = |known_peers: &mut KnownPeers, number: u64, user: u32| {
             let peer = identity(number);
-            known_peers.met(&peer, session(1), true, Some(place(number)));
+            known_peers.met(&peer, session(1), true, Some(address(number)));
             let key = known_peers.order.get_mut(&None).unwrap().pop_back().unwrap();
             known_peers.order.entry(Some(user)).or_default().push_back(key);
         };
         (0..10).for_each(|number| other(&mut known_peers, number, 1));
         (10..10 + 2 * MOST as u64).for_each(|number| other(&mut known_peers, number, 2));
         assert_eq!((known_peers.known.len(), known_peers.order[&Some(1)].len()), (MOST, 10));
-        assert!((0..10).all(|number| known_peers.at(place(number)).is_some()));
-        assert!(known_peers.at(place(10)).is_none() && known_peers.places.len() <= MOST);
+        assert!((0..10).all(|number| known_peers.at(address(number)).is_some()));
+        assert!(known_peers.at(address(10)).is_none() && known_peers.addresses.len() <= MOST);
     }
 }

@@ -23,7 +23,8 @@ pub(crate) struct PeerEntry {
     /// What is known of its address, and whether that is meant here.
     pub(crate) standing: Standing,
     pub(crate) meant: bool,
-    /// The identity that it claims, until something comes from it, where peers are to be known again.
+    /// The identity that it claims, until something comes from it, where peers are to be known
+    /// again.
     pub(crate) unheard: Option<Identity>,
     pub(crate) dirty: bool,
     /// The traffic of the connection when it was last checked, and since when it is as much.

@@ -1,10 +1,12 @@
-//! The connections that others make here: each is a descriptor of this process, of which there is a number.
+//! The connections that others make here: each is a descriptor of this process, which has a limited
+//! number.
 //!
-//! An eighth of them is never given to connections. Of the rest a host may have as many as are left (a dynamic
-//! threshold, as switches share their buffers: A. K. Choudhury and E. L. Hahne, IEEE/ACM Transactions on Networking
-//! 6(2), 1998): one alone has half, two have a third each, and there is always something for one that comes late. The
-//! secret does not say which client it is that has it, and an address that a client claims can be any, so a host it
-//! is: all addresses of the loopback interface are one, and so are those of a network of IPv6.
+//! An eighth of them is never given to connections. Of the rest a host may have as many as are left
+//! (a dynamic threshold, as switches share their buffers: A. K. Choudhury and E. L. Hahne, IEEE/ACM
+//! Transactions on Networking 6(2), 1998): one alone has half, two have a third each, and something
+//! is always left for one that comes late. The unit is a host, because the secret does not tell its
+//! clients apart, and a client can claim any address. All addresses of the loopback interface are
+//! one host, and so are those of a network of IPv6.
 
 use petasos_fabric::acceptor::descriptor_limit;
 use std::{
@@ -13,7 +15,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// All that there are.
+/// The connections of all hosts.
 #[derive(Clone, Debug)]
 pub(crate) struct HostQuotas(Arc<Mutex<Taken>>);
 
@@ -23,7 +25,7 @@ struct Taken {
     by: HashMap<IpAddr, usize>,
 }
 
-/// One connection of a host; given back when dropped.
+/// One connection of a host; returned when dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     all: HostQuotas,
@@ -46,7 +48,8 @@ impl HostQuotas {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection of a host; `wanted` says how many there may be in all, if it is not the descriptors that say so.
+    /// Takes a connection for a host; `wanted` limits those of all hosts, unless the descriptors
+    /// do.
     pub(crate) fn take(&self, from: IpAddr, wanted: Option<usize>) -> Result<Permit, OverQuota> {
         let limit = usize::try_from(descriptor_limit()).unwrap_or(usize::MAX);
         let most = wanted.unwrap_or(usize::MAX).min(limit - limit / 8);

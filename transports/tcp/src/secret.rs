@@ -80,7 +80,7 @@ impl Secret {
     pub fn from_file(path: impl AsRef<Path>) -> Result<Secret, SecretError> {
         let path = path.as_ref();
         let failed = |error: rustix::io::Errno| SecretError::Io(path.to_owned(), error.into());
-        // Neither through a entry that another user made, nor waiting for a pipe.
+        // Neither through a link that another user made, nor waiting for a pipe.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = open(path, flags, Mode::empty()).map_err(failed)?;
         // What was opened is looked at, not what the name means by now.

@@ -1,5 +1,5 @@
-//! Connections whose peers have not authenticated: few of them, for a short time, and little of what
-//! they send is parsed.
+//! Connections whose peers have not authenticated: few of them, for a short time, and little of
+//! what they send is parsed.
 
 use crate::{
     Config,

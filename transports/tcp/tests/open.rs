@@ -113,7 +113,7 @@ fn who_does_not_know_the_secret_is_refused_and_the_others_go_on() {
         driver.until(&mut client, &mut server, |e| lost(&e[0]).is_some());
         let reason = lost(&driver.events[0]).unwrap();
         assert!(matches!(reason, LostReason::Refused(_)), "{reason}");
-        assert!(driver.events[1].is_empty(), "the server has heard of nobody");
+        assert!(driver.events[1].is_empty(), "the server has no peer");
     }
     assert_eq!(server.counters().refused, 2);
     let mut client = open("tcp://*", Some(secret)).unwrap();
@@ -151,7 +151,7 @@ fn both_connect_at_a_time() {
 }
 
 #[test]
-fn strangers_who_say_nothing_or_nonsense_are_let_go() {
+fn clients_that_send_nothing_or_garbage_are_closed() {
     let mut config = Config::default();
     config.handshake = Duration::from_millis(100);
     config.max_handshakes = 8;
@@ -161,20 +161,20 @@ fn strangers_who_say_nothing_or_nonsense_are_let_go() {
     let peer = client.resolve(&server.address().clone(), PATIENCE).unwrap();
     let mut driver = Driver::new();
     driver.until(&mut client, &mut server, |e| !e[0].is_empty() && !e[1].is_empty());
-    let mut strangers: Vec<_> = (0..40).map(|_| TcpStream::connect(&at).unwrap()).collect();
-    for stranger in strangers.iter_mut().step_by(2) {
-        stranger.write_all(&[0xa5; 5000]).unwrap();
+    let mut clients: Vec<_> = (0..40).map(|_| TcpStream::connect(&at).unwrap()).collect();
+    for client in clients.iter_mut().step_by(2) {
+        client.write_all(&[0xa5; 5000]).unwrap();
     }
     let (clock, end) = (Clock::start(), Instant::now() + PATIENCE);
     while server.counters().refused < 40 {
         server.progress(clock.now(), 64, &mut driver.events[1]);
         assert!(Instant::now() < end, "{:?}", server.counters());
     }
-    for stranger in &mut strangers {
-        stranger.set_read_timeout(Some(PATIENCE)).unwrap();
+    for client in &mut clients {
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
         // A challenge at most, and then the end.
         let mut said = Vec::new();
-        let _ = stranger.read_to_end(&mut said);
+        let _ = client.read_to_end(&mut said);
         assert!(said.len() <= CHALLENGE_LEN + VERDICT_LEN, "{} bytes", said.len());
     }
     inject(&mut client, peer, b"still here");
@@ -288,9 +288,9 @@ fn a_secret_file_must_be_closed_to_others() {
         assert!(refused.to_string().contains("chmod 600"), "{refused}");
     }
     assert!(with_mode(0o600).is_ok() && with_mode(0o400).is_ok());
-    let entry = directory.join("entry");
-    std::os::unix::fs::symlink(&path, &entry).unwrap();
-    assert!(matches!(Secret::from_file(&entry), Err(SecretError::Io(..))));
+    let link = directory.join("link");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    assert!(matches!(Secret::from_file(&link), Err(SecretError::Io(..))));
     assert!(matches!(Secret::from_file(&directory), Err(SecretError::NotAFile(_))));
     assert!(matches!(Secret::from_file(directory.join("no")), Err(SecretError::Io(..))));
     with_mode(0o600).unwrap();

@@ -174,7 +174,7 @@ impl TcpEndpoint {
             && let Some(session) = self.entry(peer).and_then(|entry| entry.session)
             && client.resumes(&session)
         {
-            self.meet_again(peer, client, &session, &identity);
+            self.resume_from(peer, client, &session, &identity);
         } else if self.peers.iter().any(|entry| entry.session.as_ref().is_some_and(named)) {
             // An attempt of a moment ago: the session goes on over our connection by now. (Or
             // another process knows its name, and nothing else of it.)

@@ -192,7 +192,8 @@ impl TcpEndpoint {
         busy
     }
 
-    /// The first word of a peer: it has the key of the session. Whose it is is asked when there is time.
+    /// The first word of a peer: it has the key of the session. Whose it is is asked when there is
+    /// time.
     #[cold]
     fn hear_first(&mut self, peer: Peer) {
         let Some(entry) = self.entry(peer) else { return };
