@@ -102,7 +102,7 @@ fn beyond_this_machine_only_with_a_secret() {
 }
 
 #[test]
-fn who_does_not_know_the_secret_is_refused_and_the_others_go_on() {
+fn a_client_without_the_secret_is_refused_and_others_go_on() {
     let secret = "a secret for the test";
     let mut server = open("tcp://*", Some(secret)).unwrap();
     let address = server.address().clone();
@@ -215,7 +215,7 @@ fn an_authenticated_peer_that_talks_nonsense_is_cut_off() {
 }
 
 #[test]
-fn who_floods_does_not_keep_others_waiting() {
+fn a_peer_that_floods_keeps_no_other_waiting() {
     const FLOOD: usize = 20_000;
     let mut server = open("tcp://*", None).unwrap();
     let address = server.address().clone();
