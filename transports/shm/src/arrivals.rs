@@ -2,7 +2,7 @@
 
 use crate::{
     Shm,
-    hello::{Greeting, Note},
+    control::{ControlMessage, Greeting},
     join::Joined,
     name::Name,
     pair::{Pair, Sizes},
@@ -28,7 +28,7 @@ const AT_ONCE: usize = 16;
 /// A connection whose greeting has not come yet.
 struct Arrival {
     socket: OwnedFd,
-    who: Credentials,
+    credentials: Credentials,
     deadline: Time,
 }
 
@@ -92,7 +92,7 @@ impl Arrivals {
     fn accept(&mut self, now: Time, poller: &Poller) -> Option<OwnedFd> {
         let Arrivals { listener, acceptor, backlog, resumes, .. } = self;
         let accepted = acceptor.accept(&listener.fd, now, |socket, shortage| {
-            let note = Note::Refused { again: true, text: shortage.to_string() };
+            let note = ControlMessage::Refused { again: true, text: shortage.to_string() };
             let _ = socket::send(socket, &note.encode(), &[]);
         });
         match accepted {
@@ -155,8 +155,8 @@ impl Arrivals {
 
     /// Makes room for another connection where `most` have not greeted. False if there is room.
     ///
-    /// Closes the oldest of the user who has most: a peer greets as soon as it is connected, so one
-    /// that has been silent for a while is not about to.
+    /// Closes the oldest of the user that has most: a peer greets as soon as it is connected, so
+    /// one that has been silent for a while is not about to.
     fn make_room(&mut self, most: usize) -> bool {
         if self.count < most {
             return false;
@@ -166,9 +166,9 @@ impl Arrivals {
             slots.filter_map(|(index, (_, slot))| Some((index, slot.as_ref()?)))
         };
         let mut of = BTreeMap::<u32, usize>::new();
-        all().for_each(|(_, arrival)| *of.entry(arrival.who.uid).or_default() += 1);
+        all().for_each(|(_, arrival)| *of.entry(arrival.credentials.uid).or_default() += 1);
         let user = of.into_iter().max_by_key(|(_, count)| *count).map(|(user, _)| user);
-        let own = all().filter(|(_, arrival)| Some(arrival.who.uid) == user);
+        let own = all().filter(|(_, arrival)| Some(arrival.credentials.uid) == user);
         let oldest = own.min_by_key(|(_, arrival)| arrival.deadline).map(|(index, _)| index);
         if let Some(index) = oldest {
             self.take(index as u32);
@@ -197,12 +197,12 @@ impl Shm {
     pub(crate) fn accept(&mut self, now: Time) -> bool {
         for accepted in 0..AT_ONCE {
             let Some(fd) = self.arrivals.accept(now, &self.poller) else { return accepted > 0 };
-            let Ok(who) = socket::credentials(&fd) else { continue };
-            if !self.admits(who.uid) {
+            let Ok(credentials) = socket::credentials(&fd) else { continue };
+            if !self.admits(credentials.uid) {
                 self.counters.refused += 1;
-                let text = format!("user {} is not admitted here", who.uid);
+                let text = format!("user {} is not admitted here", credentials.uid);
                 tracing::debug!(why = text, "a client is refused");
-                let note = Note::Refused { again: false, text };
+                let note = ControlMessage::Refused { again: false, text };
                 let _ = socket::send(&fd, &note.encode(), &[]);
                 continue;
             }
@@ -210,7 +210,7 @@ impl Shm {
                 self.counters.failed_handshakes += 1;
             }
             let deadline = now.after(self.config.handshake);
-            let arrival = Arrival { socket: fd, who, deadline };
+            let arrival = Arrival { socket: fd, credentials, deadline };
             if let Some(handle) = self.arrivals.insert(arrival, &self.poller) {
                 // Mostly the greeting is there already.
                 self.greeted(handle.index, |current| current == handle.generation);
@@ -230,11 +230,11 @@ impl Shm {
     pub(crate) fn greeted(&mut self, index: u32, is_current: impl Fn(u32) -> bool) {
         let Some((arrival, received)) = self.arrivals.receive(index, is_current) else { return };
         let result = match received {
-            Ok(received) => match Note::decode(&received.bytes) {
-                Ok(Note::Hello(_)) if received.cut => {
+            Ok(received) => match ControlMessage::decode(&received.bytes) {
+                Ok(ControlMessage::Hello(_)) if received.cut => {
                     Err((true, socket::out_of_descriptors(LISTENER)))
                 }
-                Ok(Note::Hello(greeting)) => self.admit(&arrival, greeting, received.fds),
+                Ok(ControlMessage::Hello(greeting)) => self.admit(&arrival, greeting, received.fds),
                 Ok(_) => Err((false, "a greeting was expected".to_owned())),
                 Err(garbled) => Err((false, garbled.to_string())),
             },
@@ -245,7 +245,7 @@ impl Shm {
             Err((again, text)) => {
                 self.counters.failed_handshakes += u64::from(!again);
                 tracing::debug!(why = text, again, "a client is refused");
-                let note = Note::Refused { again, text };
+                let note = ControlMessage::Refused { again, text };
                 let _ = socket::send(&arrival.socket, &note.encode(), &[]);
             }
         }
@@ -259,16 +259,16 @@ impl Shm {
         fds: Fds,
     ) -> Result<(Peer, Greeting, Joined), (bool, String)> {
         let no = |text: String| (false, text);
-        let who = arrival.who;
+        let credentials = arrival.credentials;
         let name = match greeting.address.scheme() {
             SCHEME => Name::parse(greeting.address.rest()).map_err(no)?,
             _ => return Err(no("an address of another transport".to_owned())),
         };
-        if !name.may_be_claimed_by(who.uid, self.uid) {
+        if !name.may_be_claimed_by(credentials.uid, self.uid) {
             let hint = "open with shm://UID@NAME to talk to other users";
             return Err(no(format!(
-                "{} is not user {}'s to say: {hint}",
-                greeting.address, who.uid
+                "{} is not user {}'s to claim: {hint}",
+                greeting.address, credentials.uid
             )));
         }
         if greeting.address == *self.engine.address() {
@@ -285,24 +285,28 @@ impl Shm {
             return Err((true, text.to_owned()));
         }
         let fds: Result<[OwnedFd; 3], _> = fds.into_vec().try_into();
-        let [table, pair, bell_out] = fds.map_err(|_| no("descriptors missing".to_owned()))?;
+        let [table, pair, peer_doorbell] = fds.map_err(|_| no("descriptors missing".to_owned()))?;
         let table = PeerTable::adopt(&table).map_err(|unfit| no(unfit.to_string()))?;
         let pair = Pair::adopt(&pair, sizes).map_err(|unfit| no(unfit.to_string()))?;
-        let (peer, uninvited) = self.seat(&greeting)?;
-        let bell = EventFd::new().map_err(|error| (true, socket::reason(error, LISTENER)))?;
-        let fds = [self.exports.fd(), bell.as_fd()];
-        let welcome = Note::Welcome(self.greeting()).encode();
+        let (peer, uninvited) = self.assign_peer(&greeting)?;
+        let doorbell = EventFd::new().map_err(|error| (true, socket::reason(error, LISTENER)))?;
+        let fds = [self.exports.fd(), doorbell.as_fd()];
+        let welcome = ControlMessage::Welcome(self.greeting()).encode();
         if let Err(error) = socket::send(&arrival.socket, &welcome, &fds) {
             if uninvited {
                 self.engine.forget(peer);
             }
             return Err((true, error.to_string()));
         }
-        Ok((peer, greeting, Joined { pair, table, bell, bell_out, who, uninvited }))
+        Ok((
+            peer,
+            greeting,
+            Joined { pair, table, doorbell, peer_doorbell, credentials, uninvited },
+        ))
     }
 
     /// The handle of the peer that connects, and whether it is new.
-    fn seat(&mut self, greeting: &Greeting) -> Result<(Peer, bool), (bool, String)> {
+    fn assign_peer(&mut self, greeting: &Greeting) -> Result<(Peer, bool), (bool, String)> {
         let Some(peer) = self.engine.find_peer(&greeting.address) else {
             let peer = self.engine.add_peer(&greeting.address);
             return peer.map(|peer| (peer, true)).map_err(|error| (false, error.to_string()));
@@ -326,15 +330,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_of_the_user_with_most_goes() {
+    fn the_oldest_of_the_user_with_most_is_closed() {
         let name = Name::random(None, petasos_fabric::Incarnation::random().get());
         let uid = rustix::process::geteuid().as_raw();
         let listener = Listener::bind(&name, uid, false).unwrap();
         let mut arrivals = Arrivals::new(listener, &Poller::new().unwrap()).unwrap();
         for (at, uid) in [(1, 7), (5, 8), (3, 8), (4, 9)] {
             let socket = rustix::stdio::stdin().try_clone_to_owned().unwrap();
-            let who = Credentials { pid: 1, uid };
-            let arrival = Arrival { socket, who, deadline: Time(at) };
+            let credentials = Credentials { pid: 1, uid };
+            let arrival = Arrival { socket, credentials, deadline: Time(at) };
             arrivals.slots.push((0, Some(arrival)));
             arrivals.count += 1;
         }

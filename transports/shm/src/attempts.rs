@@ -2,7 +2,7 @@
 
 use crate::{
     Shm,
-    hello::{Greeting, Note},
+    control::{ControlMessage, Greeting},
     join::Joined,
     name::Name,
     pair::Pair,
@@ -44,8 +44,8 @@ struct Attempt {
 struct Greeted {
     socket: OwnedFd,
     pair: Pair,
-    bell: EventFd,
-    who: Credentials,
+    doorbell: EventFd,
+    credentials: Credentials,
 }
 
 /// Why a try to connect failed.
@@ -117,7 +117,8 @@ impl Attempts {
         });
     }
 
-    /// The peer is asked for once more: the attempt, if there is one, has this patience from now on.
+    /// The peer is asked for once more: the attempt, if there is one, has this patience from now
+    /// on.
     fn renew(&mut self, peer: Peer, patience: Duration, running: bool) {
         if let Some(attempt) = self.0.iter_mut().find(|attempt| attempt.peer == peer) {
             attempt.patience.renew(patience);
@@ -219,25 +220,25 @@ impl Shm {
     /// One try to connect.
     fn dial(&self, attempt: &Attempt) -> Result<Greeted, DialError> {
         let socket = socket::dial(&attempt.name, self.uid)?;
-        let who = socket::credentials(&socket)?;
+        let credentials = socket::credentials(&socket)?;
         let wanted = match attempt.name {
-            Name::Of(uid, _) => who.uid == uid && self.admits(uid),
-            _ => self.admits(who.uid),
+            Name::Of(uid, _) => credentials.uid == uid && self.admits(uid),
+            _ => self.admits(credentials.uid),
         };
         if !wanted {
-            let text = format!("user {} listens at {}", who.uid, attempt.address);
+            let text = format!("user {} listens at {}", credentials.uid, attempt.address);
             return Err(DialError::Lost(LostReason::Refused(text)));
         }
         let (fd, pair) = Pair::create(self.config.sizes())?;
-        let bell = EventFd::new()?;
-        let fds = [self.exports.fd(), fd.as_fd(), bell.as_fd()];
-        match socket::send(&socket, &Note::Hello(self.greeting()).encode(), &fds) {
+        let doorbell = EventFd::new()?;
+        let fds = [self.exports.fd(), fd.as_fd(), doorbell.as_fd()];
+        match socket::send(&socket, &ControlMessage::Hello(self.greeting()).encode(), &fds) {
             // Closed already: the reason may be there to read.
             Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
             Err(error) => return Err(error.into()),
         }
         self.poller.add(&socket, Source::Attempt, attempt.peer)?;
-        Ok(Greeted { socket, pair, bell, who })
+        Ok(Greeted { socket, pair, doorbell, credentials })
     }
 
     /// Something came on the socket of an attempt.
@@ -254,18 +255,18 @@ impl Shm {
                 return attempt.retry(now, socket::out_of_descriptors(THIS));
             }
             Ok(received) if !received.bytes.is_empty() => {
-                (Note::decode(&received.bytes), received.fds)
+                (ControlMessage::decode(&received.bytes), received.fds)
             }
             Ok(_) => return attempt.retry(now, "it closed the connection".to_owned()),
             Err(error) => return attempt.retry(now, error.to_string()),
         };
         let lost = match note {
-            Ok(Note::Refused { again: true, text }) => {
+            Ok(ControlMessage::Refused { again: true, text }) => {
                 attempt.told = true;
                 return attempt.retry(now, text);
             }
-            Ok(Note::Refused { again: false, text }) => LostReason::Refused(text),
-            Ok(Note::Welcome(greeting)) => match self.welcomed(at, greeting, fds) {
+            Ok(ControlMessage::Refused { again: false, text }) => LostReason::Refused(text),
+            Ok(ControlMessage::Welcome(greeting)) => match self.welcomed(at, greeting, fds) {
                 Ok(()) => return,
                 Err(what) => LostReason::Protocol(what),
             },
@@ -285,13 +286,13 @@ impl Shm {
             return Err(format!("{} answered for {}", greeting.address, attempt.address));
         }
         let attempt = self.attempts.0.swap_remove(at);
-        let Some(Greeted { socket, pair, bell, who }) = attempt.waiting else {
+        let Some(Greeted { socket, pair, doorbell, credentials }) = attempt.waiting else {
             return Ok(());
         };
         let fds: [OwnedFd; 2] = fds.into_vec().try_into().map_err(|_| "descriptors missing")?;
-        let [table, bell_out] = fds;
+        let [table, peer_doorbell] = fds;
         let table = PeerTable::adopt(&table).map_err(|unfit| unfit.to_string())?;
-        let joined = Joined { pair, table, bell, bell_out, who, uninvited: false };
+        let joined = Joined { pair, table, doorbell, peer_doorbell, credentials, uninvited: false };
         self.join(attempt.peer, greeting, socket, joined);
         Ok(())
     }

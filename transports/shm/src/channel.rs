@@ -1,10 +1,10 @@
-//! A peer with whom packets flow.
+//! A connected peer: the pair, what waits to be sent, and what has come in part.
 
 use crate::{
     Counters,
     assembly::Assembly,
-    bell::Bell,
     channels::{NextPending, PendingDoorbells},
+    doorbell::PeerDoorbell,
     pair::Pair,
     peer_segments::{GrantedSegments, PeerSegments},
     process::PeerProcess,
@@ -29,7 +29,7 @@ pub(crate) mod kind {
     /// through the engine, which shows that the key is known, and whether to write.
     pub(crate) const WANT: u8 = 4;
     /// A segment whose descriptor was given is not used any more: its number.
-    pub(crate) const GONE: u8 = 5;
+    pub(crate) const UNUSED: u8 = 5;
     /// A plain message of any length, contiguous: nothing but its bytes.
     pub(crate) const MESSAGE: u8 = 6;
 }
@@ -56,7 +56,7 @@ impl Arrival {
     }
 }
 
-/// Numbers as they stand in packets.
+/// Numbers as packets carry them.
 pub(crate) fn words<const N: usize, const BYTES: usize>(numbers: [u64; N]) -> [u8; BYTES] {
     assert_eq!(N * 8, BYTES);
     let mut out = [0; BYTES];
@@ -66,18 +66,18 @@ pub(crate) fn words<const N: usize, const BYTES: usize>(numbers: [u64; N]) -> [u
     out
 }
 
-/// Just so many numbers.
+/// Decodes exactly so many numbers.
 pub(crate) fn numbers<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
     let (words, rest) = bytes.as_chunks::<8>();
     let words: &[[u8; 8]; N] = words.try_into().ok()?;
     rest.is_empty().then(|| words.map(u64::from_le_bytes))
 }
 
-/// In front what each short message needs, close together.
+/// The fields that each short message needs come first, close together.
 #[repr(C)]
 pub(crate) struct Channel {
     pub(crate) handle: Peer,
-    /// The engine gave it to us to be served, or keeps messages for it: others would overtake them.
+    /// The engine has packets or messages for it: what is injected would overtake them.
     pub(crate) served: bool,
     /// Where this is in the list of channels whose doorbell may have to be rung.
     pub(crate) next_pending: NextPending,
@@ -90,8 +90,8 @@ pub(crate) struct Channel {
     pub(crate) table: PeerTable,
     pub(crate) process: PeerProcess,
     /// Rung by the peer.
-    pub(crate) bell_in: EventFd,
-    pub(crate) bell_out: Bell,
+    pub(crate) doorbell: EventFd,
+    pub(crate) peer_doorbell: PeerDoorbell,
     /// The peer connected by itself, and its handle was not asked for yet.
     pub(crate) uninvited: bool,
 
@@ -145,11 +145,11 @@ impl Channel {
 
     #[cold]
     pub(crate) fn ring(&self) {
-        self.bell_out.ring(self.process.socket());
+        self.peer_doorbell.ring(self.process.socket());
     }
 
-    /// Takes the next message, if it is there, and short. Gives whose it is by reference, which is a
-    /// register: else it would be stored in one piece and read in others, and wait for that.
+    /// Takes the next message, if it is there, and short. Gives the sender by reference, which is a
+    /// register: a handle would be stored in one piece and read in others, and wait for that.
     #[inline(always)]
     pub(crate) fn receive_short(
         &mut self,
@@ -190,7 +190,7 @@ impl Channel {
         counters: &mut Counters,
     ) -> Option<&Peer> {
         let consumer = &self.pair.consumer;
-        let (len, cells) = consumer.look()?;
+        let (len, cells) = consumer.peek_short()?;
         if cells == 1 {
             let line = consumer.line(0);
             message.put_words(len, |at| line[at]);

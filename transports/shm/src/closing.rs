@@ -72,10 +72,10 @@ pub(crate) struct Closing {
 }
 
 impl Closing {
-    /// Whether an operation waits for a region.
+    /// Operations that wait for a region.
     #[inline]
-    pub(crate) fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 
     fn waits_for(&self, region: RegionId) -> bool {
@@ -221,8 +221,8 @@ impl Shm {
         self.closing.waiting.len() < before
     }
 
-    /// The end of the endpoint: its regions are closed, and memory in which a peer still is outlives
-    /// it. Waits for no peer.
+    /// The end of the endpoint: its regions are closed, and memory in which a peer still is
+    /// outlives it. Waits for no peer.
     pub(crate) fn leave_memory_behind(&mut self) {
         let mut memory: Vec<(u64, Slice)> = Vec::new();
         for Export { region, tag } in self.exports.close_all() {

@@ -22,14 +22,14 @@ use std::{
     time::Duration,
 };
 
-/// Messages shorter than a word do not go the shortest way, as they would make it longer.
+/// Messages shorter than a word do not take the shortest path, as they would make it longer.
 const WORD: usize = 8;
-/// How often who lingers looks for a message, with a pause before each look.
-const LOOKS: u32 = 8;
-/// So many peers at most are all looked at within two passes.
+/// How often `relax` polls for a message, with a pause before each poll.
+const POLLS: u32 = 8;
+/// So many peers at most are all polled within two passes.
 const FEW: usize = 3 * FRONT;
-/// How soon to look again at what nobody rings for: leases, regions that are being closed.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// How soon to poll again for what rings no doorbell: leases, regions that are being closed.
+const POLL_AGAIN: Duration = Duration::from_millis(1);
 
 impl Endpoint for Shm {
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
@@ -119,8 +119,8 @@ impl Endpoint for Shm {
 
     #[inline]
     fn poll_message(&mut self, message: &mut Lease) -> Option<Peer> {
-        // Mostly there is nothing, and there is one peer: as cheap a look as can be. Or there is a
-        // short message, and nothing else to do.
+        // Mostly there is nothing, and there is one peer: the test is as cheap as can be. Or there
+        // is a short message, and nothing else to do.
         let mut quiet = false;
         if let Some(only) = self.watched.only() {
             if !self.has_come(only) {
@@ -134,13 +134,14 @@ impl Endpoint for Shm {
         self.poll_any_message(message, quiet)
     }
 
-    /// With few peers, most of a pass is not about whether the one has sent who sent last, and is likely
-    /// to send next. Of many, one who begins is found in some later pass, and would wait for that.
+    /// With few peers, the one that sent last is likely to send next, and most of a pass is not
+    /// about that one. With many, a peer that begins is found in some later pass, and would wait
+    /// for that.
     #[inline]
     fn relax(&self) {
         let (peer, looks) = match self.watched.len() {
-            0..=1 => (self.watched.only(), LOOKS),
-            2..=FEW => (self.watched.turn(), LOOKS),
+            0..=1 => (self.watched.only(), POLLS),
+            2..=FEW => (self.watched.turn(), POLLS),
             _ => (self.watched.get(0), 1),
         };
         let looks = match peer {
@@ -159,22 +160,22 @@ impl Endpoint for Shm {
         if !self.ready.is_empty() || self.engine.has_events() || self.engine.has_output() {
             return Sleep::Busy;
         }
-        self.tell_gone();
+        self.report_unused_segments();
         self.ring_pending();
         self.armed = true;
-        if self.bell.prepare() || self.arrivals.has_backlog() {
+        if self.doorbell.prepare() || self.arrivals.has_backlog() {
             return Sleep::Busy;
         }
         let mut until = self.attempts.deadline().unwrap_or(Time::NEVER);
         until = self.arrivals.deadline().map_or(until, |deadline| until.min(deadline));
         until = until.min(self.channels.trim_at());
-        if self.closing.is_waiting() {
-            until = until.min(now.after(LOOK_AGAIN));
+        if self.closing.waiting() > 0 {
+            until = until.min(now.after(POLL_AGAIN));
         }
         until = until.min(self.engine.deadline());
         if self.engine.has_waiting() {
-            // A lease that is dropped rings nobody.
-            until = until.min(now.after(LOOK_AGAIN));
+            // A lease that is dropped rings no doorbell.
+            until = until.min(now.after(POLL_AGAIN));
         }
         if !self.channels.ending().is_empty() {
             return Sleep::Busy;
@@ -198,7 +199,7 @@ impl Endpoint for Shm {
     }
 
     fn notifier(&self) -> Notifier {
-        Notifier::new(self.bell.clone())
+        Notifier::new(self.doorbell.clone())
     }
 
     fn alloc(&mut self, len: usize) -> Result<Region, AllocError> {
@@ -276,7 +277,8 @@ impl Shm {
         }
     }
 
-    /// Any message that may be sent without a queue. Apart, so that the way of one cell is short.
+    /// Any message that may be sent without a queue. A function of its own, so that the path of one
+    /// cell is short.
     #[inline(never)]
     fn inject_any(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
         let sent = match parts {
@@ -332,29 +334,31 @@ impl Shm {
         self.engine.inject(peer, parts)
     }
 
-    /// Whether another operation is taken: as many as the engine takes, its own and others together.
+    /// Whether another operation is taken: as many as the engine takes, its own and others
+    /// together.
     fn has_room(&self) -> bool {
         self.engine.has_room() && self.accesses.len() < self.engine.config().max_operations
     }
 
-    /// Whether there is more to do in a pass than to look at the peers in front: one test of all
-    /// that could tell, as mostly there is not.
+    /// Whether there is more to do in a pass than to poll the peers in front: one test of all that
+    /// could tell, as mostly there is not.
     #[inline]
     fn has_chores(&self) -> bool {
         let lists = self.channels.ending().len()
             | self.partial.len()
             | self.accesses.scheduled().len()
             | self.sending.len()
+            | self.closing.waiting()
             | self.ready.len();
-        lists | usize::from(self.armed | self.closing.is_waiting()) != 0 || !self.engine.is_quiet()
+        lists | usize::from(self.armed) != 0 || !self.engine.is_quiet()
     }
 
-    /// Takes any message from any peer; `quiet` if it is known that there is nothing else to do. Apart,
-    /// so that the way of one cell is short.
+    /// Takes any message from any peer; `quiet` if it is known that there is nothing else to do. A
+    /// function of its own, so that the path of one cell is short.
     #[inline(never)]
     fn poll_any_message(&mut self, message: &mut Lease, quiet: bool) -> Option<Peer> {
         match self.watched.only() {
-            // What there is to tell and to do comes first.
+            // Events and other work come first.
             _ if !quiet && self.has_chores() => None,
             Some(only) => self.receive_further(only, message),
             None => self.receive_one(message),
@@ -368,7 +372,7 @@ impl Shm {
         let end = events.len().saturating_add(room);
         let left = |events: &mut Vec<Event>| end.saturating_sub(events.len());
         let mut worked = self.armed && self.wake();
-        // What the engine has to say came before what lies in the rings. And peers wait for credit.
+        // The engine's events came before what lies in the rings. And peers wait for credit.
         if !self.engine.is_quiet() {
             worked |= self.engine.take_events(room, events);
         }
@@ -379,14 +383,14 @@ impl Shm {
         if !self.channels.ending().is_empty() {
             worked |= self.end_all(left(events), events);
         }
-        if self.accesses.scheduled().len() > 0 {
+        if !self.accesses.scheduled().is_empty() {
             worked |= self.move_accesses();
         }
         if self.engine.has_output() || !self.sending.is_empty() {
             worked |= self.transmit_all();
         }
         self.ring_pending();
-        if self.closing.is_waiting() {
+        if self.closing.waiting() > 0 {
             worked |= self.check_closing();
         }
         if self.engine.is_closing() {
@@ -408,7 +412,7 @@ impl Shm {
     #[cold]
     fn wake(&mut self) -> bool {
         self.armed = false;
-        self.bell.awake();
+        self.doorbell.awake();
         self.set_asleep(false);
         self.poll_descriptors()
     }
@@ -422,7 +426,7 @@ impl Shm {
         }
     }
 
-    /// Whether all that has to be sent or moved waits for others, who will ring.
+    /// Whether all that has to be sent or moved waits for peers, which will ring.
     fn wait_for_room(&mut self) -> bool {
         for index in &self.sending {
             let Some(channel) = self.channels.get_mut(*index) else { continue };
@@ -453,7 +457,7 @@ impl Shm {
     }
 }
 
-/// The concatenation of some parts, which finds room.
+/// The concatenation of some parts, which fits into `room`.
 fn gather<'a>(parts: &[&[u8]], room: &'a mut [u8]) -> &'a [u8] {
     let mut at = 0;
     for part in parts {

@@ -1,8 +1,8 @@
-//! What a peer can do that means harm: for the fuzz targets.
+//! What a hostile peer can do: for the fuzz targets.
 
 use crate::{
     Shm,
-    hello::Note,
+    control::ControlMessage,
     pair::Sizes,
     ring::{MAX_SHORT, SHORT},
     socket,
@@ -12,18 +12,18 @@ use petasos_fabric::{Address, Incarnation, Peer};
 /// A valid note of each kind.
 #[must_use]
 pub fn notes() -> Vec<Vec<u8>> {
-    let greeting = crate::hello::Greeting {
-        address: Address::parse("shm://somebody").expect("an address"),
+    let greeting = crate::control::Greeting {
+        address: Address::parse("shm://peer").expect("an address"),
         incarnation: Incarnation::new(7).expect("not zero"),
         sizes: Sizes { ring: 1 << 17, long: 1 << 21, max: 1 << 20 },
         probe: 0x7fff_0000_0000,
     };
     let notes = [
-        Note::Hello(greeting.clone()),
-        Note::Welcome(greeting),
-        Note::Refused { again: true, text: "not now".to_owned() },
-        Note::Segment { id: 5, given: true, writable: false },
-        Note::Bell,
+        ControlMessage::Hello(greeting.clone()),
+        ControlMessage::Welcome(greeting),
+        ControlMessage::Refused { again: true, text: "not now".to_owned() },
+        ControlMessage::Segment { id: 5, given: true, writable: false },
+        ControlMessage::Doorbell,
     ];
     notes.iter().map(|note| note.encode().to_vec()).collect()
 }
@@ -33,10 +33,10 @@ pub fn notes() -> Vec<Vec<u8>> {
 /// # Panics
 /// If it cannot.
 pub fn note(bytes: &[u8]) {
-    if let Ok(note) = Note::decode(bytes) {
+    if let Ok(note) = ControlMessage::decode(bytes) {
         // The text of a refusal was escaped, and is cut when it is said again.
-        if !matches!(note, Note::Refused { .. }) {
-            assert_eq!(Note::decode(&note.encode()).ok(), Some(note));
+        if !matches!(note, ControlMessage::Refused { .. }) {
+            assert_eq!(ControlMessage::decode(&note.encode()).ok(), Some(note));
         }
     }
 }
@@ -48,8 +48,8 @@ impl Shm {
         self.channels.get(peer.index).is_some()
     }
 
-    /// Publishes something of any kind in a ring to a peer: a packet, the announcement of a long one
-    /// (kinds from 64 on), or a part of one (from 128 on).
+    /// Publishes something of any kind in a ring to a peer: a packet, the announcement of a long
+    /// one (kinds from 64 on), or a part of one (from 128 on).
     pub fn post(&mut self, peer: Peer, kind: u8, bytes: &[u8]) {
         if let Some(channel) = self.channels.get_mut(peer.index)
             && bytes.len() <= 2048

@@ -10,10 +10,10 @@
 
 use crate::{
     Shm,
-    bell::Bell,
     channel::Channel,
     channels::NextPending,
-    hello::Greeting,
+    control::Greeting,
+    doorbell::PeerDoorbell,
     pair::Pair,
     peer_segments::{GrantedSegments, PeerSegments},
     poller::Source,
@@ -29,9 +29,9 @@ use std::sync::Arc;
 pub(crate) struct Joined {
     pub(crate) pair: Pair,
     pub(crate) table: PeerTable,
-    pub(crate) bell: EventFd,
-    pub(crate) bell_out: OwnedFd,
-    pub(crate) who: Credentials,
+    pub(crate) doorbell: EventFd,
+    pub(crate) peer_doorbell: OwnedFd,
+    pub(crate) credentials: Credentials,
     /// The peer connected by itself, and its handle was not asked for yet.
     pub(crate) uninvited: bool,
 }
@@ -54,22 +54,22 @@ impl Shm {
 
     /// The pair is complete: packets flow.
     pub(crate) fn join(&mut self, peer: Peer, greeting: Greeting, socket: OwnedFd, joined: Joined) {
-        let Joined { pair, table, bell, bell_out, who, uninvited } = joined;
+        let Joined { pair, table, doorbell, peer_doorbell, credentials, uninvited } = joined;
         self.attempts.remove(peer);
         let watched = self
             .poller
             .change(&socket, Source::Socket, peer)
-            .and_then(|()| self.poller.add_doorbell(&bell, peer));
+            .and_then(|()| self.poller.add_doorbell(&doorbell, peer));
         if let Err(error) = watched {
             return self.lose(peer.index, LostReason::System(error.to_string()));
         }
-        let mut process = PeerProcess::new(socket, who);
+        let mut process = PeerProcess::new(socket, credentials);
         if self.config.cross_memory {
             process.probe_cross_memory(greeting.probe, greeting.incarnation);
         }
-        let bell_out = match who.uid == self.uid {
-            true => Bell::Event(EventFd::from(bell_out)),
-            false => Bell::Socket,
+        let peer_doorbell = match credentials.uid == self.uid {
+            true => PeerDoorbell::Event(EventFd::from(peer_doorbell)),
+            false => PeerDoorbell::Socket,
         };
         let channel = Channel {
             handle: peer,
@@ -77,8 +77,8 @@ impl Shm {
             pair,
             table,
             process,
-            bell_in: bell,
-            bell_out,
+            doorbell,
+            peer_doorbell,
             uninvited,
             stuck: None,
             unposted: false,

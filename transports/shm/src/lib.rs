@@ -66,30 +66,30 @@ mod access;
 mod arrivals;
 mod assembly;
 mod attempts;
-mod bell;
 mod channel;
 mod channels;
 mod closing;
 mod config;
+mod control;
 mod counters;
-mod cross;
+mod cross_memory;
+mod doorbell;
 mod endpoint;
 mod error;
 mod exports;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-mod hello;
+mod hazard;
 mod join;
 mod name;
 mod pair;
 mod peer_segments;
+mod poll;
 mod poller;
 mod privileges;
 mod probe;
 mod process;
-mod pump;
-mod reach;
 mod receive;
 mod ring;
 mod schedule;
@@ -100,6 +100,7 @@ mod sync;
 mod table;
 #[cfg(test)]
 mod tests;
+mod transmit;
 mod watchlist;
 
 pub use config::Config;

@@ -91,7 +91,8 @@ impl PeerSegments {
         }
     }
 
-    /// Keeps a segment, in the place of the one that was not used for longest if there are too many.
+    /// Keeps a segment, in the place of the one that was not used for longest if there are too
+    /// many.
     fn keep(&mut self, id: u64, region: Region, most: usize) {
         self.unmap(id);
         if self.mapped.len() >= most.max(1) {

@@ -4,7 +4,7 @@
 //! a segment that is sealed for readers can never again be written by peers through a mapping. So
 //! the seal is for all others: see [`crate::segment`].
 
-use crate::cross;
+use crate::cross_memory;
 use rustix::process::{DumpableBehavior, dumpable_behavior};
 use std::{fs, path::PathBuf};
 
@@ -51,7 +51,8 @@ impl Privileges {
 pub(crate) fn may_write_to_us(pid: i32) -> bool {
     let open = matches!(dumpable_behavior(), Ok(DumpableBehavior::Dumpable));
     let privileges = || Some((Privileges::of(&pid.to_string())?, Privileges::of("self")?));
-    open && cross::allowed().is_ok() && privileges().is_some_and(|(its, ours)| its.reaches(&ours))
+    open && cross_memory::allowed().is_ok()
+        && privileges().is_some_and(|(its, ours)| its.reaches(&ours))
 }
 
 #[cfg(test)]
@@ -94,7 +95,7 @@ mod tests {
     fn the_answer_is_that_of_the_system() {
         let own = std::process::id() as i32;
         let filtered = Privileges::of("self").is_none_or(|privileges| privileges.filtered);
-        assert_eq!(may_write_to_us(own), cross::allowed().is_ok() && !filtered);
+        assert_eq!(may_write_to_us(own), cross_memory::allowed().is_ok() && !filtered);
         assert!(!may_write_to_us(i32::MAX), "there is no such process");
     }
 }

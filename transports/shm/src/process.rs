@@ -1,7 +1,7 @@
 //! The process at the other end of a pair: what the kernel says of it, and what it may do.
 
 use crate::{
-    cross,
+    cross_memory,
     privileges::may_write_to_us,
     socket::{self, Credentials},
 };
@@ -14,7 +14,7 @@ use rustix::{
 
 pub(crate) struct PeerProcess {
     socket: OwnedFd,
-    who: Credentials,
+    credentials: Credentials,
     /// A handle of the process, which is never another's.
     pidfd: Option<OwnedFd>,
     /// Its ordinary memory can be reached.
@@ -25,17 +25,17 @@ pub(crate) struct PeerProcess {
 
 impl PeerProcess {
     /// The process that connected by this socket.
-    pub(crate) fn new(socket: OwnedFd, who: Credentials) -> PeerProcess {
-        let pidfd = socket::process(&socket, who.pid);
-        PeerProcess { socket, who, pidfd, cross_memory: false, may_write: None }
+    pub(crate) fn new(socket: OwnedFd, credentials: Credentials) -> PeerProcess {
+        let pidfd = socket::process(&socket, credentials.pid);
+        PeerProcess { socket, credentials, pidfd, cross_memory: false, may_write: None }
     }
 
     /// Finds out whether its ordinary memory can be reached: whether its incarnation can be read
     /// where it says that it stands.
     pub(crate) fn probe_cross_memory(&mut self, address: u64, incarnation: Incarnation) {
-        self.cross_memory = self.who.pid > 0
+        self.cross_memory = self.credentials.pid > 0
             && self.pidfd.is_some()
-            && cross::peek(self.who.pid, address) == Ok(incarnation.get());
+            && cross_memory::peek(self.credentials.pid, address) == Ok(incarnation.get());
     }
 
     pub(crate) fn cross_memory(&self) -> bool {
@@ -49,12 +49,12 @@ impl PeerProcess {
 
     /// Zero if it is in a process namespace that we cannot see.
     pub(crate) fn pid(&self) -> i32 {
-        self.who.pid
+        self.credentials.pid
     }
 
     /// The number of the user that runs it.
     pub(crate) fn user(&self) -> u32 {
-        self.who.uid
+        self.credentials.uid
     }
 
     pub(crate) fn socket(&self) -> &OwnedFd {
@@ -85,7 +85,7 @@ impl PeerProcess {
         if let Some(known) = self.may_write {
             return known;
         }
-        let may = self.cross_memory && may_write_to_us(self.who.pid);
+        let may = self.cross_memory && may_write_to_us(self.credentials.pid);
         // Its number may have become another's since it connected.
         *self.may_write.insert(may && self.is_running() == Some(true))
     }

@@ -4,8 +4,8 @@ use crate::{
     Shm,
     assembly::{Assembly, place},
     channel::{Arrival, kind},
+    control::ControlMessage,
     exports::Export,
-    hello::Note,
     ring::Incoming,
     segment::Segment,
     socket,
@@ -16,17 +16,17 @@ use petasos_fabric::{
     two_sided::{Placement, header},
 };
 
-/// A long message counts as one for each so many bytes: who sends long ones does not keep out the others
-/// for longer than who sends short ones.
+/// A long message counts as one for each so many bytes: a peer that sends long ones does not keep
+/// out others for longer than one that sends short ones.
 const AS_ONE: usize = 4 << 10;
 
-/// Of so much room, what each of so many peers gets in a pass: some for everybody, if there is that much.
+/// The room that each of so many peers gets in a pass: some for each, if there is that much.
 fn share(room: usize, peers: usize) -> usize {
     (room / peers.max(1)).clamp(1, PER_PEER)
 }
 
 impl Shm {
-    /// Whether something has come from a peer: a cheap look, which may be mistaken for a moment.
+    /// Whether something has come from a peer: a cheap test, which may be mistaken for a moment.
     #[inline]
     pub(crate) fn has_come(&self, index: u32) -> bool {
         self.channels.get(index).is_some_and(|channel| !channel.pair.is_empty())
@@ -82,7 +82,7 @@ impl Shm {
         worked
     }
 
-    /// The same for some of those behind the front, in turns.
+    /// The same for some of the peers behind the front, in turns.
     pub(crate) fn receive_round(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
         let end = events.len().saturating_add(room);
         let mut worked = false;
@@ -134,7 +134,8 @@ impl Shm {
         None
     }
 
-    /// Takes what has come from the peers in front, and from some of the others, who have half of the room.
+    /// Takes what has come from the peers in front, and from some of the others, which have half of
+    /// the room.
     #[inline(never)]
     pub(crate) fn receive_many(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
         let before = events.len();
@@ -155,7 +156,7 @@ impl Shm {
         }
     }
 
-    /// The same for one that is not to be taken plainly.
+    /// The same for a message that is not to be taken plainly.
     #[inline]
     pub(crate) fn receive_further(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
         let channel = self.channels.get_mut(index)?;
@@ -165,7 +166,8 @@ impl Shm {
         }
     }
 
-    /// The same for one that is not short. Of one that comes in parts, those that are there are taken.
+    /// The same for one that is not short. Of one that comes in parts, those that are there are
+    /// taken.
     #[inline(never)]
     fn receive_longer(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
         loop {
@@ -219,7 +221,8 @@ impl Shm {
         }
     }
 
-    /// Takes the next message of a peer, if it has one cell, and nothing else is to be done about it.
+    /// Takes the next message of a peer, if it has one cell, and nothing else is to be done about
+    /// it.
     #[inline(always)]
     pub(crate) fn receive_plainly(&mut self, index: u32, message: &mut Lease) -> Option<&Peer> {
         let channel = self.channels.get_mut(index)?;
@@ -237,8 +240,8 @@ impl Shm {
         channel.receive_short(message, self.now, &mut self.counters)
     }
 
-    /// Takes from a peer from which something has come, as far as there is room in `events`. True if
-    /// anything could be taken.
+    /// Takes from a peer from which something has come, as far as there is room in `events`. True
+    /// if anything could be taken.
     #[inline(never)]
     pub(crate) fn receive(&mut self, index: u32, room: usize, events: &mut Vec<Event>) -> bool {
         self.schedule.put_off(self.counters.received);
@@ -257,8 +260,8 @@ impl Shm {
         room > 0
     }
 
-    /// Takes what is no plain message, and what follows. Sends what the engine answers, and tells what
-    /// it has to tell, in the same pass, which may be the last one. False if nothing could be taken.
+    /// Takes what is no plain message, and what follows. In the same pass, which may be the last
+    /// one, sends what the engine answers, and reports its events.
     #[cold]
     #[inline(never)]
     fn receive_and_answer(&mut self, index: u32, end: usize, events: &mut Vec<Event>) -> bool {
@@ -277,7 +280,7 @@ impl Shm {
             let before = events.len();
             match self.receive_any(index, events) {
                 Ok(false) => return weighed > 0,
-                // What the engine has to say came before what follows.
+                // The engine's events came before what follows.
                 Ok(true) if self.hear_engine(end, events) && events.len() < end => {}
                 Ok(true) => return true,
                 Err(what) => {
@@ -335,7 +338,7 @@ impl Shm {
         Ok(taken)
     }
 
-    /// Takes in a packet of the engine's. False if the peer is gone.
+    /// Takes in a packet of the engine's. False if the peer is lost.
     fn receive_packet(&mut self, index: u32, incoming: &Incoming) -> Result<bool, String> {
         let Some(channel) = self.channel(index) else { return Ok(false) };
         if incoming.announced {
@@ -377,8 +380,8 @@ impl Shm {
         landed.map(|()| true).map_err(|violation| violation.to_string())
     }
 
-    /// Where the payload of a packet of `len` bytes goes, the first of which lie here, and the length
-    /// of its header.
+    /// Where the payload of a packet of `len` bytes goes, the first of which lie here, and the
+    /// length of its header.
     fn place_packet(
         &mut self,
         index: u32,
@@ -428,10 +431,11 @@ impl Shm {
                 }
             }
             kind::WANT => {
-                let wanted = crate::channel::numbers::<5>(bytes).ok_or("a wish of a bad length")?;
+                let wanted =
+                    crate::channel::numbers::<5>(bytes).ok_or("a request of a bad length")?;
                 self.give_segment(index, wanted);
             }
-            kind::GONE => {
+            kind::UNUSED => {
                 let [id] = crate::channel::numbers(bytes).ok_or("a number of a bad length")?;
                 channel.segments.unmap(id);
             }
@@ -450,7 +454,7 @@ impl Shm {
         (right && end <= memory.len() as u64).then_some(region)
     }
 
-    /// Answers a wish for the descriptor of a segment: of a region whose key the peer has.
+    /// Answers a request for the descriptor of a segment: of a region whose key the peer has.
     fn give_segment(&mut self, index: u32, [slot, id, first, second, writable]: [u64; 5]) {
         let writable = writable != 0;
         let region = self.exports.at(slot).map(|export| export.region).filter(|region| {
@@ -467,7 +471,7 @@ impl Shm {
             let given = (changes || !writable).then(|| segment.descriptor(unsealed, writable));
             Some((given?, segment.alive()))
         });
-        let note = |given| Note::Segment { id, given, writable }.encode();
+        let note = |given| ControlMessage::Segment { id, given, writable }.encode();
         if let Some((Ok(fd), alive)) = segment {
             use rustix::fd::AsFd;
             if socket::send(channel.process.socket(), &note(true), &[fd.as_fd()]).is_ok() {
@@ -478,7 +482,7 @@ impl Shm {
         let _ = socket::send(channel.process.socket(), &note(false), &[]);
     }
 
-    /// Moves on with those who are over: what they sent, and then their end.
+    /// Ends the peers that have hung up, once what they sent is taken.
     pub(crate) fn end_all(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
         let end = events.len().saturating_add(room);
         let mut worked = false;

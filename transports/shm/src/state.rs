@@ -8,7 +8,7 @@ use crate::{
     channel::Channel,
     channels::Channels,
     closing::{Abandoned, Closing},
-    cross,
+    cross_memory,
     exports::Exports,
     name::Name,
     poller::Poller,
@@ -29,7 +29,7 @@ use rustix::{
 use std::{collections::VecDeque, sync::Arc};
 
 pub(crate) const SCHEME: &str = "shm";
-/// Lost peers that came to us stay readable until so many others followed.
+/// Lost peers that were never resolved here stay readable until so many others followed.
 const DEPARTED: usize = 1024;
 
 /// An endpoint over the shared memory of this machine.
@@ -43,8 +43,8 @@ pub struct Shm {
 
     pub(crate) poller: Poller,
     pub(crate) schedule: PollSchedule,
-    pub(crate) bell: Arc<Doorbell>,
-    /// Our incarnation, at an address that peers are told: whether they can reach it shows
+    pub(crate) doorbell: Arc<Doorbell>,
+    /// Our incarnation, at an address that peers are told: whether they can read it there shows
     /// whether they can reach our memory.
     pub(crate) probe: Arc<u64>,
 
@@ -82,8 +82,8 @@ impl Shm {
     /// `shm://*`, under a random name.
     ///
     /// # Errors
-    /// If the name is taken or belongs to another user, is no name, or the system refuses: see
-    /// [`OpenError`].
+    /// If the name is taken, belongs to another user, or is malformed, or if the system refuses:
+    /// see [`OpenError`].
     ///
     /// ```
     /// use petasos_fabric::Endpoint;
@@ -98,10 +98,10 @@ impl Shm {
         Shm::open_with(address, Config::default())
     }
 
-    /// The same, with other numbers.
+    /// The same, with other settings.
     ///
     /// # Errors
-    /// As [`Shm::open`], and [`OpenError::Config`] for numbers that cannot be.
+    /// As [`Shm::open`], and [`OpenError::Config`] for settings out of their bounds.
     pub fn open_with(address: &Address, config: Config) -> Result<Shm, OpenError> {
         if address.scheme() != SCHEME {
             return Err(OpenError::WrongScheme(address.clone()));
@@ -133,9 +133,9 @@ impl Shm {
             error => system("listening on a socket")(error),
         })?;
         let poller = Poller::new().map_err(system("epoll"))?;
-        let bell = Arc::new(Doorbell::new().map_err(system("an event descriptor"))?);
+        let doorbell = Arc::new(Doorbell::new().map_err(system("an event descriptor"))?);
         let arrivals = Arrivals::new(listener, &poller).map_err(system("epoll"))?;
-        poller.add_notifier(&*bell).map_err(system("epoll"))?;
+        poller.add_notifier(&*doorbell).map_err(system("epoll"))?;
         let exports = Exports::new().map_err(system("a table in memory"))?;
         let limits = config.limits();
         let pool = Pool::with_bytes(config.max_leases, config.max_lease_bytes);
@@ -149,7 +149,7 @@ impl Shm {
             counters: Counters::default(),
             poller,
             schedule: PollSchedule::new(),
-            bell,
+            doorbell,
             probe: Arc::new(incarnation.get()),
             channels: Channels::new(),
             accesses: Accesses::default(),
@@ -167,7 +167,7 @@ impl Shm {
         })
     }
 
-    /// What this endpoint did so far, and how things stand.
+    /// Counts since the endpoint was opened, and its state now.
     #[must_use]
     pub fn counters(&self) -> Counters {
         let channels = || self.channels.iter();
@@ -201,13 +201,13 @@ impl Shm {
 
     // The end of a peer.
 
-    /// The peer broke the rules: it is cut off at once.
+    /// The peer broke the protocol: it is cut off at once.
     pub(crate) fn violated(&mut self, index: u32, what: String) {
         self.counters.violations += 1;
         self.lose(index, LostReason::Protocol(what));
     }
 
-    /// Ends everything with a peer.
+    /// Declares a peer lost.
     pub(crate) fn lose(&mut self, index: u32, reason: LostReason) {
         let Some(peer) = self.engine.peer_at(index) else {
             return;
@@ -233,7 +233,7 @@ impl Shm {
         self.ring_pending();
         if let Some(channel) = self.channels.remove(index) {
             // Its bell is known to the peer, too, and stays in the set until no process has it.
-            self.poller.remove(&channel.bell_in);
+            self.poller.remove(&channel.doorbell);
             self.poller.remove(channel.process.socket());
             let address = self.engine.peer_info(peer).map(|info| info.address);
             self.closing.keep(Abandoned::of(*channel, address));
@@ -249,7 +249,7 @@ impl Shm {
 }
 
 fn capabilities(config: &Config) -> Capabilities {
-    let reached = config.cross_memory && cross::allowed().is_ok();
+    let reached = config.cross_memory && cross_memory::allowed().is_ok();
     let native = if reached { Support::Native } else { Support::Emulated };
     let mut all = Capabilities::emulated(SCHEME, config.limits());
     all.remote_access = native;

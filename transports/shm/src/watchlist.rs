@@ -80,7 +80,8 @@ impl Watchlist {
         Some((at, self.peers[at]))
     }
 
-    /// The peer that stands here is active: it goes to the front, in the place of another each time.
+    /// The peer that stands here is active: it goes to the front, in the place of another each
+    /// time.
     pub(crate) fn promote(&mut self, at: usize) {
         if at < self.peers.len() {
             self.peers.swap(at, self.round % FRONT);

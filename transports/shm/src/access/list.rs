@@ -71,8 +71,8 @@ impl Accesses {
 
     /// Peers that wait for a turn.
     #[inline]
-    pub(crate) fn scheduled(&self) -> std::collections::vec_deque::Iter<'_, u32> {
-        self.scheduled.iter()
+    pub(crate) fn scheduled(&self) -> &VecDeque<u32> {
+        &self.scheduled
     }
 
     /// The peer whose turn it is: see [`Accesses::end_turn`].

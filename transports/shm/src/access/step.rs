@@ -4,7 +4,7 @@ use super::{Access, Route, Step, within};
 use crate::{
     Counters,
     channel::{Arrival, Channel, kind},
-    cross::{self, Pieces, Way},
+    cross_memory::{self, Direction, Pieces},
     table::Entry,
 };
 use petasos_fabric::{Access as Rights, Done, OpErrorKind, Operation, Region, Slice};
@@ -24,7 +24,7 @@ impl Channel {
         }
         self.pair.announce(tag);
         let step = match self.table.entry(slot, tag) {
-            // It gave us up, and need not look at our announcements any more.
+            // It gave the pair up, and need not look at our announcements any more.
             _ if self.pair.is_ended() => Step::Over,
             Some(entry) => self.step_within(access, &entry, budget, counters),
             None if self.is_over() => Step::Over,
@@ -92,7 +92,7 @@ impl Channel {
         };
         let asked = entry.segment != 0 && region.is_none() && self.want(access, entry, changes);
         match &access.operation {
-            // Who maps it counts on the length that the key says.
+            // The program counts on the length that the key says.
             Operation::Map { remote, .. } if entry.len != remote.len => {
                 let (len, bound) = (remote.len, entry.len);
                 Step::Done(Err(OpErrorKind::OutOfBounds { offset: 0, len, bound }))
@@ -141,14 +141,16 @@ impl Channel {
         budget: usize,
         counters: &mut Counters,
     ) -> Step {
-        let Some((way, _, _)) = access.pieces() else { return Step::Engine };
+        let Some((direction, _, _)) = access.pieces() else { return Step::Engine };
         let move_one = if access.streams { Slice::stream_to } else { Slice::copy_to };
         let mut fits = true;
         let count = access.stretches(budget, |stretch| {
             let offset = usize::try_from(stretch.offset).ok();
             let theirs = offset.and_then(|offset| memory.part(offset, stretch.len));
             match (stretch.local(), theirs) {
-                (Some(ours), Some(theirs)) if way == Way::Get => _ = move_one(&theirs, &ours),
+                (Some(ours), Some(theirs)) if direction == Direction::Get => {
+                    _ = move_one(&theirs, &ours)
+                }
                 (Some(ours), Some(theirs)) => _ = move_one(&ours, &theirs),
                 _ => fits = false,
             }
@@ -169,7 +171,7 @@ impl Channel {
         budget: usize,
         counters: &mut Counters,
     ) -> Step {
-        let Some((way, _, _)) = access.pieces() else { return Step::Engine };
+        let Some((direction, _, _)) = access.pieces() else { return Step::Engine };
         // Its number may be another process's by now, and its memory another program's; its handle
         // and its socket are not. Between this call and the next one that is possible still: see
         // the crate's page.
@@ -182,13 +184,13 @@ impl Channel {
         let (mut ours, mut theirs) = (Pieces::new(), Pieces::new());
         access.stretches(budget, |stretch| {
             let base = stretch.piece.as_ptr().wrapping_add(stretch.at);
-            ours.push(cross::piece(base as usize as u64, stretch.len));
-            theirs.push(cross::piece(entry.base.wrapping_add(stretch.offset), stretch.len));
+            ours.push(cross_memory::piece(base as usize as u64, stretch.len));
+            theirs.push(cross_memory::piece(entry.base.wrapping_add(stretch.offset), stretch.len));
         });
         // SAFETY: our pieces are parts of slices that the access holds (a stretch lies within one),
         // writable for a get (checked when it was accepted), and there are no references into
         // regions. Theirs lie within a region that its owner keeps in place while it is announced.
-        match unsafe { cross::transfer(way, self.process.pid(), &ours, &theirs) } {
+        match unsafe { cross_memory::transfer(direction, self.process.pid(), &ours, &theirs) } {
             Ok(0) => Step::Engine,
             Ok(count) => {
                 counters.cross_memory_bytes += count as u64;

@@ -1,9 +1,9 @@
-//! What a pass of `progress` does but to receive: sending, ringing, looking at descriptors.
+//! Polling descriptors, and what is due by the clock; which peers are watched.
 
 use crate::{
     Shm,
     channel::{Channel, kind},
-    hello::Note,
+    control::ControlMessage,
     poller::{Batch, Source},
     socket,
     sync::{Ordering, fence},
@@ -11,82 +11,11 @@ use crate::{
 use petasos_fabric::{LostReason, Time};
 use rustix::io::Errno;
 
-/// Packets of the engine's sent to one peer in one pass.
-const PACKETS: usize = 64;
 /// Watched peers beyond so many lose their watch when nothing has come for so long (nanoseconds).
 const QUIET_WATCHED: usize = 64;
 const QUIET: u64 = 200_000_000;
 
 impl Shm {
-    /// Sends what the engine has, to each peer in turn.
-    pub(crate) fn transmit_all(&mut self) -> bool {
-        let mut worked = false;
-        while let Some(peer) = self.engine.next_output() {
-            match self.channel(peer.index) {
-                Some(channel) => {
-                    channel.served = true;
-                    self.sending.push_back(peer.index);
-                }
-                // Up without a channel: only in the moment in which it is lost.
-                None => while self.engine.poll_transmit(peer).is_some() {},
-            }
-        }
-        for _ in 0..self.sending.len() {
-            let Some(index) = self.sending.pop_front() else { break };
-            worked |= self.transmit(index);
-        }
-        worked
-    }
-
-    /// Sends to one peer as much as there is room for.
-    fn transmit(&mut self, index: u32) -> bool {
-        let mut sent = 0;
-        while sent < PACKETS {
-            let Shm { channels, engine, .. } = self;
-            let Some(channel) = channels.get_mut(index) else { return sent > 0 };
-            let peer = channel.handle;
-            let Some(packet) = channel.stuck.take().or_else(|| engine.poll_transmit(peer)) else {
-                channel.served = engine.messages_queued(peer);
-                return sent > 0;
-            };
-            match channel.write(&packet) {
-                Ok(true) => {
-                    engine.sent(peer);
-                    sent += 1;
-                    self.counters.sent += 1;
-                    if channel.pair.uses_long() {
-                        channels.sent_long(self.now);
-                    }
-                    self.published(index);
-                }
-                Ok(false) => {
-                    channel.stuck = Some(packet);
-                    break;
-                }
-                Err(broken) => {
-                    self.violated(index, broken.to_string());
-                    return true;
-                }
-            }
-        }
-        self.sending.push_back(index);
-        sent > 0
-    }
-
-    /// Something was published in the channel of a peer.
-    #[inline]
-    pub(crate) fn published(&mut self, index: u32) {
-        self.channels.published(index, &mut self.counters);
-    }
-
-    /// Rings for the peers that fell asleep while something was published.
-    #[inline]
-    pub(crate) fn ring_pending(&mut self) {
-        self.channels.ring_pending(&mut self.counters);
-    }
-
-    // Descriptors and time.
-
     /// Polls the descriptors, and does what is due by the clock. True if anything was done.
     pub(crate) fn poll_descriptors(&mut self) -> bool {
         let now = self.now;
@@ -102,7 +31,7 @@ impl Shm {
         if timed {
             self.cut_arrivals(now);
             self.stop_watching_quiet(now);
-            self.tell_gone();
+            self.report_unused_segments();
             self.closing.release_pairs();
             self.channels.trim(now);
         }
@@ -125,7 +54,7 @@ impl Shm {
                 Source::Attempt => self.answered(ready, now),
                 Source::Doorbell if of_peer => self.start_watching(index),
                 Source::Socket if of_peer => {
-                    self.heard(index);
+                    self.read_socket(index);
                     if ready.hung_up {
                         self.hang_up_now(index);
                     }
@@ -145,8 +74,8 @@ impl Shm {
         }
     }
 
-    /// Reads notes from the socket of a peer.
-    fn heard(&mut self, index: u32) {
+    /// Reads control messages from the socket of a peer.
+    fn read_socket(&mut self, index: u32) {
         for _ in 0..64 {
             let most = self.config.max_mapped;
             let Some(channel) = self.channel(index) else { return };
@@ -157,21 +86,21 @@ impl Shm {
                 Err(Errno::AGAIN | Errno::INTR) => return,
                 Err(_) => return self.hang_up_now(index),
             };
-            match Note::decode(&bytes) {
-                Ok(Note::Bell) => self.start_watching(index),
-                Ok(Note::Segment { id, given, writable }) => {
+            match ControlMessage::decode(&bytes) {
+                Ok(ControlMessage::Doorbell) => self.start_watching(index),
+                Ok(ControlMessage::Segment { id, given, writable }) => {
                     let fd = fds.into_iter().next().filter(|_| given);
                     channel.segments.answered(id, writable, fd, most);
                 }
-                Ok(_) => return self.violated(index, "a greeting out of place".to_owned()),
+                Ok(_) => return self.violated(index, "a greeting out of turn".to_owned()),
                 Err(garbled) => return self.violated(index, garbled.to_string()),
             }
         }
     }
 
-    // Who is watched.
+    // Watched peers.
 
-    /// Looks at this peer's ring from now on, without being rung for.
+    /// Polls this peer's ring from now on: it need not ring.
     pub(crate) fn start_watching(&mut self, index: u32) {
         if self.watched.len() >= self.config.max_watched
             && let Some(other) = self.watched.least_likely()
@@ -195,7 +124,7 @@ impl Shm {
         fence(Ordering::SeqCst);
         if channel.pair.peek() != Ok(None) {
             // Rings this endpoint's own doorbell, so that the peer is watched again.
-            channel.bell_in.signal();
+            channel.doorbell.signal();
         }
     }
 
@@ -203,7 +132,7 @@ impl Shm {
         if self.watched.len() <= QUIET_WATCHED {
             return;
         }
-        // Who has sent something waits for its turn, however long that takes.
+        // A peer that has sent something waits for its turn, however long that takes.
         let quiet = |channel: &Channel| {
             now.0.saturating_sub(channel.touched.0) > QUIET && channel.pair.is_empty()
         };
@@ -214,13 +143,13 @@ impl Shm {
         }
     }
 
-    /// Tells peers of segments that they may have mapped and that nobody here uses any more.
-    pub(crate) fn tell_gone(&mut self) {
+    /// Tells peers which of the segments that they may have mapped are not used here any more.
+    pub(crate) fn report_unused_segments(&mut self) {
         for index in 0..self.channels.len() as u32 {
             let Some(channel) = self.channel(index) else { continue };
             let mut told = false;
             while let Some(id) = channel.granted.unused() {
-                if !matches!(channel.post(kind::GONE, &id.to_le_bytes()), Ok(true)) {
+                if !matches!(channel.post(kind::UNUSED, &id.to_le_bytes()), Ok(true)) {
                     break;
                 }
                 channel.granted.remove(id);
