@@ -1,7 +1,7 @@
 //! Remote access: executed by the initiator, in pieces, on memory that the owner registered.
 
 use crate::{
-    hub::{Hub, What},
+    hub::{Content, Hub},
     regions::Pin,
 };
 use petasos_fabric::{
@@ -136,7 +136,7 @@ impl Access {
                 Kind::Get { .. } => return Step::Done(Ok(Done::Got)),
                 Kind::Put { event: None, .. } => return Step::Done(Ok(Done::Put)),
                 Kind::Put { copy, event: Some(data) } => {
-                    let what = What::Arrived {
+                    let what = Content::Arrived {
                         region: self.route.region,
                         offset: copy.first(),
                         len: copy.total,

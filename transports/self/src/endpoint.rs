@@ -2,7 +2,7 @@
 
 use crate::{
     access::Route,
-    hub::{Refused, What},
+    hub::{Content, Refused},
     local::{Closing, Local, MAX_REMOTES, SCHEME},
     peers::State,
     registry,
@@ -22,8 +22,8 @@ use std::{
 /// Bytes that one `progress` copies at most, for each of the two kinds of copies.
 const COPY_BUDGET: usize = 4 << 20;
 
-/// How soon to look again whether a peer's pool has room.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// How soon to check again whether a peer's pool has room.
+const POLL_AGAIN: Duration = Duration::from_millis(1);
 
 impl Endpoint for Local {
     fn address(&self) -> &Address {
@@ -83,7 +83,7 @@ impl Endpoint for Local {
     }
 
     fn resolve_running(&mut self, address: &Address, _: Duration) -> Result<Peer, ResolveError> {
-        // Whoever is there is found at once.
+        // A running endpoint is found at once.
         self.resolve(address, Duration::ZERO)
     }
 
@@ -117,7 +117,7 @@ impl Endpoint for Local {
                             room.put_slice(part);
                         }
                     });
-                    lease.map(What::Message)
+                    lease.map(Content::Message)
                 })
             }
             _ => Err(Refused::Full),
@@ -151,8 +151,8 @@ impl Endpoint for Local {
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
         self.now = Some(now);
         if std::mem::take(&mut self.armed) {
-            self.hub.bell.awake();
-            self.hub.bell.take();
+            self.hub.doorbell.awake();
+            self.hub.doorbell.take();
         }
         let budget = budget.max(1);
         let mut worked = false;
@@ -193,7 +193,7 @@ impl Endpoint for Local {
         }
         self.armed = true;
         // `prepare` comes first: what changes from here on rings.
-        if self.hub.bell.prepare() || self.hub.has_mail() || self.collect_closed() {
+        if self.hub.doorbell.prepare() || self.hub.has_packets() || self.collect_closed() {
             return Sleep::Busy;
         }
         let until = self.closing.iter().filter_map(|closing| closing.until).min();
@@ -213,7 +213,7 @@ impl Endpoint for Local {
                     if copying || !hub.wait_for_room(share, &self.hub) {
                         return Sleep::Busy;
                     }
-                    until = until.min(now.after(LOOK_AGAIN));
+                    until = until.min(now.after(POLL_AGAIN));
                 }
                 State::Lost(_) => {}
             }
@@ -222,11 +222,11 @@ impl Endpoint for Local {
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.hub.bell.as_fd())
+        Some(self.hub.doorbell.as_fd())
     }
 
     fn notifier(&self) -> Notifier {
-        Notifier::new(self.hub.bell.clone())
+        Notifier::new(self.hub.doorbell.clone())
     }
 
     fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
@@ -305,8 +305,8 @@ impl Endpoint for Local {
 }
 
 impl Local {
-    /// Completes the deregistrations whose last access has ended, and those that have waited for as long as they
-    /// wanted to. True if there were any.
+    /// Completes the deregistrations whose last access has ended, and those whose patience is over.
+    /// True if there were any.
     fn collect_closed(&mut self) -> bool {
         let now = self.now;
         let mut collected = false;

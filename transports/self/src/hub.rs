@@ -1,4 +1,4 @@
-//! The part of an endpoint that others reach: its inbox, regions and bell.
+//! The part of an endpoint that others reach: its inbox, regions and doorbell.
 
 use crate::{offer::Offer, regions::Regions};
 use bytes::Bytes;
@@ -18,7 +18,7 @@ pub(crate) struct Hub {
     pub(crate) incarnation: Incarnation,
     pub(crate) pool: Pool,
     pub(crate) regions: Regions,
-    pub(crate) bell: Arc<Doorbell>,
+    pub(crate) doorbell: Arc<Doorbell>,
     /// Tagged messages that came eagerly and have not been matched.
     pub(crate) eager: Quota,
     inbox: Mutex<Inbox>,
@@ -35,10 +35,10 @@ struct Inbox {
 /// Something for an endpoint, on one of its links.
 pub(crate) struct Packet {
     pub(crate) link: u64,
-    pub(crate) what: What,
+    pub(crate) content: Content,
 }
 
-pub(crate) enum What {
+pub(crate) enum Content {
     /// A new link, with this endpoint.
     Hello(Arc<Hub>),
     /// The link is closed.
@@ -76,13 +76,13 @@ pub(crate) enum Refused {
 }
 
 impl Hub {
-    pub(crate) fn new(address: Address, bell: Doorbell, max_leases: usize) -> Hub {
+    pub(crate) fn new(address: Address, doorbell: Doorbell, max_leases: usize) -> Hub {
         Hub {
             address,
             incarnation: Incarnation::random(),
             pool: Pool::new(max_leases),
             regions: Regions::default(),
-            bell: Arc::new(bell),
+            doorbell: Arc::new(doorbell),
             eager: Quota::new(max_leases),
             inbox: Mutex::default(),
         }
@@ -92,32 +92,33 @@ impl Hub {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts in what there must be room for, as it answers something or comes once for each link.
-    pub(crate) fn push(&self, link: u64, what: What) -> Result<(), Refused> {
+    /// Adds a packet for which there must be room, as it answers something or comes once for each
+    /// link.
+    pub(crate) fn push(&self, link: u64, content: Content) -> Result<(), Refused> {
         let mut inbox = self.lock();
         if inbox.closed {
             return Err(Refused::Closed);
         }
-        inbox.queue.push_back(Packet { link, what });
+        inbox.queue.push_back(Packet { link, content });
         drop(inbox);
-        self.bell.ring();
+        self.doorbell.ring();
         Ok(())
     }
 
-    /// Puts in what `make` gives, if there is room. `make` gives nothing when the sender's share of the
-    /// pool is used up.
+    /// Adds the packet that `make` gives, if there is room. `make` gives none when the sender's
+    /// share of the pool is used up.
     pub(crate) fn offer(
         &self,
         link: u64,
-        make: impl FnOnce() -> Option<What>,
+        make: impl FnOnce() -> Option<Content>,
     ) -> Result<(), Refused> {
         // The copy is made outside of the lock. Only the sender's own link depends on the order,
         // and it has one thread; a few messages over the bound do no harm.
         if self.full() {
             return Err(self.why());
         }
-        let what = make().ok_or(Refused::Full)?;
-        self.push(link, what)
+        let content = make().ok_or(Refused::Full)?;
+        self.push(link, content)
     }
 
     fn full(&self) -> bool {
@@ -133,28 +134,28 @@ impl Hub {
         self.lock().closed
     }
 
-    /// Whether a message of any length would be taken of a sender with this share of the pool.
+    /// Whether a message of any length would be taken from a sender with this share of the pool.
     pub(crate) fn has_room(&self, share: &Share) -> bool {
         !self.full() && share.left() > 0
     }
 
-    /// Whether a sender may sleep until `who` is rung; false if there is room. True also when
-    /// only its share of the pool is used up: a lease that is dropped rings nobody, so look again soon.
-    pub(crate) fn wait_for_room(&self, share: &Share, who: &Arc<Hub>) -> bool {
+    /// Whether a sender may sleep until it is rung; false if there is room. True also when only its
+    /// share of the pool is used up: a dropped lease rings no doorbell, so poll again soon.
+    pub(crate) fn wait_for_room(&self, share: &Share, sender: &Arc<Hub>) -> bool {
         let mut inbox = self.lock();
         if inbox.closed || (inbox.queue.len() < INBOX && share.left() > 0) {
             return false;
         }
-        inbox.waiting.insert(who.incarnation, Arc::downgrade(who));
+        inbox.waiting.insert(sender.incarnation, Arc::downgrade(sender));
         true
     }
 
-    /// Whether something came.
-    pub(crate) fn has_mail(&self) -> bool {
+    /// Whether packets have come.
+    pub(crate) fn has_packets(&self) -> bool {
         !self.lock().queue.is_empty()
     }
 
-    /// Takes at most `count` packets out, and rings whoever waits for room.
+    /// Takes at most `count` packets out, and rings the senders that wait for room.
     pub(crate) fn fetch(&self, count: usize, into: &mut VecDeque<Packet>) {
         let mut inbox = self.lock();
         let count = count.min(inbox.queue.len());
@@ -166,11 +167,11 @@ impl Hub {
         };
         drop(inbox);
         for hub in waiting.values().filter_map(Weak::upgrade) {
-            hub.bell.ring();
+            hub.doorbell.ring();
         }
     }
 
-    /// Takes nothing more, and gives what was in.
+    /// Closes the inbox, and gives the packets that were in it.
     pub(crate) fn close(&self) -> VecDeque<Packet> {
         let mut inbox = self.lock();
         inbox.closed = true;
@@ -178,7 +179,7 @@ impl Hub {
         let rest = std::mem::take(&mut inbox.queue);
         drop(inbox);
         for hub in waiting.values().filter_map(Weak::upgrade) {
-            hub.bell.ring();
+            hub.doorbell.ring();
         }
         rest
     }

@@ -5,11 +5,12 @@
 //! initiator, directly on the memory, while the owner may sleep. There is no engine behind it
 //! and no thread; endpoints may be driven from one thread or from many.
 //!
-//! Data is exposed to nobody beyond the process, whose threads could reach it anyway. The rights
-//! and bounds of keys are nevertheless checked against what the owner registered, so that
-//! mistakes show.
+//! Data is exposed to no code beyond the process, whose threads could reach it anyway. The rights
+//! and bounds of keys are nevertheless checked against what the owner registered, so that mistakes
+//! show.
 
 #![forbid(unsafe_code)]
+#![warn(clippy::missing_errors_doc)]
 
 mod access;
 mod endpoint;

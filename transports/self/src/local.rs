@@ -2,7 +2,7 @@
 
 use crate::{
     access::{Route, Step},
-    hub::{Hub, Packet, Tagged, What},
+    hub::{Content, Hub, Packet, Tagged},
     matching::{Arrived, Fetch, Matching, Posted},
     offer::Offer,
     peers::{Peers, State},
@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-/// A region that is closed, and into which somebody still reaches.
+/// A region that is closed, and that is still accessed.
 pub(crate) struct Closing {
     pub(crate) token: Token,
     pub(crate) region: RegionId,
@@ -42,7 +42,7 @@ pub struct Local {
     pub(crate) remotes: Vec<(u32, Option<Route>)>,
     pub(crate) free_remotes: Vec<u32>,
     pub(crate) bodies: HashMap<Body, Arc<Offer>>,
-    /// What others may still take from us.
+    /// Data that receivers may still take.
     pub(crate) offered: HashMap<u64, Offered>,
     pub(crate) next_offer: u64,
     pub(crate) fetches: VecDeque<Fetch>,
@@ -73,7 +73,7 @@ pub enum OpenError {
     /// Of another transport, or without a name.
     #[error("{0} is not for this transport: write self://NAME, or self://* for any name")]
     NotSelf(Address),
-    /// Somebody in this process has it.
+    /// Another endpoint of this process has the address.
     #[error("{0} is open already in this process")]
     Taken(Address),
     /// The system refused something.
@@ -92,6 +92,21 @@ pub(crate) const SCHEME: &str = "self";
 
 impl Local {
     /// Opens an endpoint at `self://NAME`, or with a random name at `self://*`.
+    ///
+    /// # Errors
+    /// If the address is of another transport or has no name, if another endpoint of this process
+    /// has it, or if the system has no descriptor for a doorbell: see [`OpenError`].
+    ///
+    /// ```
+    /// use petasos_fabric::Endpoint;
+    /// use petasos_self::{Local, OpenError};
+    ///
+    /// let endpoint = Local::open(&"self://worker".parse()?)?;
+    /// assert_eq!(endpoint.address().as_str(), "self://worker");
+    /// let again = Local::open(&"self://worker".parse()?);
+    /// assert!(matches!(again, Err(OpenError::Taken(_))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn open(address: &Address) -> Result<Local, OpenError> {
         if address.scheme() != SCHEME || address.rest().is_empty() {
             return Err(OpenError::NotSelf(address.clone()));
@@ -112,8 +127,8 @@ impl Local {
         capabilities.put_with_event = Support::Native;
         capabilities.map = Support::Native;
         capabilities.passive_target = true;
-        let bell = Doorbell::new().map_err(|e| OpenError::System(e.to_string()))?;
-        let hub = Arc::new(Hub::new(address, bell, limits.max_leases));
+        let doorbell = Doorbell::new().map_err(|e| OpenError::System(e.to_string()))?;
+        let hub = Arc::new(Hub::new(address, doorbell, limits.max_leases));
         if !registry::add(&hub) {
             return Err(OpenError::Taken(hub.address.clone()));
         }
@@ -155,7 +170,7 @@ impl Local {
         self.done(token, result);
     }
 
-    /// Completes an operation with a peer that may be gone, and its slot another's.
+    /// Completes an operation with a peer that may be forgotten, and whose slot another may have.
     pub(crate) fn done_by(&mut self, peer: Peer, token: Token, result: Result<Done, OpErrorKind>) {
         let result = result.map_err(|kind| match self.peers.get(peer) {
             Some(entry) => OpError::with_peer(kind, &entry.address),
@@ -164,14 +179,14 @@ impl Local {
         self.done(token, result);
     }
 
-    /// Connects to whoever has the peer's address now.
+    /// Connects to the endpoint that has the peer's address now.
     pub(crate) fn connect(&mut self, index: u32) {
         static LINKS: AtomicU64 = AtomicU64::new(1);
         let Some(hub) = registry::find(&self.peers.at(index).address) else {
             return;
         };
         let link = LINKS.fetch_add(1, Ordering::Relaxed);
-        if hub.push(link, What::Hello(Arc::clone(&self.hub))).is_ok() {
+        if hub.push(link, Content::Hello(Arc::clone(&self.hub))).is_ok() {
             self.up(index, hub, link);
         }
     }
@@ -183,7 +198,7 @@ impl Local {
         self.ready.push_back(Event::PeerUp { peer, incarnation });
     }
 
-    /// Ends what there is with a peer. `told` is the link by which the other side knows already.
+    /// Ends a connection. `told` is the link by which the other side knows already.
     pub(crate) fn lose(&mut self, index: u32, reason: LostReason, told: Option<u64>) {
         let peer = self.peers.handle(index);
         let entry = self.peers.at(index);
@@ -193,7 +208,7 @@ impl Local {
         if let Some((hub, links)) = self.peers.lose(index, reason.clone()) {
             for link in links.into_iter().filter(|link| Some(*link) != told) {
                 // Closed is as good: then it is telling us the same.
-                let _ = hub.push(link, What::Bye(LostReason::Closed));
+                let _ = hub.push(link, Content::Bye(LostReason::Closed));
             }
         }
         let mut tokens: Vec<Token> = messages.iter().map(|message| message.token()).collect();
@@ -225,7 +240,7 @@ impl Local {
         self.ready.push_back(Event::PeerLost { peer, reason });
     }
 
-    /// Looks after peers that are not there yet.
+    /// Moves connections on that are being made.
     pub(crate) fn tend_connecting(&mut self, index: u32, now: Time) {
         self.connect(index);
         let State::Connecting { patience, deadline } = &mut self.peers.at(index).state else {
@@ -241,36 +256,36 @@ impl Local {
 
     /// Takes in one packet.
     pub(crate) fn receive(&mut self, packet: Packet) {
-        let Packet { link, what } = packet;
-        if let What::Hello(hub) = what {
+        let Packet { link, content } = packet;
+        if let Content::Hello(hub) = content {
             return self.hello(link, hub);
         }
         let Some(index) = self.peers.by_link(link) else {
             // Of a connection that this side has closed.
-            if let What::Tagged { data: Tagged::Eager(_), .. } = what {
+            if let Content::Tagged { data: Tagged::Eager(_), .. } = content {
                 self.hub.eager.give_back(0);
             }
             return;
         };
         let peer = self.peers.handle(index);
-        match what {
-            What::Hello(_) => {}
-            What::Bye(reason) => self.lose_and_tell(index, reason, Some(link)),
-            What::Message(message) => self.ready.push_back(Event::Message { peer, message }),
-            What::Long { header, offer } => {
+        match content {
+            Content::Hello(_) => {}
+            Content::Bye(reason) => self.lose_and_tell(index, reason, Some(link)),
+            Content::Message(message) => self.ready.push_back(Event::Message { peer, message }),
+            Content::Long { header, offer } => {
                 let (id, len) = (offer.id, offer.len);
                 let body = Body { peer, id };
                 self.bodies.insert(body, offer);
                 self.ready.push_back(Event::LongMessage { peer, header, body, len });
             }
-            What::Tagged { tag, data } => {
+            Content::Tagged { tag, data } => {
                 let fetch = self.matching.arrive(&self.hub, Arrived { peer, tag, data });
                 self.fetches.extend(fetch);
             }
-            What::Arrived { region, offset, len, data } => {
+            Content::Arrived { region, offset, len, data } => {
                 self.ready.push_back(Event::PutArrived { peer, region, offset, len, data })
             }
-            What::Finished(id) => {
+            Content::Finished(id) => {
                 if let Some(offered) = self.offered.remove(&id) {
                     self.done(offered.token, Ok(Done::Sent));
                 }
@@ -278,7 +293,7 @@ impl Local {
         }
     }
 
-    /// Somebody connected to us.
+    /// Another endpoint has connected.
     fn hello(&mut self, link: u64, hub: Arc<Hub>) {
         if let Some(index) = self.peers.by_incarnation(hub.incarnation) {
             return self.peers.add_link(index, link);
@@ -294,12 +309,12 @@ impl Local {
             Some(index) => self.up(index, hub, link),
             None => {
                 let why = format!("{} has {limit} peers already", self.hub.address);
-                let _ = hub.push(link, What::Bye(LostReason::Refused(why)));
+                let _ = hub.push(link, Content::Bye(LostReason::Refused(why)));
             }
         }
     }
 
-    /// Goes on with remote access to a peer. True if something was done.
+    /// Moves remote accesses to a peer on. True if something was done.
     pub(crate) fn pump_accesses(&mut self, index: u32, budget: &mut u64) -> bool {
         let mut worked = false;
         loop {
@@ -325,7 +340,7 @@ impl Local {
         }
     }
 
-    /// Goes on with copies from senders, the oldest first. True if something was done.
+    /// Moves copies from senders on, the oldest first. True if something was done.
     pub(crate) fn pump_fetches(&mut self, budget: &mut usize) -> bool {
         let mut worked = false;
         while let Some(fetch) = self.fetches.front_mut() {
@@ -352,7 +367,7 @@ impl Local {
     pub(crate) fn release_body(&self, peer: Peer, id: u64) {
         if let Some((hub, link)) = self.peers.get(peer).and_then(|entry| entry.up()) {
             // Closed: then its operations have ended already.
-            let _ = hub.push(link, What::Finished(id));
+            let _ = hub.push(link, Content::Finished(id));
         }
     }
 
@@ -370,14 +385,14 @@ impl Drop for Local {
             offered.offer.take();
         }
         for packet in mail {
-            if let What::Hello(hub) = packet.what {
-                let _ = hub.push(packet.link, What::Bye(LostReason::Closed));
+            if let Content::Hello(hub) = packet.content {
+                let _ = hub.push(packet.link, Content::Bye(LostReason::Closed));
             }
         }
         for entry in self.peers.iter() {
             if let State::Up { hub, links, .. } = &entry.state {
                 for link in links {
-                    let _ = hub.push(*link, What::Bye(LostReason::Closed));
+                    let _ = hub.push(*link, Content::Bye(LostReason::Closed));
                 }
             }
         }

@@ -3,8 +3,8 @@
 use petasos_fabric::Payload;
 use std::sync::{Mutex, PoisonError};
 
-/// The body of a long or of a big tagged message. Whoever takes it first has it: the receiver to
-/// copy it, or the sender to revoke it.
+/// The body of a long or of a big tagged message. It goes to the side that takes it first: the
+/// receiver to copy it, or the sender to revoke it.
 pub(crate) struct Offer {
     /// Names the sender's operation.
     pub(crate) id: u64,

@@ -16,9 +16,9 @@ pub(crate) struct Entry {
     generation: u32,
     pub(crate) address: Address,
     pub(crate) state: State,
-    /// Somebody asked for this peer: its slot stays until it is forgotten.
+    /// This peer was resolved: its slot stays until it is forgotten.
     pub(crate) resolved: bool,
-    /// Neither in use nor on loan; may still be read while nobody reuses it.
+    /// Free to be used again; may still be read until it is.
     free: bool,
     /// Forgotten: not even to be read.
     stale: bool,
@@ -55,7 +55,7 @@ pub(crate) struct Peers {
     by_address: HashMap<Address, u32>,
     by_incarnation: HashMap<Incarnation, u32>,
     links: HashMap<u64, u32>,
-    /// Those with something to do in `progress`. A peer may be in it for nothing.
+    /// Those with something to do in `progress`. A peer may be in it without having any.
     active: Vec<u32>,
 }
 

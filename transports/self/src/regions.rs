@@ -117,7 +117,7 @@ impl Drop for Pin<'_> {
         let last = slot.closing && slot.pins == 0;
         drop(table);
         if last {
-            self.hub.bell.ring();
+            self.hub.doorbell.ring();
         }
     }
 }

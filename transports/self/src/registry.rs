@@ -1,4 +1,4 @@
-//! Who is in this process, by name.
+//! The endpoints of this process, by name.
 
 use crate::hub::Hub;
 use petasos_fabric::Address;
@@ -10,7 +10,7 @@ use std::{
 #[derive(Default)]
 struct Registry {
     open: HashMap<Address, Arc<Hub>>,
-    /// Endpoints that wait for somebody to open an address.
+    /// Endpoints that wait until an address is opened.
     waiting: HashMap<Address, Vec<Weak<Hub>>>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn add(hub: &Arc<Hub>) -> bool {
     let waiting = registry.waiting.remove(&hub.address);
     drop(registry);
     for hub in waiting.iter().flatten().filter_map(Weak::upgrade) {
-        hub.bell.ring();
+        hub.doorbell.ring();
     }
     true
 }
@@ -43,14 +43,14 @@ pub(crate) fn find(address: &Address) -> Option<Arc<Hub>> {
     lock().open.get(address).cloned()
 }
 
-/// Rings `who` when somebody opens the address; gives the endpoint that is there already.
-pub(crate) fn wait_for(address: &Address, who: &Arc<Hub>) -> Option<Arc<Hub>> {
+/// Rings `waiter` when the address is opened; gives the endpoint that has it already.
+pub(crate) fn wait_for(address: &Address, waiter: &Arc<Hub>) -> Option<Arc<Hub>> {
     let mut registry = lock();
     if let Some(hub) = registry.open.get(address) {
         return Some(Arc::clone(hub));
     }
     let list = registry.waiting.entry(address.clone()).or_default();
-    list.retain(|w| w.strong_count() > 0 && !std::ptr::eq(w.as_ptr(), Arc::as_ptr(who)));
-    list.push(Arc::downgrade(who));
+    list.retain(|w| w.strong_count() > 0 && !std::ptr::eq(w.as_ptr(), Arc::as_ptr(waiter)));
+    list.push(Arc::downgrade(waiter));
     None
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     access::{Access, Atomic, Copy, Kind, Route},
-    hub::{Refused, Tagged, What},
+    hub::{Content, Refused, Tagged},
     local::{Closing, Local, Offered},
     matching::{Fetch, Posted},
     offer::Offer,
@@ -170,13 +170,13 @@ impl Local {
                         Payload::Bytes(bytes) => room.copy_from_slice(bytes),
                         Payload::Memory(slice) => slice.read(0, room),
                     });
-                    lease.map(What::Message)
+                    lease.map(Content::Message)
                 }),
                 Outgoing::Long { header, body, .. } => hub.offer(link, || {
                     let body = Arc::new(Offer::new(offer, Payload::Memory(body.clone())));
                     let lease = share.lend(header.len(), |room| room.copy_from_slice(header));
                     offered = Some(Arc::clone(&body));
-                    lease.map(|header| What::Long { header, offer: body })
+                    lease.map(|header| Content::Long { header, offer: body })
                 }),
                 Outgoing::Tagged { tag, payload, level, .. } => {
                     let small = payload.len() <= eager_len && *level < Level::Visible;
@@ -190,7 +190,7 @@ impl Local {
                         offered = Some(Arc::clone(&payload));
                         Tagged::Offer(payload)
                     };
-                    hub.push(link, What::Tagged { tag: *tag, data })
+                    hub.push(link, Content::Tagged { tag: *tag, data })
                 }
             };
             match sent {

@@ -2,10 +2,10 @@
 
 use petasos_conformance::{Fixture, RealTime, conformance};
 use petasos_fabric::{
-    Access, Address, Endpoint, Event, Level, OpErrorKind, Operation, PeerState, Region, RemoteSpan,
-    Time, Token,
+    Access, Address, Clock, Endpoint, Event, Level, LostReason, OpErrorKind, Operation, PeerState,
+    Region, RemoteSpan, Time, Token,
 };
-use petasos_self::Local;
+use petasos_self::{Local, OpenError};
 use std::{thread, time::Duration};
 
 #[derive(Default)]
@@ -39,7 +39,8 @@ fn memory_is_closed_under_delayed_accesses() {
     }
 }
 
-/// In the middle of a copy by another thread: without patience that is said, and asked again it waits for its end.
+/// A region is deregistered in the middle of a copy by another thread: without patience that ends
+/// with an error, and asked again it waits for the end of the copy.
 #[test]
 fn memory_is_closed_in_the_middle_of_a_copy() {
     const LEN: usize = 8 << 20;
@@ -105,4 +106,27 @@ fn memory_is_closed_in_the_middle_of_a_copy() {
         assert!(memory.to_vec().iter().all(|byte| *byte == 0x55), "a copy went on");
         a.release(remote);
     }
+}
+
+/// Two endpoints at their simplest: opened, resolved, a message, the end.
+#[test]
+fn a_message_there_and_the_end_back() {
+    let clock = Clock::start();
+    let any: Address = "self://*".parse().unwrap();
+    let (mut a, mut b) = (Local::open(&any).unwrap(), Local::open(&any).unwrap());
+    let taken = Local::open(&b.address().clone());
+    assert!(matches!(taken.err(), Some(OpenError::Taken(_))));
+    let peer = a.resolve(&b.address().clone(), Duration::ZERO).unwrap();
+    a.inject(peer, &[b"hello, ", b"you"]).unwrap();
+    let mut events = Vec::new();
+    assert!(b.progress(clock.now(), 16, &mut events));
+    let [Event::PeerUp { incarnation, .. }, Event::Message { message, .. }] = &events[..] else {
+        panic!("{events:?}");
+    };
+    assert_eq!((*incarnation, &message[..]), (a.incarnation(), &b"hello, you"[..]));
+    drop(b);
+    events.clear();
+    a.progress(clock.now(), 16, &mut events);
+    let lost = |e: &Event| matches!(e, Event::PeerLost { reason: LostReason::Closed, .. });
+    assert!(events.iter().any(lost), "{events:?}");
 }

@@ -4,8 +4,8 @@
 //! cargo run --profile dist -p petasos-shm --example pages
 //! ```
 //!
-//! Both ends are in one process, driven by one thread, so that nobody waits. Huge pages are to be had
-//! where `/sys/kernel/mm/transparent_hugepage/shmem_enabled` says `advise`, or more.
+//! Both ends are in one process, driven by one thread, so that nobody waits. Huge pages are to be
+//! had where `/sys/kernel/mm/transparent_hugepage/shmem_enabled` says `advise`, or more.
 
 use petasos_fabric::{
     Access, Done, Endpoint, Event, Operation, Peer, Region, RemoteSpan, Time, Token,
@@ -122,7 +122,8 @@ fn held() -> Result<f64, Box<dyn Error>> {
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
-/// KiB for each of so many peers, with both ends: connected, and after a message of so many bytes of each.
+/// KiB for each of so many peers, with both ends: connected, and after a message of so many bytes
+/// of each.
 fn peers(count: usize) -> Result<[f64; 3], Box<dyn Error>> {
     let open = || Shm::open(&"shm://*".parse().expect("a URL"));
     let mut server = open()?;

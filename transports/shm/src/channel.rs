@@ -1,20 +1,21 @@
-//! A peer with whom packets flow.
+//! A connected peer: the pair, what waits to be sent, and what has come in part.
 
 use crate::{
     Counters,
     assembly::Assembly,
-    bell::Bell,
+    channels::{NextPending, PendingDoorbells},
+    doorbell::PeerDoorbell,
     pair::Pair,
+    peer_segments::{GrantedSegments, PeerSegments},
+    process::PeerProcess,
     ring::{MAX_SHORT, Piece, RingError},
     table::PeerTable,
 };
 use petasos_fabric::{
-    EventFd, Incarnation, Lease, LostReason, Peer, Region, Slice, Time,
+    EventFd, Incarnation, Lease, LostReason, Peer, Slice, Time,
     two_sided::{Outgoing, Packet, header},
 };
-use rustix::{event::PollFlags, fd::OwnedFd};
 use smallvec::{SmallVec, smallvec};
-use std::sync::Weak;
 
 /// Kinds of packets in the ring.
 pub(crate) mod kind {
@@ -28,14 +29,10 @@ pub(crate) mod kind {
     /// through the engine, which shows that the key is known, and whether to write.
     pub(crate) const WANT: u8 = 4;
     /// A segment whose descriptor was given is not used any more: its number.
-    pub(crate) const GONE: u8 = 5;
+    pub(crate) const UNUSED: u8 = 5;
     /// A plain message of any length, contiguous: nothing but its bytes.
     pub(crate) const MESSAGE: u8 = 6;
 }
-
-/// No index: in the list of those who may have to be rung, its end, and who is not in it.
-pub(crate) const NOBODY: u32 = u32::MAX;
-pub(crate) const RUNG: u32 = u32::MAX - 1;
 
 /// What an event of a put says, 40 bytes little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +56,7 @@ impl Arrival {
     }
 }
 
-/// Numbers as they stand in packets.
+/// Numbers as packets carry them.
 pub(crate) fn words<const N: usize, const BYTES: usize>(numbers: [u64; N]) -> [u8; BYTES] {
     assert_eq!(N * 8, BYTES);
     let mut out = [0; BYTES];
@@ -69,22 +66,21 @@ pub(crate) fn words<const N: usize, const BYTES: usize>(numbers: [u64; N]) -> [u
     out
 }
 
-/// Just so many numbers.
+/// Decodes exactly so many numbers.
 pub(crate) fn numbers<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
     let (words, rest) = bytes.as_chunks::<8>();
     let words: &[[u8; 8]; N] = words.try_into().ok()?;
     rest.is_empty().then(|| words.map(u64::from_le_bytes))
 }
 
-/// In front what each short message needs, close together.
+/// The fields that each short message needs come first, close together.
 #[repr(C)]
 pub(crate) struct Channel {
     pub(crate) handle: Peer,
-    /// The engine gave it to us to be served, or keeps messages for it: others would overtake them.
+    /// The engine has packets or messages for it: what is injected would overtake them.
     pub(crate) served: bool,
-    /// Something was published, and whether it sleeps has not been looked at since: the next of
-    /// those for whom that is so. Else [`RUNG`].
-    pub(crate) unrung: u32,
+    /// Where this is in the list of channels whose doorbell may have to be rung.
+    pub(crate) next_pending: NextPending,
     /// When something last came.
     pub(crate) touched: Time,
     pub(crate) pair: Pair,
@@ -92,56 +88,30 @@ pub(crate) struct Channel {
     pub(crate) incarnation: Incarnation,
     /// The peer's.
     pub(crate) table: PeerTable,
-    pub(crate) socket: OwnedFd,
+    pub(crate) process: PeerProcess,
     /// Rung by the peer.
-    pub(crate) bell_in: EventFd,
-    pub(crate) bell_out: Bell,
-    pub(crate) pid: i32,
-    /// Who runs it, as the kernel says.
-    pub(crate) user: u32,
-    pub(crate) process: Option<OwnedFd>,
-    /// Its ordinary memory can be reached.
-    pub(crate) cross_memory: bool,
-    /// It may write all of ours anyway; not known before that matters.
-    pub(crate) may_write: Option<bool>,
-    /// It came to us, and nobody has asked for its handle.
+    pub(crate) doorbell: EventFd,
+    pub(crate) peer_doorbell: PeerDoorbell,
+    /// The peer connected by itself, and its handle was not asked for yet.
     pub(crate) uninvited: bool,
 
     /// A packet of the engine's for which there was no room.
     pub(crate) stuck: Option<Packet>,
     /// There was no room for a packet of this transport's own.
     pub(crate) unposted: bool,
-    /// Its ring is looked at without being rung for.
+    /// Its ring is polled, and it need not ring.
     pub(crate) watched: bool,
     /// There is a message for which the peer has no credit.
     pub(crate) overdrawn: bool,
     /// What has come in part.
     pub(crate) assembly: Option<Assembly>,
-    /// It is over as soon as its ring is empty.
+    /// Why the peer has ended: it is lost as soon as its ring is empty.
     pub(crate) ending: Option<LostReason>,
 
-    /// Segments of its that are mapped here, and those that were asked for.
-    pub(crate) mapped: Vec<Mapped>,
-    pub(crate) wanted: Vec<Want>,
-    pub(crate) uses: u64,
-    /// Segments of ours that it may have mapped.
-    pub(crate) given: Vec<(u64, Weak<()>)>,
-}
-
-/// A segment of the peer's, mapped here.
-pub(crate) struct Mapped {
-    pub(crate) id: u64,
-    pub(crate) region: Region,
-    pub(crate) used: u64,
-}
-
-/// A segment that was asked for.
-pub(crate) struct Want {
-    pub(crate) id: u64,
-    pub(crate) writable: bool,
-    pub(crate) len: usize,
-    /// The answer was no.
-    pub(crate) refused: bool,
+    /// Segments of the peer's.
+    pub(crate) segments: PeerSegments,
+    /// Segments of ours that the peer may have mapped.
+    pub(crate) granted: GrantedSegments,
 }
 
 impl Channel {
@@ -152,10 +122,11 @@ impl Channel {
         sent
     }
 
-    /// Something was published: see [`Shm::published`](crate::Shm). True if the peer was rung.
+    /// Something was published: rings if the peer plainly sleeps, and is then true. Else the
+    /// channel is added to those that are looked at again.
     #[inline]
-    pub(crate) fn published(&mut self, index: u32, unrung: &mut u32) -> bool {
-        let asleep = self.has_published(index, unrung);
+    pub(crate) fn published(&mut self, index: u32, pending: &mut PendingDoorbells) -> bool {
+        let asleep = self.has_published(index, pending);
         if asleep {
             self.ring();
         }
@@ -164,21 +135,21 @@ impl Channel {
 
     /// The same, but for ringing: true if the peer is to be rung.
     #[inline(always)]
-    pub(crate) fn has_published(&mut self, index: u32, unrung: &mut u32) -> bool {
+    pub(crate) fn has_published(&mut self, index: u32, pending: &mut PendingDoorbells) -> bool {
         let asleep = self.pair.take_sleeper();
-        if !asleep && self.unrung == RUNG {
-            self.unrung = std::mem::replace(unrung, index);
+        if !asleep {
+            pending.add(index, &mut self.next_pending);
         }
         asleep
     }
 
     #[cold]
     pub(crate) fn ring(&self) {
-        self.bell_out.ring(&self.socket);
+        self.peer_doorbell.ring(self.process.socket());
     }
 
-    /// Takes the next message, if it is there, and short. Gives whose it is by reference, which is a
-    /// register: else it would be stored in one piece and read in others, and wait for that.
+    /// Takes the next message, if it is there, and short. Gives the sender by reference, which is a
+    /// register: a handle would be stored in one piece and read in others, and wait for that.
     #[inline(always)]
     pub(crate) fn receive_short(
         &mut self,
@@ -219,7 +190,7 @@ impl Channel {
         counters: &mut Counters,
     ) -> Option<&Peer> {
         let consumer = &self.pair.consumer;
-        let (len, cells) = consumer.look()?;
+        let (len, cells) = consumer.peek_short()?;
         if cells == 1 {
             let line = consumer.line(0);
             message.put_words(len, |at| line[at]);
@@ -269,28 +240,6 @@ impl Channel {
 
     /// Whether the other side has closed, or has ended.
     pub(crate) fn is_over(&self) -> bool {
-        self.table.is_closed()
-            || crate::socket::is_over(&self.socket, PollFlags::RDHUP)
-            || self.process.as_ref().is_some_and(|p| crate::socket::is_over(p, PollFlags::IN))
-    }
-
-    /// The peer's segment, mapped, if it is here with the wanted rights.
-    pub(crate) fn segment(&mut self, id: u64, writable: bool) -> Option<Region> {
-        self.uses += 1;
-        let uses = self.uses;
-        let mapped = self.mapped.iter_mut().find(|m| m.id == id)?;
-        mapped.used = uses;
-        (mapped.region.is_writable() || !writable).then(|| mapped.region.clone())
-    }
-
-    /// Keeps a segment, and lets go of the one that was not used for longest if there are too many.
-    pub(crate) fn keep(&mut self, id: u64, region: Region, most: usize) {
-        self.mapped.retain(|m| m.id != id);
-        if self.mapped.len() >= most.max(1) {
-            let oldest = (0..self.mapped.len()).min_by_key(|i| self.mapped[*i].used);
-            oldest.map(|i| self.mapped.swap_remove(i));
-        }
-        self.uses += 1;
-        self.mapped.push(Mapped { id, region, used: self.uses });
+        self.table.is_closed() || self.process.is_over()
     }
 }

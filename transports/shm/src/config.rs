@@ -4,7 +4,7 @@ use crate::pair::Sizes;
 use petasos_fabric::Limits;
 use std::time::Duration;
 
-/// How an endpoint behaves. All sizes in bytes.
+/// Settings of an endpoint. All sizes are in bytes.
 ///
 /// ```
 /// use petasos_fabric::Endpoint;
@@ -21,42 +21,48 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// Each of the two rings of a pair: a power of two, from 16 KiB to 16 MiB. Pages of it are
-    /// there once they were used. The side that connects decides.
+    /// Each of the two rings of a pair: a power of two, from 16 KiB to 16 MiB. Its pages are
+    /// allocated when they are first used. The side that connects decides. Default: 128 KiB.
     pub ring: usize,
     /// Each of the two rings for messages of more than 8 KiB, which go in parts, so that both sides
-    /// copy at the same time: sizes as above. Its pages are there while such messages are sent.
+    /// copy at the same time: sizes as above. Its pages are allocated while such messages are sent.
+    /// Default: 2 MiB.
     pub long_ring: usize,
-    /// The longest unexpected message. Must be the same on both sides, and three quarters of a long
-    /// ring must hold one.
+    /// The longest unexpected message: 256 bytes or more. Must be the same on both sides, and three
+    /// quarters of a long ring must hold one. Default: 1 MiB + 1 KiB, less the longest header of a
+    /// packet.
     pub max_message: usize,
     /// Whether other processes' ordinary memory is reached directly (`process_vm_readv`). Without
-    /// it, or where the system refuses, its owner serves the access. The environment variable
-    /// `PETASOS_SHM_NO_CMA=1` makes this false by default.
+    /// it, or where the system refuses, its owner serves the access. Default: yes, unless the
+    /// environment variable `PETASOS_SHM_NO_CMA` is set, to anything but `0`.
     pub cross_memory: bool,
-    /// Users, beside the one that runs this, with which this endpoint talks: numbers.
+    /// Numbers of users, beside the one that runs this process, with which this endpoint talks.
+    /// Default: none.
     pub admit: Vec<u32>,
-    /// Peers at a time.
+    /// Peers at a time. Default: 65,536.
     pub max_peers: usize,
-    /// Received messages of more than 112 bytes that are not yet given back, of all peers.
+    /// Leases at a time, over all peers: received messages of more than 112 bytes that the program
+    /// has not dropped. Default: 4,096.
     pub max_leases: usize,
-    /// Their bytes in all, beyond which no other message is taken.
+    /// Bytes of these leases, beyond which no other message is taken. Default: 256 MiB.
     pub max_lease_bytes: usize,
-    /// Bytes that one `progress` copies for put and get, so that messages keep flowing.
+    /// Bytes that one `progress` copies for put and get, so that messages keep flowing: not 0.
+    /// Default: 4 MiB.
     pub transfer_budget: usize,
-    /// A put or get of so many bytes or more, in memory that is mapped here, goes past the caches:
-    /// they would not hold both sides of it.
+    /// A put or get of so many bytes or more, in memory that is mapped here, bypasses the caches:
+    /// they would not hold both sides of it. Default: 16 MiB.
     pub stream_from: u64,
-    /// Peers whose rings are looked at without being rung for; others' first message after a
-    /// while costs them a system call.
+    /// Peers whose rings are polled. A peer beyond these has to ring, which costs it a system call
+    /// for the first message after a pause. Not 0. Default: 1,024.
     pub max_watched: usize,
-    /// Segments of one peer that stay mapped after use.
+    /// Segments of one peer that stay mapped after use. Default: 64.
     pub max_mapped: usize,
-    /// Whether memory of `alloc` asks for huge pages.
+    /// Whether memory of `alloc` asks for huge pages. Default: no.
     pub huge_pages: bool,
-    /// How long a connecting process may take to authenticate.
+    /// How long a connecting process may take to authenticate. Default: 2 s.
     pub handshake: Duration,
-    /// How many may be at it at a time. The next one takes the place of the oldest of the user who has most.
+    /// Processes that connect at a time, and have not authenticated. The next one takes the place
+    /// of the oldest of the user that has most. Not 0. Default: 256.
     pub max_handshakes: usize,
 }
 
@@ -111,7 +117,7 @@ impl Config {
             ));
         }
         if self.transfer_budget == 0 || self.max_watched == 0 || self.max_handshakes == 0 {
-            return Err("a budget of nothing".to_owned());
+            return Err("a zero in transfer_budget, max_watched or max_handshakes".to_owned());
         }
         Ok(())
     }

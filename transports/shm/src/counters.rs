@@ -1,6 +1,6 @@
-//! What an endpoint did.
+//! What an endpoint counts.
 
-/// Numbers since the endpoint was opened, and the state of things now.
+/// Counts since the endpoint was opened, and its state now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -20,11 +20,12 @@ pub struct Counters {
     pub violations: u64,
     /// Connections refused for their user.
     pub refused: u64,
-    /// Connections that could not be kept for want of descriptors or memory, and were told so.
+    /// Connections that could not be kept for want of descriptors or memory, and whose clients were
+    /// told so.
     pub turned_away: u64,
     /// System calls that took a connection, or tried to.
     pub accepts: u64,
-    /// Handshakes that came to nothing.
+    /// Handshakes that failed.
     pub failed_handshakes: u64,
     /// Peers connected now.
     pub peers: usize,

@@ -2,13 +2,13 @@
 
 use crate::{
     Shm, access,
-    channel::{NOBODY, kind},
-    pump::FRONT,
+    channel::kind,
     ring::{LINE, MAX_SHORT, Piece},
     segment::{self, Segment},
     state::SCHEME,
     sync::{Ordering, fence},
     table::Entry,
+    watchlist::FRONT,
 };
 use petasos_fabric::{
     Access, Address, AllocError, Endpoint, Event, ExportError, ImportError, InjectError, Key,
@@ -22,18 +22,18 @@ use std::{
     time::Duration,
 };
 
-/// Messages shorter than a word do not go the shortest way, as they would make it longer.
+/// Messages shorter than a word do not take the shortest path, as they would make it longer.
 const WORD: usize = 8;
-/// How often who lingers looks for a message, with a pause before each look.
-const LOOKS: u32 = 8;
-/// So many peers at most are all looked at within two passes.
+/// How often `relax` polls for a message, with a pause before each poll.
+const POLLS: u32 = 8;
+/// So many peers at most are all polled within two passes.
 const FEW: usize = 3 * FRONT;
-/// How soon to look again at what nobody rings for: leases, regions that are being closed.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// How soon to poll again for what rings no doorbell: leases, regions that are being closed.
+const POLL_AGAIN: Duration = Duration::from_millis(1);
 
 impl Endpoint for Shm {
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
-        self.reach(address, patience, false)
+        self.connect(address, patience, false)
     }
 
     fn resolve_running(
@@ -41,15 +41,17 @@ impl Endpoint for Shm {
         address: &Address,
         patience: Duration,
     ) -> Result<Peer, ResolveError> {
-        self.reach(address, patience, true)
+        self.connect(address, patience, true)
     }
 
     fn peer(&self, peer: Peer) -> Option<PeerInfo> {
         let info = self.engine.peer_info(peer)?;
-        let channel = self.channels.get(peer.index as usize).and_then(Option::as_deref);
+        let channel = self.channels.get(peer.index);
         let user = match self.engine.is_self(peer) {
             true => Some(self.uid),
-            false => channel.filter(|channel| channel.handle == peer).map(|channel| channel.user),
+            false => channel
+                .filter(|channel| channel.handle == peer)
+                .map(|channel| channel.process.user()),
         };
         Some(info.with_user(user))
     }
@@ -101,17 +103,14 @@ impl Endpoint for Shm {
 
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
         self.now = now;
-        self.passes += 1;
-        if self.counters.received != self.heard {
-            self.put_off_attention();
-        }
+        self.schedule.pass(self.counters.received);
         let room = budget.max(1);
-        if self.has_chores() || self.attention_due() {
+        if self.has_chores() || self.schedule.is_due(now) {
             self.progress_all(room, events)
         } else if self.watched.len() > FRONT {
-            self.ring_all();
+            self.ring_pending();
             self.receive_many(room, events)
-        } else if self.unrung != NOBODY {
+        } else if self.channels.has_pending() {
             self.ring_and_receive(room, events)
         } else {
             self.receive_come(room, events)
@@ -120,10 +119,10 @@ impl Endpoint for Shm {
 
     #[inline]
     fn poll_message(&mut self, message: &mut Lease) -> Option<Peer> {
-        // Mostly there is nothing, and there is one peer: as cheap a look as can be. Or there is a
-        // short message, and nothing else to do.
+        // Mostly there is nothing, and there is one peer: the test is as cheap as can be. Or there
+        // is a short message, and nothing else to do.
         let mut quiet = false;
-        if let [only] = self.watched[..] {
+        if let Some(only) = self.watched.only() {
             if !self.has_come(only) {
                 return None;
             }
@@ -135,16 +134,16 @@ impl Endpoint for Shm {
         self.poll_any_message(message, quiet)
     }
 
-    /// With few peers, most of a pass is not about whether the one has sent who sent last, and is likely
-    /// to send next. Of many, one who begins is found in some later pass, and would wait for that.
+    /// With few peers, the one that sent last is likely to send next, and most of a pass is not
+    /// about that one. With many, a peer that begins is found in some later pass, and would wait
+    /// for that.
     #[inline]
     fn relax(&self) {
-        let (at, looks) = match self.watched.len() {
-            0..=1 => (0, LOOKS),
-            2..=FEW => (self.turn, LOOKS),
-            _ => (0, 1),
+        let (peer, looks) = match self.watched.len() {
+            0..=1 => (self.watched.only(), POLLS),
+            2..=FEW => (self.watched.turn(), POLLS),
+            _ => (self.watched.get(0), 1),
         };
-        let peer = self.watched.get(at).copied();
         let looks = match peer {
             Some(peer) if !self.has_chores() && !self.has_come(peer) => looks,
             _ => 1,
@@ -161,41 +160,33 @@ impl Endpoint for Shm {
         if !self.ready.is_empty() || self.engine.has_events() || self.engine.has_output() {
             return Sleep::Busy;
         }
-        self.tell_gone();
-        self.ring_all();
+        self.report_unused_segments();
+        self.ring_pending();
         self.armed = true;
-        if self.bell.prepare() || self.arrivals.more {
+        if self.doorbell.prepare() || self.arrivals.has_backlog() {
             return Sleep::Busy;
         }
-        let mut until = Time::NEVER;
-        for attempt in &self.attempts {
-            until = until.min(attempt.due());
-        }
+        let mut until = self.attempts.deadline().unwrap_or(Time::NEVER);
         until = self.arrivals.deadline().map_or(until, |deadline| until.min(deadline));
-        until = until.min(self.tidy_at);
-        if !self.closing.is_empty() {
-            until = until.min(now.after(LOOK_AGAIN));
+        until = until.min(self.channels.trim_at());
+        if self.closing.waiting() > 0 {
+            until = until.min(now.after(POLL_AGAIN));
         }
         until = until.min(self.engine.deadline());
         if self.engine.has_waiting() {
-            // A lease that is dropped rings nobody.
-            until = until.min(now.after(LOOK_AGAIN));
+            // A lease that is dropped rings no doorbell.
+            until = until.min(now.after(POLL_AGAIN));
         }
-        if !self.endings.is_empty() {
+        if !self.channels.ending().is_empty() {
             return Sleep::Busy;
         }
         if !self.wait_for_room() {
             return Sleep::Busy;
         }
-        for index in &self.watched {
-            if let Some(Some(channel)) = self.channels.get(*index as usize) {
-                channel.pair.set_asleep(true);
-            }
-        }
+        self.set_asleep(true);
         fence(Ordering::SeqCst);
-        for i in 0..self.watched.len() {
-            let index = self.watched[i];
-            let Some(channel) = self.channel(index) else { continue };
+        for index in self.watched.iter() {
+            let Some(channel) = self.channels.get_mut(*index) else { continue };
             if channel.pair.peek() != Ok(None) {
                 return Sleep::Busy;
             }
@@ -204,11 +195,11 @@ impl Endpoint for Shm {
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.epoll.as_fd())
+        Some(self.poller.as_fd())
     }
 
     fn notifier(&self) -> Notifier {
-        Notifier::new(self.bell.clone())
+        Notifier::new(self.doorbell.clone())
     }
 
     fn alloc(&mut self, len: usize) -> Result<Region, AllocError> {
@@ -217,13 +208,6 @@ impl Endpoint for Shm {
 
     fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
         let region = self.engine.register(memory, access)?;
-        self.tags += 1;
-        let tag = self.tags;
-        let slot = region.index as usize;
-        if self.exposed.len() <= slot {
-            self.exposed.resize(slot + 1, None);
-        }
-        self.exposed[slot] = Some((region, tag));
         let segment = memory.region().backing::<Segment>();
         let entry = Entry {
             base: memory.as_ptr() as usize as u64,
@@ -233,13 +217,12 @@ impl Endpoint for Shm {
             offset: memory.offset() as u64,
             segment_len: segment.map_or(0, |segment| segment.len() as u64),
         };
-        self.table.open(region.index, tag, &entry);
+        self.exports.open(region, &entry);
         Ok(region)
     }
 
     fn export(&self, region: RegionId) -> Result<Key, ExportError> {
-        let slot = self.exposed.get(region.index as usize).copied().flatten();
-        let (_, tag) = slot.filter(|s| s.0 == region).ok_or(ExportError::UnknownRegion)?;
+        let tag = self.exports.tag(region).ok_or(ExportError::UnknownRegion)?;
         let mut parts = self.engine.key_parts(region)?;
         parts.routes.push((Key::ROUTE_ADDRESS, access::route(region.index, tag)));
         Ok(Key::compose(&parts))
@@ -270,9 +253,7 @@ impl Shm {
     /// instructions. Then says whether the peer sleeps, and is to be rung.
     #[inline(always)]
     fn inject_plainly<const CELLS: usize>(&mut self, peer: Peer, bytes: &[u8]) -> Option<bool> {
-        if let Some(channel) =
-            self.channels.get_mut(peer.index as usize).and_then(Option::as_deref_mut)
-            && channel.handle == peer
+        if let Some((channel, pending)) = self.channels.to(peer)
             && !channel.served
             && !self.engine.has_output()
             && match CELLS {
@@ -281,7 +262,7 @@ impl Shm {
             }
         {
             self.counters.sent += 1;
-            return Some(channel.has_published(peer.index, &mut self.unrung));
+            return Some(channel.has_published(peer.index, pending));
         }
         None
     }
@@ -296,7 +277,8 @@ impl Shm {
         }
     }
 
-    /// Any message that may be sent without a queue. Apart, so that the way of one cell is short.
+    /// Any message that may be sent without a queue. A function of its own, so that the path of one
+    /// cell is short.
     #[inline(never)]
     fn inject_any(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
         let sent = match parts {
@@ -310,12 +292,8 @@ impl Shm {
             }
             return Ok(());
         }
-        let Shm { channels, engine, unrung, counters, .. } = self;
-        let Some(channel) = channels
-            .get_mut(peer.index as usize)
-            .and_then(Option::as_deref_mut)
-            .filter(|channel| channel.handle == peer)
-        else {
+        let Shm { channels, engine, counters, .. } = self;
+        let Some((channel, pending)) = channels.to(peer) else {
             return engine.inject(peer, parts);
         };
         let len = parts.iter().map(|part| part.len()).sum();
@@ -340,9 +318,9 @@ impl Shm {
                         engine.sent_around(peer, len);
                     }
                     counters.sent += 1;
-                    counters.wake_ups += u64::from(channel.published(peer.index, unrung));
+                    counters.wake_ups += u64::from(channel.published(peer.index, pending));
                     if channel.pair.uses_long() {
-                        self.sent_long();
+                        channels.sent_long(self.now);
                     }
                     return Ok(());
                 }
@@ -356,33 +334,34 @@ impl Shm {
         self.engine.inject(peer, parts)
     }
 
-    /// Whether another operation is taken: as many as the engine takes, its own and others together.
+    /// Whether another operation is taken: as many as the engine takes, its own and others
+    /// together.
     fn has_room(&self) -> bool {
         self.engine.has_room() && self.accesses.len() < self.engine.config().max_operations
     }
 
-    /// Whether there is more to do in a pass than to look at the peers in front: one test of all
-    /// that could tell, as mostly there is not.
+    /// Whether there is more to do in a pass than to poll the peers in front: one test of all that
+    /// could tell, as mostly there is not.
     #[inline]
     fn has_chores(&self) -> bool {
-        let lists = self.endings.len()
-            | self.within.len()
-            | self.working.len()
-            | self.serving.len()
-            | self.closing.len()
+        let lists = self.channels.ending().len()
+            | self.partial.len()
+            | self.accesses.scheduled().len()
+            | self.sending.len()
+            | self.closing.waiting()
             | self.ready.len();
         lists | usize::from(self.armed) != 0 || !self.engine.is_quiet()
     }
 
-    /// Takes any message from any peer; `quiet` if it is known that there is nothing else to do. Apart,
-    /// so that the way of one cell is short.
+    /// Takes any message from any peer; `quiet` if it is known that there is nothing else to do. A
+    /// function of its own, so that the path of one cell is short.
     #[inline(never)]
     fn poll_any_message(&mut self, message: &mut Lease, quiet: bool) -> Option<Peer> {
-        match self.watched[..] {
-            // What there is to tell and to do comes first.
+        match self.watched.only() {
+            // Events and other work come first.
             _ if !quiet && self.has_chores() => None,
-            [only] => self.receive_further(only, message),
-            _ => self.receive_one(message),
+            Some(only) => self.receive_further(only, message),
+            None => self.receive_one(message),
         }
     }
 
@@ -393,32 +372,32 @@ impl Shm {
         let end = events.len().saturating_add(room);
         let left = |events: &mut Vec<Event>| end.saturating_sub(events.len());
         let mut worked = self.armed && self.wake();
-        // What the engine has to say came before what lies in the rings. And peers wait for credit.
+        // The engine's events came before what lies in the rings. And peers wait for credit.
         if !self.engine.is_quiet() {
             worked |= self.engine.take_events(room, events);
         }
-        if !self.within.is_empty() {
-            worked |= self.receive_within(left(events), events);
+        if !self.partial.is_empty() {
+            worked |= self.receive_parts(left(events), events);
         }
         worked |= self.receive_many(left(events), events);
-        if !self.endings.is_empty() {
+        if !self.channels.ending().is_empty() {
             worked |= self.end_all(left(events), events);
         }
-        if !self.working.is_empty() {
-            worked |= self.work();
+        if !self.accesses.scheduled().is_empty() {
+            worked |= self.move_accesses();
         }
-        if self.engine.has_output() || !self.serving.is_empty() {
+        if self.engine.has_output() || !self.sending.is_empty() {
             worked |= self.transmit_all();
         }
-        self.ring_all();
-        if !self.closing.is_empty() {
-            worked |= self.look_after_closing();
+        self.ring_pending();
+        if self.closing.waiting() > 0 {
+            worked |= self.check_closing();
         }
         if self.engine.is_closing() {
             self.engine.keep_time(self.now);
         }
-        if self.attention_due() {
-            worked |= self.attend();
+        if self.schedule.is_due(self.now) {
+            worked |= self.poll_descriptors();
         }
         let count = self.ready.len().min(left(events));
         events.extend(self.ready.drain(..count));
@@ -433,20 +412,24 @@ impl Shm {
     #[cold]
     fn wake(&mut self) -> bool {
         self.armed = false;
-        self.bell.awake();
-        for index in &self.watched {
-            if let Some(Some(channel)) = self.channels.get(*index as usize) {
-                channel.pair.set_asleep(false);
-            }
-        }
-        self.attend()
+        self.doorbell.awake();
+        self.set_asleep(false);
+        self.poll_descriptors()
     }
 
-    /// Whether all that has to be sent or moved waits for others, who will ring.
+    /// Says to the peers that are watched whether they have to ring.
+    fn set_asleep(&self, asleep: bool) {
+        for index in self.watched.iter() {
+            if let Some(channel) = self.channels.get(*index) {
+                channel.pair.set_asleep(asleep);
+            }
+        }
+    }
+
+    /// Whether all that has to be sent or moved waits for peers, which will ring.
     fn wait_for_room(&mut self) -> bool {
-        for i in 0..self.serving.len() {
-            let index = self.serving[i];
-            let Some(channel) = self.channel(index) else { continue };
+        for index in &self.sending {
+            let Some(channel) = self.channels.get_mut(*index) else { continue };
             if channel.stuck.is_none() {
                 return false;
             }
@@ -456,12 +439,11 @@ impl Shm {
                 return false;
             }
         }
-        for i in 0..self.working.len() {
-            let index = self.working[i];
+        for &index in self.accesses.scheduled() {
             if self.accesses.all_of(index).any(|access| !access.is_waiting()) {
                 return false;
             }
-            let Some(channel) = self.channel(index) else { continue };
+            let Some(channel) = self.channels.get_mut(index) else { continue };
             if std::mem::take(&mut channel.unposted) {
                 channel.pair.starve();
                 fence(Ordering::SeqCst);
@@ -475,7 +457,7 @@ impl Shm {
     }
 }
 
-/// The concatenation of some parts, which finds room.
+/// The concatenation of some parts, which fits into `room`.
 fn gather<'a>(parts: &[&[u8]], room: &'a mut [u8]) -> &'a [u8] {
     let mut at = 0;
     for part in parts {

@@ -44,7 +44,7 @@ pub enum OpenError {
         /// The user of this process.
         uid: u32,
     },
-    /// Numbers that cannot be.
+    /// Settings out of their bounds.
     #[error("the configuration has {0}")]
     Config(String),
     /// The system refused something.

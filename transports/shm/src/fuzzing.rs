@@ -1,8 +1,8 @@
-//! What a peer can do that means harm: for the fuzz targets.
+//! What a hostile peer can do: for the fuzz targets.
 
 use crate::{
     Shm,
-    hello::Note,
+    control::ControlMessage,
     pair::Sizes,
     ring::{MAX_SHORT, SHORT},
     socket,
@@ -12,18 +12,18 @@ use petasos_fabric::{Address, Incarnation, Peer};
 /// A valid note of each kind.
 #[must_use]
 pub fn notes() -> Vec<Vec<u8>> {
-    let greeting = crate::hello::Greeting {
-        address: Address::parse("shm://somebody").expect("an address"),
+    let greeting = crate::control::Greeting {
+        address: Address::parse("shm://peer").expect("an address"),
         incarnation: Incarnation::new(7).expect("not zero"),
         sizes: Sizes { ring: 1 << 17, long: 1 << 21, max: 1 << 20 },
         probe: 0x7fff_0000_0000,
     };
     let notes = [
-        Note::Hello(greeting.clone()),
-        Note::Welcome(greeting),
-        Note::Refused { again: true, text: "not now".to_owned() },
-        Note::Segment { id: 5, given: true, writable: false },
-        Note::Bell,
+        ControlMessage::Hello(greeting.clone()),
+        ControlMessage::Welcome(greeting),
+        ControlMessage::Refused { again: true, text: "not now".to_owned() },
+        ControlMessage::Segment { id: 5, given: true, writable: false },
+        ControlMessage::Doorbell,
     ];
     notes.iter().map(|note| note.encode().to_vec()).collect()
 }
@@ -33,10 +33,10 @@ pub fn notes() -> Vec<Vec<u8>> {
 /// # Panics
 /// If it cannot.
 pub fn note(bytes: &[u8]) {
-    if let Ok(note) = Note::decode(bytes) {
+    if let Ok(note) = ControlMessage::decode(bytes) {
         // The text of a refusal was escaped, and is cut when it is said again.
-        if !matches!(note, Note::Refused { .. }) {
-            assert_eq!(Note::decode(&note.encode()).ok(), Some(note));
+        if !matches!(note, ControlMessage::Refused { .. }) {
+            assert_eq!(ControlMessage::decode(&note.encode()).ok(), Some(note));
         }
     }
 }
@@ -45,13 +45,13 @@ impl Shm {
     /// Whether there is a pair with this peer.
     #[must_use]
     pub fn has_pair(&self, peer: Peer) -> bool {
-        self.channels.get(peer.index as usize).is_some_and(Option::is_some)
+        self.channels.get(peer.index).is_some()
     }
 
-    /// Publishes something of any kind in a ring to a peer: a packet, the announcement of a long one
-    /// (kinds from 64 on), or a part of one (from 128 on).
+    /// Publishes something of any kind in a ring to a peer: a packet, the announcement of a long
+    /// one (kinds from 64 on), or a part of one (from 128 on).
     pub fn post(&mut self, peer: Peer, kind: u8, bytes: &[u8]) {
-        if let Some(channel) = self.channels.get_mut(peer.index as usize).and_then(Option::as_mut)
+        if let Some(channel) = self.channels.get_mut(peer.index)
             && bytes.len() <= 2048
         {
             let short = &bytes[..bytes.len().min(MAX_SHORT)];
@@ -67,20 +67,20 @@ impl Shm {
 
     /// Writes a word anywhere into the memory of a pair, wherever in its first 20 KiB.
     pub fn scribble(&mut self, peer: Peer, nth: usize, word: u64) {
-        if let Some(channel) = self.channels.get(peer.index as usize).and_then(Option::as_ref) {
+        if let Some(channel) = self.channels.get(peer.index) {
             channel.pair.scribble(nth % (20 << 7), word);
         }
     }
 
     /// Writes a word of the entry of a region, as all peers see it.
     pub fn retell(&mut self, slot: u32, nth: usize, word: u64) {
-        self.table.scribble(slot % 16, nth % 8, word);
+        self.exports.table().scribble(slot % 16, nth % 8, word);
     }
 
     /// Sends bytes on the socket of a pair.
     pub fn say(&self, peer: Peer, bytes: &[u8]) {
-        if let Some(channel) = self.channels.get(peer.index as usize).and_then(Option::as_ref) {
-            let _ = socket::send(&channel.socket, bytes, &[]);
+        if let Some(channel) = self.channels.get(peer.index) {
+            let _ = socket::send(channel.process.socket(), bytes, &[]);
         }
     }
 }

@@ -63,28 +63,36 @@
 #![warn(clippy::missing_errors_doc)]
 
 mod access;
+mod arrivals;
 mod assembly;
-mod bell;
+mod attempts;
 mod channel;
+mod channels;
 mod closing;
 mod config;
-mod connect;
+mod control;
 mod counters;
-mod cross;
+mod cross_memory;
+mod doorbell;
 mod endpoint;
 mod error;
+mod exports;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-mod hello;
+mod hazard;
+mod join;
 mod name;
 mod pair;
+mod peer_segments;
+mod poll;
+mod poller;
+mod privileges;
 mod probe;
-mod pump;
-mod reach;
+mod process;
 mod receive;
-mod rights;
 mod ring;
+mod schedule;
 mod segment;
 mod socket;
 mod state;
@@ -92,6 +100,8 @@ mod sync;
 mod table;
 #[cfg(test)]
 mod tests;
+mod transmit;
+mod watchlist;
 
 pub use config::Config;
 pub use counters::Counters;

@@ -8,7 +8,7 @@
 //! | `shm://`, `shm://*` | a random name, for opening only |
 //!
 //! An abstract socket vanishes with its process. One in the file system is removed by its owner,
-//! or by the next one at the same path once nobody listens there.
+//! or by the next one at the same path once no process listens there.
 
 use rustix::{io::Errno, net::SocketAddrUnix};
 
@@ -19,7 +19,7 @@ const MAX_PATH: usize = 107;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
-    /// Of the user who runs this.
+    /// Of the user that runs this process.
     Plain(String),
     /// Of a user named in the address.
     Of(u32, String),
@@ -53,7 +53,7 @@ impl Name {
         Ok(uid.map_or_else(|| Name::Plain(name.clone()), |uid| Name::Of(uid, name.clone())))
     }
 
-    /// A name that nobody else has.
+    /// A name that no other endpoint has.
     pub(crate) fn random(of: Option<u32>, number: u64) -> Name {
         let name = format!("{}-{number:016x}", std::process::id());
         of.map_or_else(|| Name::Plain(name.clone()), |uid| Name::Of(uid, name.clone()))
@@ -68,7 +68,7 @@ impl Name {
         }
     }
 
-    /// The socket's address. `uid` is the user who runs this.
+    /// The socket's address. `uid` is the user that runs this process.
     pub(crate) fn socket(&self, uid: u32) -> Result<SocketAddrUnix, Errno> {
         match self {
             Name::Plain(name) => {

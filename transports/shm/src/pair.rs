@@ -12,15 +12,15 @@
 //! | + ring | long ring 0, from side 0 to side 1 | side 0 |
 //! | + long ring | long ring 1, from side 1 to side 0 | side 1 |
 //!
-//! *Long messages.* All that goes from one side to the other goes through its ring, in order; but of
-//! a message that is longer than a part (8 KiB) the ring has the announcement only, and its bytes
-//! follow in parts through the long ring, so that one side copies in while the other copies out.
-//! The long ring is the exclusive channel of a pair that needs one: its memory is there once a
+//! *Long messages.* All that goes from one side to the other goes through its ring, in order; but
+//! of a message that is longer than a part (8 KiB) the ring has the announcement only, and its
+//! bytes follow in parts through the long ring, so that one side copies in while the other copies
+//! out. The long ring is the exclusive channel of a pair that needs one: its memory is there once a
 //! long message was sent, and the sender gives it back to the system when there was none for a
 //! while. So the ring of a pair stays small, and in the caches, whatever the longest message is.
 //!
-//! Side 0 is who connected, and made the file. Nothing in here is of use to a third endpoint, and
-//! nothing that one side writes is trusted by the other.
+//! Side 0 is the one that connected, and made the file. Nothing in here is of use to a third
+//! endpoint, and nothing that one side writes is trusted by the other.
 //!
 //! *Sleep.* A receiver that is about to sleep sets its word, fences, and looks at the ring once
 //! more. A sender publishes, fences, and looks at the word: if it is set, it clears it and rings.
@@ -28,7 +28,7 @@
 //! Waiting for room works in the same way with the sides exchanged.
 
 use crate::{
-    reach::{Announced, Ended},
+    hazard::{Announced, Ended},
     ring::{
         CELL, Consumer, Flag, Incoming, Piece, Producer, Report, RingError, Shared, longest, part,
     },
@@ -49,7 +49,7 @@ pub(crate) const RING: std::ops::RangeInclusive<usize> = 16 << 10..=16 << 20;
 /// What the parts of long messages are called in their ring.
 const PART: u8 = 7;
 
-/// How large things are: who connects decides.
+/// Sizes of a pair: the side that connects decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
     /// Bytes of each ring, and of each long ring.
@@ -139,7 +139,7 @@ impl Pair {
         Ok((fd, Pair::new(mapping, sizes, 0)))
     }
 
-    /// The pair that somebody else made; we are side 1. The sizes were checked to be possible.
+    /// The pair that the other side made; we are side 1. The sizes were checked to be possible.
     pub(crate) fn adopt(fd: &OwnedFd, sizes: Sizes) -> Result<Pair, Unfit> {
         let mapping = memfd::adopt(fd, sizes.file_len(), true)?;
         Ok(Pair::new(mapping, sizes, 1))
@@ -232,9 +232,9 @@ impl Pair {
         Ok(long && self.producer.has_room_for(report, self.part)?)
     }
 
-    /// Gives the memory of the long ring back to the system if nothing was sent through it since this
-    /// was last called, and nothing is in it. False if there is nothing to give back any more.
-    pub(crate) fn tidy_long(&mut self) -> bool {
+    /// Gives the memory of the long ring back to the system if nothing was sent through it since
+    /// this was last called, and nothing is in it. False if there is nothing to give back any more.
+    pub(crate) fn trim_long(&mut self) -> bool {
         if std::mem::take(&mut self.long_busy) || !self.long_used {
             return self.long_used;
         }
@@ -377,7 +377,8 @@ impl Pair {
         Ended(&self.their_end[0]).is()
     }
 
-    /// Gives the pair up: the other side begins no access from now on. Look then whether it is in one.
+    /// Gives the pair up: the other side begins no access from now on. Look then whether it is in
+    /// one.
     pub(crate) fn end(&self) {
         Ended(&self.our_end[0]).end();
     }
@@ -387,7 +388,7 @@ impl Pair {
         Announced(&self.ours[1]).withdraw();
     }
 
-    /// Writes a word anywhere into what the two share, as somebody might who means harm.
+    /// Writes a word anywhere into what the two share, as a hostile peer might.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn scribble(&self, nth: usize, word: u64) {
         assert!(nth * 8 < self.mapping.len());
@@ -396,7 +397,7 @@ impl Pair {
         at.store(word, Ordering::Release);
     }
 
-    /// Announces a long message of which nobody has sent, or will send, the parts.
+    /// Announces a long message whose parts are not sent.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn forge_announcement(&mut self, kind: u8, len: usize) -> Result<bool, RingError> {
         let room = self.producer.has_room_for(Report { consumed: &self.out[0] }, 0)?;
@@ -485,16 +486,16 @@ mod tests {
             }
             if round % 10 == 9 {
                 assert!(blocks(&a) >= before + (32 << 10), "{} bytes", blocks(&a));
-                assert!(a.tidy_long(), "it was used lately");
-                assert!(!a.tidy_long() && !a.tidy_long());
+                assert!(a.trim_long(), "it was used lately");
+                assert!(!a.trim_long() && !a.trim_long());
                 assert!(blocks(&a) < before + (32 << 10), "{} bytes", blocks(&a));
             }
         }
         // While something is in there, it stays.
         assert!(a.send(3, &[Piece::of(&bytes)], bytes.len()).unwrap());
-        assert!(a.tidy_long() && a.tidy_long() && a.tidy_long());
+        assert!(a.trim_long() && a.trim_long() && a.trim_long());
         take_long(&mut b, &bytes);
-        assert!(!a.tidy_long());
+        assert!(!a.trim_long());
     }
 
     #[test]

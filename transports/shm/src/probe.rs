@@ -1,13 +1,13 @@
 //! What this transport can do on this machine, for people.
 
-use crate::{cross, segment};
+use crate::{cross_memory, segment};
 use petasos_fabric::memory::memfd;
 
 /// Whether this transport works here, and what it lacks.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Probe {
-    /// Memory can be shared at all: if not, why.
+    /// Whether memory can be shared at all; the error says why not.
     pub available: Result<(), String>,
     /// Processes of one user may reach into each other's memory: if not, why. Then put and get on
     /// ordinary memory are served by its owner.
@@ -16,7 +16,8 @@ pub struct Probe {
     pub read_only_segments: Result<(), String>,
 }
 
-/// Looks.
+/// Probes this machine: makes a sealed file in memory, and reads memory of this process as a peer
+/// would.
 #[must_use]
 pub fn probe() -> Probe {
     let made = memfd::create("petasos-probe", 4096)
@@ -29,5 +30,5 @@ pub fn probe() -> Probe {
             .map(|_| ())
             .map_err(|error| format!("/proc/self/fd: {error}"))
     });
-    Probe { available: made, cross_memory: cross::allowed(), read_only_segments: segments }
+    Probe { available: made, cross_memory: cross_memory::allowed(), read_only_segments: segments }
 }

@@ -4,40 +4,37 @@ use crate::{
     Shm,
     assembly::{Assembly, place},
     channel::{Arrival, kind},
-    hello::Note,
-    pump::FRONT,
+    control::ControlMessage,
+    exports::Export,
     ring::Incoming,
     segment::Segment,
     socket,
+    watchlist::{FRONT, PER_PEER},
 };
 use petasos_fabric::{
     Access, Event, Lease, Peer,
     two_sided::{Placement, header},
 };
 
-/// Messages taken from one peer in one pass.
-const PER_PEER: usize = 32;
-
-/// A long message counts as one for each so many bytes: who sends long ones does not keep out the others
-/// for longer than who sends short ones.
+/// A long message counts as one for each so many bytes: a peer that sends long ones does not keep
+/// out others for longer than one that sends short ones.
 const AS_ONE: usize = 4 << 10;
 
-/// Of so much room, what each of so many peers gets in a pass: some for everybody, if there is that much.
+/// The room that each of so many peers gets in a pass: some for each, if there is that much.
 fn share(room: usize, peers: usize) -> usize {
     (room / peers.max(1)).clamp(1, PER_PEER)
 }
 
 impl Shm {
-    /// Whether something has come from a peer: a cheap look, which may be mistaken for a moment.
+    /// Whether something has come from a peer: a cheap test, which may be mistaken for a moment.
     #[inline]
     pub(crate) fn has_come(&self, index: u32) -> bool {
-        let channel = self.channels.get(index as usize).and_then(Option::as_deref);
-        channel.is_some_and(|channel| !channel.pair.is_empty())
+        self.channels.get(index).is_some_and(|channel| !channel.pair.is_empty())
     }
 
     /// The same, for parts of a message as well.
     fn is_there(&self, index: u32) -> bool {
-        let channel = self.channels.get(index as usize).and_then(Option::as_deref);
+        let channel = self.channels.get(index);
         channel.is_some_and(|channel| !channel.pair.is_empty() || channel.pair.is_within())
     }
 
@@ -45,17 +42,18 @@ impl Shm {
     /// with nothing, and most others with messages from one peer.
     #[inline]
     pub(crate) fn receive_come(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
-        match self.watched.iter().rposition(|index| self.has_come(*index)) {
+        let sent = |index: &u32| self.has_come(*index);
+        match self.watched.iter().enumerate().rfind(|(_, index)| sent(index)) {
             None => false,
-            Some(0) => self.receive(self.watched[0], room, events),
-            Some(last) => self.receive_front(last + 1, room, events),
+            Some((0, &first)) => self.receive(first, room, events),
+            Some((last, _)) => self.receive_front(last + 1, room, events),
         }
     }
 
     /// The same in a pass after something was sent. Apart, so that the pass without is short.
     #[inline(never)]
     pub(crate) fn ring_and_receive(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
-        self.ring_all();
+        self.ring_pending();
         self.receive_come(room, events)
     }
 
@@ -74,51 +72,46 @@ impl Shm {
         let busy = front.filter(|index| self.has_come(**index)).count();
         let share = share(room, busy);
         // Where there is not room for all, another one is the first each time.
-        let turn = if room < busy { self.passes as usize } else { 0 };
+        let turn = if room < busy { self.schedule.passes() } else { 0 };
         // Backwards, as a peer that is lost is gone from the list; another one seldom, with it.
         for at in (0..count).rev() {
-            let Some(&index) = self.watched.get((at + turn) % count) else { continue };
+            let Some(index) = self.watched.get((at + turn) % count) else { continue };
             let room = end.saturating_sub(events.len()).min(share);
             worked |= self.has_come(index) && self.receive(index, room, events);
         }
         worked
     }
 
-    /// The same for some of those behind the front, in turns.
+    /// The same for some of the peers behind the front, in turns.
     pub(crate) fn receive_round(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
         let end = events.len().saturating_add(room);
         let mut worked = false;
-        let looks = self.watched.len().saturating_sub(FRONT).min(FRONT);
-        let share = share(room, looks);
-        for _ in 0..looks {
-            let rest = self.watched.len().saturating_sub(FRONT);
-            if rest == 0 || events.len() >= end {
+        let polls = self.watched.behind_front().len().min(FRONT);
+        let share = share(room, polls);
+        for _ in 0..polls {
+            if events.len() >= end {
                 break;
             }
-            self.round = (self.round + 1) % rest;
-            let at = FRONT + self.round;
-            let (index, room) = (self.watched[at], (end - events.len()).min(share));
+            let Some((at, index)) = self.watched.next_behind_front() else { break };
+            let room = (end - events.len()).min(share);
             if self.has_come(index) && self.receive(index, room, events) {
                 worked = true;
-                if at < self.watched.len() {
-                    // It is active: to the front, in the place of another each time.
-                    self.watched.swap(at, self.round % FRONT);
-                }
+                self.watched.promote(at);
             }
         }
         worked
     }
 
-    /// Goes on with those of whose messages parts are to come.
-    pub(crate) fn receive_within(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
+    /// Goes on with the peers that have sent a long message in part.
+    pub(crate) fn receive_parts(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
         let end = events.len().saturating_add(room);
         let mut worked = false;
-        for index in std::mem::take(&mut self.within) {
+        for index in std::mem::take(&mut self.partial) {
             worked |= self.receive(index, end.saturating_sub(events.len()), events);
             if self.channel(index).is_some_and(|channel| channel.pair.is_within())
-                && !self.within.contains(&index)
+                && !self.partial.contains(&index)
             {
-                self.within.push(index);
+                self.partial.push(index);
             }
         }
         worked
@@ -127,35 +120,27 @@ impl Shm {
     /// Takes a message from one of the peers in front.
     #[inline(never)]
     pub(crate) fn receive_one(&mut self, message: &mut Lease) -> Option<Peer> {
-        let front = self.watched.len().min(FRONT);
-        // Who sent last is likely to send next; but one who never pauses does not keep out the others.
-        if self.turn >= front || self.streak >= PER_PEER {
-            self.next_turn(front);
-        }
-        for _ in 0..front {
-            let index = self.watched[self.turn];
+        self.watched.begin_turn();
+        for _ in 0..self.watched.front_len() {
+            let index = self.watched.turn()?;
             if self.has_come(index)
                 && let Some(from) = self.receive_message(index, message)
             {
-                self.streak += weight(message);
+                self.watched.took(weight(message));
                 return Some(from);
             }
-            self.next_turn(front);
+            self.watched.next_turn();
         }
         None
     }
 
-    fn next_turn(&mut self, front: usize) {
-        self.turn = if self.turn + 1 < front { self.turn + 1 } else { 0 };
-        self.streak = 0;
-    }
-
-    /// Takes what has come from the peers in front, and from some of the others, who have half of the room.
+    /// Takes what has come from the peers in front, and from some of the others, which have half of
+    /// the room.
     #[inline(never)]
     pub(crate) fn receive_many(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
         let before = events.len();
         let half = match self.watched.len() > FRONT {
-            true => (room + self.passes as usize % 2) / 2,
+            true => (room + self.schedule.passes() % 2) / 2,
             false => room,
         };
         let front = self.receive_front(FRONT, half, events);
@@ -171,22 +156,23 @@ impl Shm {
         }
     }
 
-    /// The same for one that is not to be taken plainly.
+    /// The same for a message that is not to be taken plainly.
     #[inline]
     pub(crate) fn receive_further(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
-        let channel = self.channels.get_mut(index as usize)?.as_deref_mut()?;
+        let channel = self.channels.get_mut(index)?;
         match channel.receive_two(message, self.now, &mut self.counters) {
             Some(&peer) => Some(peer),
             None => self.receive_longer(index, message),
         }
     }
 
-    /// The same for one that is not short. Of one that comes in parts, those that are there are taken.
+    /// The same for one that is not short. Of one that comes in parts, those that are there are
+    /// taken.
     #[inline(never)]
     fn receive_longer(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
         loop {
             let Shm { channels, engine, config, counters, .. } = self;
-            let channel = channels.get_mut(index as usize)?.as_deref_mut()?;
+            let channel = channels.get_mut(index)?;
             let incoming = channel.pair.peek().ok()??;
             let (within, kind) = (channel.pair.is_within(), incoming.kind);
             let ring = channel.pair.lies_in();
@@ -224,7 +210,7 @@ impl Shm {
                 channel.ring();
             }
             if incoming.announced {
-                self.within.push(index);
+                self.partial.push(index);
             }
             if let Some(buffer) = whole {
                 *message = buffer.into_lease();
@@ -235,10 +221,11 @@ impl Shm {
         }
     }
 
-    /// Takes the next message of a peer, if it has one cell, and nothing else is to be done about it.
+    /// Takes the next message of a peer, if it has one cell, and nothing else is to be done about
+    /// it.
     #[inline(always)]
     pub(crate) fn receive_plainly(&mut self, index: u32, message: &mut Lease) -> Option<&Peer> {
-        let channel = self.channels.get_mut(index as usize)?.as_deref_mut()?;
+        let channel = self.channels.get_mut(index)?;
         let taken = channel.receive_plainly(message, self.now);
         taken.then(|| {
             self.counters.received += 1;
@@ -249,15 +236,15 @@ impl Shm {
     /// Takes the next message of a peer, if it is there, and short.
     #[inline(always)]
     fn receive_short(&mut self, index: u32, message: &mut Lease) -> Option<&Peer> {
-        let channel = self.channels.get_mut(index as usize)?.as_deref_mut()?;
+        let channel = self.channels.get_mut(index)?;
         channel.receive_short(message, self.now, &mut self.counters)
     }
 
-    /// Takes from a peer from which something has come, as far as there is room in `events`. True if
-    /// anything could be taken.
+    /// Takes from a peer from which something has come, as far as there is room in `events`. True
+    /// if anything could be taken.
     #[inline(never)]
     pub(crate) fn receive(&mut self, index: u32, room: usize, events: &mut Vec<Event>) -> bool {
-        self.put_off_attention();
+        self.schedule.put_off(self.counters.received);
         let before = events.len();
         let end = before + room.min(PER_PEER);
         let mut message = Lease::default();
@@ -273,15 +260,15 @@ impl Shm {
         room > 0
     }
 
-    /// Takes what is no plain message, and what follows. Sends what the engine answers, and tells what
-    /// it has to tell, in the same pass, which may be the last one. False if nothing could be taken.
+    /// Takes what is no plain message, and what follows. In the same pass, which may be the last
+    /// one, sends what the engine answers, and reports its events.
     #[cold]
     #[inline(never)]
     fn receive_and_answer(&mut self, index: u32, end: usize, events: &mut Vec<Event>) -> bool {
         let worked = self.receive_others(index, end, events);
         if self.engine.has_output() {
             self.transmit_all();
-            self.ring_all();
+            self.ring_pending();
         }
         self.hear_engine(end, events);
         worked
@@ -293,7 +280,7 @@ impl Shm {
             let before = events.len();
             match self.receive_any(index, events) {
                 Ok(false) => return weighed > 0,
-                // What the engine has to say came before what follows.
+                // The engine's events came before what follows.
                 Ok(true) if self.hear_engine(end, events) && events.len() < end => {}
                 Ok(true) => return true,
                 Err(what) => {
@@ -345,13 +332,13 @@ impl Shm {
             self.counters.received += 1;
             self.counters.wake_ups += u64::from(starving);
             if incoming.announced {
-                self.within.push(index);
+                self.partial.push(index);
             }
         }
         Ok(taken)
     }
 
-    /// Takes in a packet of the engine's. False if the peer is gone.
+    /// Takes in a packet of the engine's. False if the peer is lost.
     fn receive_packet(&mut self, index: u32, incoming: &Incoming) -> Result<bool, String> {
         let Some(channel) = self.channel(index) else { return Ok(false) };
         if incoming.announced {
@@ -360,7 +347,7 @@ impl Shm {
         }
         let (mut placement, header) = self.place_packet(index, incoming, incoming.len)?;
         let Shm { channels, engine, .. } = self;
-        let Some(Some(channel)) = channels.get(index as usize) else { return Ok(false) };
+        let Some(channel) = channels.get(index) else { return Ok(false) };
         place(channel.pair.lies_in(), incoming, header, &mut placement, 0);
         let landed = engine.landed(channel.handle, placement);
         landed.map(|()| true).map_err(|violation| violation.to_string())
@@ -383,7 +370,7 @@ impl Shm {
             }
         };
         let Shm { channels, engine, .. } = self;
-        let Some(Some(channel)) = channels.get_mut(index as usize) else { return Ok(false) };
+        let Some(channel) = channels.get_mut(index) else { return Ok(false) };
         place(channel.pair.lies_in(), part, header, &mut placement, at);
         if part.len < left {
             channel.assembly = Some(Assembly::Payload(placement, at + part.len - header));
@@ -393,8 +380,8 @@ impl Shm {
         landed.map(|()| true).map_err(|violation| violation.to_string())
     }
 
-    /// Where the payload of a packet of `len` bytes goes, the first of which lie here, and the length
-    /// of its header.
+    /// Where the payload of a packet of `len` bytes goes, the first of which lie here, and the
+    /// length of its header.
     fn place_packet(
         &mut self,
         index: u32,
@@ -402,7 +389,7 @@ impl Shm {
         len: usize,
     ) -> Result<(Placement, usize), String> {
         let Shm { channels, engine, .. } = self;
-        let Some(Some(channel)) = channels.get_mut(index as usize) else {
+        let Some(channel) = channels.get_mut(index) else {
             return Err("a packet of no known peer".to_owned());
         };
         let mut bytes = [0; header::MAX];
@@ -444,12 +431,13 @@ impl Shm {
                 }
             }
             kind::WANT => {
-                let wanted = crate::channel::numbers::<5>(bytes).ok_or("a wish of a bad length")?;
+                let wanted =
+                    crate::channel::numbers::<5>(bytes).ok_or("a request of a bad length")?;
                 self.give_segment(index, wanted);
             }
-            kind::GONE => {
+            kind::UNUSED => {
                 let [id] = crate::channel::numbers(bytes).ok_or("a number of a bad length")?;
-                channel.mapped.retain(|mapped| mapped.id != id);
+                channel.segments.unmap(id);
             }
             kind::MESSAGE => return Err(format!("a message of {} bytes", incoming.len)),
             kind => return Err(format!("a packet of the unknown kind {kind}")),
@@ -459,52 +447,46 @@ impl Shm {
 
     /// The region in which a put has landed, if it could.
     fn arrived(&self, arrival: &Arrival) -> Option<petasos_fabric::RegionId> {
-        let slot = usize::try_from(arrival.slot).ok()?;
-        let (region, tag) = self.exposed.get(slot).copied().flatten()?;
+        let Export { region, tag } = self.exports.at(arrival.slot)?;
         let (memory, access) = self.engine.region(region)?;
         let end = arrival.offset.checked_add(arrival.len)?;
         let right = tag == arrival.tag && access.allows(Access::WRITE);
         (right && end <= memory.len() as u64).then_some(region)
     }
 
-    /// Answers a wish for the descriptor of a segment: of a region whose key the peer has.
+    /// Answers a request for the descriptor of a segment: of a region whose key the peer has.
     fn give_segment(&mut self, index: u32, [slot, id, first, second, writable]: [u64; 5]) {
         let writable = writable != 0;
-        let found = usize::try_from(slot).ok().and_then(|slot| self.exposed.get(slot).copied()?);
-        let region = found.map(|(region, _)| region).filter(|region| {
+        let region = self.exports.at(slot).map(|export| export.region).filter(|region| {
             let parts = self.engine.key_parts(*region).ok();
             let route = parts.as_ref().and_then(|p| p.route(petasos_fabric::Key::ROUTE_TWO_SIDED));
             route.is_some_and(|route| crate::channel::numbers::<2>(route) == Some([first, second]))
         });
         let memory = region.and_then(|region| self.engine.region(region));
-        let Some(channel) = self.channels.get_mut(index as usize).and_then(Option::as_deref_mut)
-        else {
-            return;
-        };
+        let Some(channel) = self.channels.get_mut(index) else { return };
         let segment = memory.and_then(|(memory, access)| {
             let changes = access.allows(Access::WRITE) || access.allows(Access::ATOMIC);
             let segment = memory.region().backing::<Segment>().filter(|s| s.id == id)?;
-            let unsealed = changes || channel.may_write_anyway();
+            let unsealed = changes || channel.process.may_write_anyway();
             let given = (changes || !writable).then(|| segment.descriptor(unsealed, writable));
             Some((given?, segment.alive()))
         });
-        let note = |given| Note::Segment { id, given, writable }.encode();
+        let note = |given| ControlMessage::Segment { id, given, writable }.encode();
         if let Some((Ok(fd), alive)) = segment {
             use rustix::fd::AsFd;
-            if socket::send(&channel.socket, &note(true), &[fd.as_fd()]).is_ok() {
-                channel.given.retain(|(given, _)| *given != id);
-                channel.given.push((id, alive));
+            if socket::send(channel.process.socket(), &note(true), &[fd.as_fd()]).is_ok() {
+                channel.granted.add(id, alive);
                 return;
             }
         }
-        let _ = socket::send(&channel.socket, &note(false), &[]);
+        let _ = socket::send(channel.process.socket(), &note(false), &[]);
     }
 
-    /// Moves on with those who are over: what they sent, and then their end.
+    /// Ends the peers that have hung up, once what they sent is taken.
     pub(crate) fn end_all(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
         let end = events.len().saturating_add(room);
         let mut worked = false;
-        for index in self.endings.clone() {
+        for index in self.channels.ending().to_vec() {
             let room = end.saturating_sub(events.len());
             worked |= self.has_come(index) && self.receive(index, room, events);
             if let Some(channel) = self.channel(index)

@@ -40,7 +40,7 @@ pub(crate) fn alloc(len: usize, huge: bool) -> Result<Region, AllocError> {
     let id = NEXT.fetch_add(1, Ordering::Relaxed);
     let segment = Segment { id, fd, mapping, alive: Arc::new(()) };
     // SAFETY: the segment, which becomes the region's owner, keeps the mapping, which is `padded`
-    // bytes long and writable; nobody has references into it.
+    // bytes long and writable; no code has references into it.
     Ok(unsafe { RegionBuilder::new(base, len).build(Box::new(segment)) })
 }
 
@@ -55,13 +55,15 @@ impl Segment {
         Arc::downgrade(&self.alive)
     }
 
-    /// A descriptor for a peer that asks for it to read or to `write`, by the key of a region in it that peers may
-    /// change, or not (`changes`). A peer that [may write anyway](crate::rights) has one as if they might.
+    /// A descriptor for a peer that asks for it to read or to `write`, by the key of a region in it
+    /// that peers may change, or not (`changes`). A peer that [may write anyway](crate::privileges)
+    /// has one as if they might.
     ///
-    /// Whoever has a descriptor has all of the segment, and can open it again with other rights; so the first region
-    /// of which one is given decides, for good, whether peers can write there. Where that was one that they may not
-    /// change nobody gets it to write, and where it was one that they may, nobody by the key of one that they may
-    /// not: then data goes other ways.
+    /// A process with a descriptor has all of the segment, and can open it again with other rights.
+    /// So the first region of which one is given decides, for good, whether peers can write there.
+    /// After the key of a region that they may not change, no peer gets a descriptor to write;
+    /// after the key of one that they may, no peer gets one by the key of a region that they may
+    /// not. The data then goes other ways.
     pub(crate) fn descriptor(&self, changes: bool, write: bool) -> Result<OwnedFd, Errno> {
         if !changes {
             memfd::seal_for_readers(&self.fd)?;
@@ -76,13 +78,13 @@ impl Segment {
     }
 }
 
-/// A peer's segment, mapped here. Where it may only be read, so says the region.
+/// A peer's segment, mapped here. If it may only be read, the region is read-only.
 pub(crate) fn adopt(fd: &OwnedFd, len: usize, writable: bool) -> Result<Region, Unfit> {
     let mapping = memfd::adopt(fd, len, writable)?;
     let builder = RegionBuilder::new(mapping.base(), len);
     let builder = if writable { builder } else { builder.read_only() };
     // SAFETY: the mapping is `len` bytes long, writable if the region is, and lives as long as the
-    // region, which owns it. Its length is fixed by seals; nobody has references into it.
+    // region, which owns it. Its length is fixed by seals; no code has references into it.
     Ok(unsafe { builder.build(Box::new(mapping)) })
 }
 
@@ -92,7 +94,7 @@ mod tests {
     use rustix::fs::{Mode, OFlags, open};
     use std::os::fd::AsRawFd;
 
-    /// Whether who has this descriptor can write, by it or by one that he opens by way of it.
+    /// Whether a process with this descriptor can write, by it or by one that it opens through it.
     fn can_write(fd: &OwnedFd) -> bool {
         let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
         let again = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_peers_may_change_is_given_to_nobody_who_may_only_read() {
+    fn what_peers_may_change_is_not_given_to_readers() {
         let region = alloc(4096, false).unwrap();
         let segment = region.backing::<Segment>().unwrap();
         let reader = segment.descriptor(true, false).unwrap();

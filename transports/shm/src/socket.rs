@@ -1,6 +1,6 @@
 //! The sockets over which pairs are made: sequenced packets, with descriptors and credentials.
 
-use crate::{hello, name::Name};
+use crate::{control, name::Name};
 use petasos_fabric::Home;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -46,7 +46,7 @@ impl Listener {
             _ => None,
         };
         if path.is_some() {
-            // The mode of the socket becomes that of the file, before anybody can see it.
+            // The mode of the socket becomes that of the file, before it is visible.
             let all = Mode::from_raw_mode(0o666);
             fchmod(&fd, if open { all } else { Mode::RUSR | Mode::WUSR })?;
         }
@@ -63,7 +63,7 @@ impl Listener {
     }
 }
 
-/// Removes a socket of ours at which nobody listens.
+/// Removes a socket of this user's at which no process listens.
 fn remove_stale(path: &str, name: &Name, uid: u32) -> bool {
     let ours = lstat(path).is_ok_and(|stat| {
         FileType::from_raw_mode(stat.st_mode) == FileType::Socket && stat.st_uid == uid
@@ -89,13 +89,13 @@ pub(crate) fn dial(name: &Name, uid: u32) -> Result<OwnedFd, Errno> {
     Ok(fd)
 }
 
-/// Whose process listens at this name, if one does.
+/// The user whose process listens at this name, if one does.
 pub(crate) fn taken_by(name: &Name, uid: u32) -> Option<u32> {
     let fd = dial(name, uid).ok()?;
-    credentials(&fd).ok().map(|who| who.uid)
+    credentials(&fd).ok().map(|credentials| credentials.uid)
 }
 
-/// Who is at the other end, by the kernel's word.
+/// The process at the other end, as the kernel says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Credentials {
     /// Zero if it is in a process namespace that we cannot see.
@@ -158,7 +158,7 @@ pub(crate) fn is_over(fd: &OwnedFd, what: PollFlags) -> bool {
         && fds[0].revents().intersects(what | PollFlags::HUP | PollFlags::ERR)
 }
 
-/// Whether a peer's program, the one that connected, is over: its process has ended, or it was replaced by `exec`, which
+/// Whether the program that connected has ended: its process has, or was replaced by `exec`, which
 /// closes the socket. One system call.
 pub(crate) fn has_ended(socket: &OwnedFd, process: &OwnedFd) -> Result<bool, Errno> {
     let mut fds = [PollFd::new(socket, PollFlags::RDHUP), PollFd::new(process, PollFlags::IN)];
@@ -189,13 +189,13 @@ pub(crate) struct Received {
 
 /// The next message.
 pub(crate) fn receive(fd: impl AsFd) -> Result<Received, Errno> {
-    let mut bytes = [0; hello::LEN + 1];
+    let mut bytes = [0; control::LEN + 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     let mut buffers = [IoSliceMut::new(&mut bytes)];
     let message = match recvmsg(&fd, &mut buffers, &mut ancillary, flags) {
-        // Somebody who closes with something unread resets us first, and once; what was said
+        // A process that closes with something unread resets us first, and once; what was sent
         // before, a refusal above all, comes after.
         Err(Errno::CONNRESET) => recvmsg(&fd, &mut buffers, &mut ancillary, flags)?,
         received => received?,
@@ -211,7 +211,7 @@ pub(crate) fn receive(fd: impl AsFd) -> Result<Received, Errno> {
     Ok(Received { bytes: SmallVec::from_slice(&bytes[..len]), fds, cut })
 }
 
-/// That a process, ours in somebody's words, has as many descriptors as it may.
+/// Says that a process has as many descriptors open as it may; `whose` names it.
 pub(crate) fn out_of_descriptors(whose: &str) -> String {
     let limit = getrlimit(Resource::Nofile).current;
     let limit = limit.map_or_else(|| "all".to_owned(), |limit| limit.to_string());

@@ -3,30 +3,33 @@
 use crate::{
     Config, Counters, OpenError,
     access::Accesses,
-    channel::{Channel, NOBODY},
-    closing::{Closing, Lingering},
-    connect::{Arrivals, Attempt},
-    cross,
+    arrivals::Arrivals,
+    attempts::Attempts,
+    channel::Channel,
+    channels::Channels,
+    closing::{Abandoned, Closing},
+    cross_memory,
+    exports::Exports,
     name::Name,
+    poller::Poller,
+    schedule::PollSchedule,
     socket::Listener,
-    table::{SLOTS, Table},
+    table::SLOTS,
+    watchlist::Watchlist,
 };
 use petasos_fabric::{
-    Acceptor, Address, Capabilities, Credential, Done, Doorbell, Enforcement, Event, Home,
-    Incarnation, LostReason, OpError, OpErrorKind, Peer, PeerState, Pool, RegionId, Support, Time,
-    Token,
+    Address, Capabilities, Credential, Done, Doorbell, Enforcement, Event, Home, Incarnation,
+    LostReason, OpError, OpErrorKind, Peer, PeerState, Pool, Support, Time, Token,
     two_sided::{self, Engine},
 };
 use rustix::{
-    event::epoll,
-    fd::{AsFd, OwnedFd},
     io::Errno,
     process::{Resource, Rlimit, geteuid, getrlimit, setrlimit},
 };
 use std::{collections::VecDeque, sync::Arc};
 
 pub(crate) const SCHEME: &str = "shm";
-/// Lost peers that came to us stay readable until so many others followed.
+/// Lost peers that were never resolved here stay readable until so many others followed.
 const DEPARTED: usize = 1024;
 
 /// An endpoint over the shared memory of this machine.
@@ -38,100 +41,36 @@ pub struct Shm {
     pub(crate) capabilities: Capabilities,
     pub(crate) counters: Counters,
 
-    pub(crate) listener: Listener,
-    pub(crate) epoll: OwnedFd,
-    pub(crate) bell: Arc<Doorbell>,
-    /// What we say to all peers.
-    pub(crate) table: Table,
-    pub(crate) table_fd: OwnedFd,
-    /// Our incarnation, at an address that peers are told: whether they can reach it shows
+    pub(crate) poller: Poller,
+    pub(crate) schedule: PollSchedule,
+    pub(crate) doorbell: Arc<Doorbell>,
+    /// Our incarnation, at an address that peers are told: whether they can read it there shows
     /// whether they can reach our memory.
     pub(crate) probe: Arc<u64>,
 
-    /// By the index of the peer's handle.
-    pub(crate) channels: Vec<Option<Box<Channel>>>,
+    pub(crate) channels: Channels,
     /// Accesses that do not go through the engine, or not yet.
     pub(crate) accesses: Accesses,
-    pub(crate) attempts: Vec<Attempt>,
+    /// Connections that are being made, by this endpoint and by others.
+    pub(crate) attempts: Attempts,
     pub(crate) arrivals: Arrivals,
-    pub(crate) acceptor: Acceptor,
 
-    /// Peers that are watched, the lately active ones in front; and where the round is.
-    pub(crate) watched: Vec<u32>,
-    pub(crate) round: usize,
-    /// The one of those in front that was last polled for a single message.
-    pub(crate) turn: usize,
-    /// Messages taken from them without a look at the others.
-    pub(crate) streak: usize,
-    /// Peers of whose messages parts are to come.
-    pub(crate) within: Vec<u32>,
-    /// Peers whose packets the engine gave us to send.
-    pub(crate) serving: VecDeque<u32>,
-    /// The first of those that may have to be rung.
-    pub(crate) unrung: u32,
-    /// Peers with accesses under way.
-    pub(crate) working: VecDeque<u32>,
-    /// Peers that are over, and whose ring is not empty yet.
-    pub(crate) endings: Vec<u32>,
+    /// Peers whose rings are polled.
+    pub(crate) watched: Watchlist,
+    /// Peers that have sent a long message in part.
+    pub(crate) partial: Vec<u32>,
+    /// Peers to which packets of the engine are to be sent.
+    pub(crate) sending: VecDeque<u32>,
     pub(crate) departed: VecDeque<Peer>,
 
-    /// Open regions by slot, with their tags.
-    pub(crate) exposed: Vec<Option<(RegionId, u64)>>,
-    pub(crate) tags: u64,
-    /// Regions that are closed and may still be reached: their end is awaited, or not any more.
-    pub(crate) closing: Vec<Closing>,
-    pub(crate) left: Vec<Closing>,
-    /// Pairs that were given up while a peer was in a region.
-    pub(crate) lingering: Vec<Lingering>,
+    /// Regions that peers may reach.
+    pub(crate) exports: Exports,
+    /// Regions that are closed, and that peers may still be in.
+    pub(crate) closing: Closing,
     pub(crate) ready: VecDeque<Event>,
 
     pub(crate) now: Time,
     pub(crate) armed: bool,
-    /// Passes since the descriptors were looked at, after how many they are again, and how many
-    /// of them come after each message.
-    pub(crate) passes: u32,
-    pub(crate) due: u32,
-    pub(crate) patience: u32,
-    /// Messages that had come when that was last put off.
-    pub(crate) heard: u64,
-    /// When they are in any case.
-    pub(crate) attend_at: Time,
-    /// When memory of long messages is to be looked at: it may not be needed any more.
-    pub(crate) tidy_at: Time,
-}
-
-/// What a descriptor in the epoll set is, with a handle's index and generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Source {
-    Listener = 1,
-    Notifier = 2,
-    Arrival = 3,
-    Attempt = 4,
-    Socket = 5,
-    Bell = 6,
-}
-
-/// Generations as they stand in the epoll set.
-const GENERATION: u32 = 0xFF_FFFF;
-
-impl Source {
-    pub(crate) fn data(self, index: u32, generation: u32) -> epoll::EventData {
-        let generation = u64::from(generation & GENERATION);
-        epoll::EventData::new_u64((self as u64) << 56 | generation << 32 | u64::from(index))
-    }
-
-    pub(crate) fn of(data: u64) -> Option<(Source, u32, u32)> {
-        use Source::*;
-        let source = [Listener, Notifier, Arrival, Attempt, Socket, Bell]
-            .into_iter()
-            .find(|source| *source as u64 == data >> 56)?;
-        Some((source, data as u32, (data >> 32) as u32 & GENERATION))
-    }
-
-    pub(crate) fn same_generation(of_event: u32, generation: u32) -> bool {
-        of_event == generation & GENERATION
-    }
 }
 
 fn system(what: &'static str) -> impl Fn(Errno) -> OpenError {
@@ -143,8 +82,8 @@ impl Shm {
     /// `shm://*`, under a random name.
     ///
     /// # Errors
-    /// If the name is taken or belongs to another user, is no name, or the system refuses: see
-    /// [`OpenError`].
+    /// If the name is taken, belongs to another user, or is malformed, or if the system refuses:
+    /// see [`OpenError`].
     ///
     /// ```
     /// use petasos_fabric::Endpoint;
@@ -159,10 +98,10 @@ impl Shm {
         Shm::open_with(address, Config::default())
     }
 
-    /// The same, with other numbers.
+    /// The same, with other settings.
     ///
     /// # Errors
-    /// As [`Shm::open`], and [`OpenError::Config`] for numbers that cannot be.
+    /// As [`Shm::open`], and [`OpenError::Config`] for settings out of their bounds.
     pub fn open_with(address: &Address, config: Config) -> Result<Shm, OpenError> {
         if address.scheme() != SCHEME {
             return Err(OpenError::WrongScheme(address.clone()));
@@ -193,13 +132,11 @@ impl Shm {
             },
             error => system("listening on a socket")(error),
         })?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("epoll"))?;
-        let bell = Arc::new(Doorbell::new().map_err(system("an event descriptor"))?);
-        let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        epoll::add(&epoll, &listener.fd, Source::Listener.data(0, 0), epoll::EventFlags::IN)
-            .and_then(|()| epoll::add(&epoll, &*bell, Source::Notifier.data(0, 0), edge))
-            .map_err(system("epoll"))?;
-        let (table_fd, table) = Table::create().map_err(system("a table in memory"))?;
+        let poller = Poller::new().map_err(system("epoll"))?;
+        let doorbell = Arc::new(Doorbell::new().map_err(system("an event descriptor"))?);
+        let arrivals = Arrivals::new(listener, &poller).map_err(system("epoll"))?;
+        poller.add_notifier(&*doorbell).map_err(system("epoll"))?;
+        let exports = Exports::new().map_err(system("a table in memory"))?;
         let limits = config.limits();
         let pool = Pool::with_bytes(config.max_leases, config.max_lease_bytes);
         let numbers = two_sided::Config::new(limits, config.max_message);
@@ -210,60 +147,42 @@ impl Shm {
             config,
             uid,
             counters: Counters::default(),
-            listener,
-            epoll,
-            bell,
-            table,
-            table_fd,
+            poller,
+            schedule: PollSchedule::new(),
+            doorbell,
             probe: Arc::new(incarnation.get()),
-            channels: Vec::new(),
+            channels: Channels::new(),
             accesses: Accesses::default(),
-            attempts: Vec::new(),
-            arrivals: Arrivals::default(),
-            acceptor: Acceptor::new(),
-            watched: Vec::new(),
-            round: 0,
-            turn: 0,
-            streak: 0,
-            within: Vec::new(),
-            serving: VecDeque::new(),
-            unrung: NOBODY,
-            working: VecDeque::new(),
-            endings: Vec::new(),
+            attempts: Attempts::default(),
+            arrivals,
+            watched: Watchlist::default(),
+            partial: Vec::new(),
+            sending: VecDeque::new(),
             departed: VecDeque::new(),
-            exposed: Vec::new(),
-            tags: 0,
-            closing: Vec::new(),
-            left: Vec::new(),
-            lingering: Vec::new(),
+            exports,
+            closing: Closing::default(),
             ready: VecDeque::new(),
             now: Time::ZERO,
             armed: false,
-            passes: 0,
-            due: 0,
-            patience: 0,
-            heard: 0,
-            attend_at: Time::ZERO,
-            tidy_at: Time::NEVER,
         })
     }
 
-    /// What this endpoint did so far, and how things stand.
+    /// Counts since the endpoint was opened, and its state now.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        let channels = || self.channels.iter().flatten();
+        let channels = || self.channels.iter();
         Counters {
             peers: channels().count(),
-            segments: channels().map(|channel| channel.mapped.len()).sum(),
+            segments: channels().map(|channel| channel.segments.len()).sum(),
             leases: self.engine.lent(),
-            turned_away: self.acceptor.turned_away(),
-            accepts: self.acceptor.tries(),
+            turned_away: self.arrivals.turned_away(),
+            accepts: self.arrivals.tries(),
             ..self.counters
         }
     }
 
     pub(crate) fn channel(&mut self, index: u32) -> Option<&mut Channel> {
-        self.channels.get_mut(index as usize)?.as_deref_mut()
+        self.channels.get_mut(index)
     }
 
     pub(crate) fn complete(
@@ -282,23 +201,13 @@ impl Shm {
 
     // The end of a peer.
 
-    /// The peer is over: what it has sent is taken first.
-    pub(crate) fn hang_up(&mut self, index: u32, reason: LostReason) {
-        if let Some(channel) = self.channel(index)
-            && channel.ending.is_none()
-        {
-            channel.ending = Some(reason);
-            self.endings.push(index);
-        }
-    }
-
-    /// The peer broke the rules: it is cut off at once.
+    /// The peer broke the protocol: it is cut off at once.
     pub(crate) fn violated(&mut self, index: u32, what: String) {
         self.counters.violations += 1;
         self.lose(index, LostReason::Protocol(what));
     }
 
-    /// Ends everything with a peer.
+    /// Declares a peer lost.
     pub(crate) fn lose(&mut self, index: u32, reason: LostReason) {
         let Some(peer) = self.engine.peer_at(index) else {
             return;
@@ -320,22 +229,18 @@ impl Shm {
     /// Closes the channel, and fails what does not go through the engine.
     pub(crate) fn let_go(&mut self, peer: Peer, reason: &LostReason) {
         let index = peer.index;
-        self.attempts.retain(|attempt| attempt.peer != peer);
-        // That list, which goes through the channels, is empty then.
-        self.ring_all();
-        if let Some(channel) = self.channels.get_mut(index as usize).and_then(Option::take) {
+        self.attempts.remove(peer);
+        self.ring_pending();
+        if let Some(channel) = self.channels.remove(index) {
             // Its bell is known to the peer, too, and stays in the set until no process has it.
-            let _ = epoll::delete(&self.epoll, &channel.bell_in);
-            let _ = epoll::delete(&self.epoll, &channel.socket);
+            self.poller.remove(&channel.doorbell);
+            self.poller.remove(channel.process.socket());
             let address = self.engine.peer_info(peer).map(|info| info.address);
-            self.lingering.extend(Lingering::of(*channel, address));
+            self.closing.keep(Abandoned::of(*channel, address));
         }
-        for list in [&mut self.watched, &mut self.endings] {
-            list.retain(|i| *i != index);
-        }
-        self.serving.retain(|i| *i != index);
-        self.working.retain(|i| *i != index);
-        self.accesses.delist(index);
+        self.watched.remove(index);
+        self.sending.retain(|i| *i != index);
+        self.accesses.unschedule(index);
         while let Some(access) = self.accesses.take(index) {
             let kind = OpErrorKind::PeerLost(reason.clone());
             self.complete(access.token(), Some(peer), Err(kind));
@@ -344,7 +249,7 @@ impl Shm {
 }
 
 fn capabilities(config: &Config) -> Capabilities {
-    let reached = config.cross_memory && cross::allowed().is_ok();
+    let reached = config.cross_memory && cross_memory::allowed().is_ok();
     let native = if reached { Support::Native } else { Support::Emulated };
     let mut all = Capabilities::emulated(SCHEME, config.limits());
     all.remote_access = native;
@@ -383,27 +288,3 @@ impl std::fmt::Debug for Shm {
 }
 
 const _: () = assert!(SLOTS <= u32::MAX as usize);
-
-/// The set of descriptors that are waited for.
-pub(crate) fn watch(
-    epoll: &OwnedFd,
-    fd: impl AsFd,
-    source: Source,
-    peer: Peer,
-    edge: bool,
-) -> Result<(), Errno> {
-    let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
-    let flags = if edge { flags | epoll::EventFlags::ET } else { flags };
-    epoll::add(epoll, fd, source.data(peer.index, peer.generation), flags)
-}
-
-/// What is watched already is something else from now on.
-pub(crate) fn watch_as(
-    epoll: &OwnedFd,
-    fd: impl AsFd,
-    source: Source,
-    peer: Peer,
-) -> Result<(), Errno> {
-    let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
-    epoll::modify(epoll, fd, source.data(peer.index, peer.generation), flags)
-}

@@ -6,13 +6,13 @@
 //! the owner's help whether the region still lives:
 //!
 //! * the initiator announces the region's tag in the memory of the pair, fences, compares the tag
-//!   in the entry, copies, and takes the announcement back;
+//!   in the entry, copies, and withdraws the announcement;
 //! * the owner takes the tag out of the entry, fences, and waits until no peer announces it.
 //!
 //! A tag is never used twice in the life of an endpoint.
 
 use crate::{
-    reach::{Opened, is_open},
+    hazard::{Opened, is_open},
     sync::{AtomicU64, Ordering, fence},
 };
 use petasos_fabric::{
@@ -60,8 +60,8 @@ impl Table {
 
     fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at + 8 <= LEN && at.is_multiple_of(8));
-        // SAFETY: within the mapping, whose length is `LEN`, and aligned. It can be written, for `create` made it, and
-        // is reached by atomics alone.
+        // SAFETY: within the mapping, whose length is `LEN`, and aligned. It can be written, for
+        // `create` made it, and is reached by atomics alone.
         unsafe { self.0.base().add(at).cast::<AtomicU64>().as_ref() }
     }
 
@@ -84,7 +84,7 @@ impl Table {
         }
     }
 
-    /// Writes a word of an entry, as an owner might who means harm.
+    /// Writes a word of an entry, as a hostile owner might.
     #[cfg(feature = "fuzzing")]
     pub(crate) fn scribble(&self, slot: u32, nth: usize, value: u64) {
         if let Some(word) = self.field(slot, nth) {
@@ -92,8 +92,8 @@ impl Table {
         }
     }
 
-    /// Closes a region: from now on nobody begins to reach into it whom a look at the announcements, after this,
-    /// does not show.
+    /// Closes a region: from now on no peer begins to reach into it, except those that a look at
+    /// the announcements, after this, shows.
     pub(crate) fn close(&self, slot: u32) {
         if let Some(word) = self.field(slot, 0) {
             Opened(word).close();

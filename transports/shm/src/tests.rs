@@ -1,8 +1,8 @@
-//! Peers that mean harm: what they do stays between them and us.
+//! Hostile peers: what they do stays between them and us.
 
 use crate::{
     Config, Shm,
-    hello::{Greeting, Note},
+    control::{ControlMessage, Greeting},
     pair::Sizes,
     socket,
     table::Table,
@@ -55,9 +55,9 @@ impl End {
         })
     }
 
-    fn lost(&self, who: Peer) -> Option<LostReason> {
+    fn lost(&self, of: Peer) -> Option<LostReason> {
         self.events.iter().find_map(|event| match event {
-            Event::PeerLost { peer, reason } if *peer == who => Some(reason.clone()),
+            Event::PeerLost { peer, reason } if *peer == of => Some(reason.clone()),
             _ => None,
         })
     }
@@ -86,7 +86,7 @@ fn join(a: &mut End, b: &mut End) -> (Peer, Peer) {
 
 /// Random words all over what two share, while a third goes on: at most the one pair is lost.
 #[test]
-fn scribbling_harms_nobody_else() {
+fn scribbling_harms_no_other_peer() {
     let (mut server, mut good) = (End::new(), End::new());
     let (to_server, _) = join(&mut good, &mut server);
     let mut runner = TestRunner::new(ProptestConfig::default());
@@ -137,12 +137,12 @@ fn garbage_at_the_listener() {
     let name = crate::name::Name::parse(server.address().rest()).unwrap();
     let uid = server.shm.uid;
     let greeting = Greeting {
-        address: "shm://somebody".parse().unwrap(),
+        address: "shm://peer".parse().unwrap(),
         incarnation: Incarnation::random(),
         sizes: Config::default().sizes(),
         probe: 8,
     };
-    let hello = |greeting: &Greeting| Note::Hello(greeting.clone()).encode();
+    let hello = |greeting: &Greeting| ControlMessage::Hello(greeting.clone()).encode();
     let (table, _table) = Table::create().unwrap();
     let sealed = |len| {
         let (fd, _) = memfd::create("hostile", len).unwrap();
@@ -151,14 +151,14 @@ fn garbage_at_the_listener() {
     };
     let (loose, _) = memfd::create("hostile", 4096 + (256 << 10)).unwrap();
     let right = sealed(4096 + (256 << 10));
-    let (short, bell) = (sealed(4096), petasos_fabric::EventFd::new().unwrap());
+    let (short, doorbell) = (sealed(4096), petasos_fabric::EventFd::new().unwrap());
     let files = [
         vec![],
         vec![table.as_fd()],
-        vec![table.as_fd(), loose.as_fd(), bell.as_fd()],
-        vec![table.as_fd(), short.as_fd(), bell.as_fd()],
-        vec![right.as_fd(), right.as_fd(), bell.as_fd()],
-        vec![bell.as_fd(), bell.as_fd(), bell.as_fd()],
+        vec![table.as_fd(), loose.as_fd(), doorbell.as_fd()],
+        vec![table.as_fd(), short.as_fd(), doorbell.as_fd()],
+        vec![right.as_fd(), right.as_fd(), doorbell.as_fd()],
+        vec![doorbell.as_fd(), doorbell.as_fd(), doorbell.as_fd()],
     ];
     let answer = |server: &mut End, bytes: &[u8], fds: &[rustix::fd::BorrowedFd<'_>]| {
         let socket = socket::dial(&name, uid).unwrap();
@@ -166,16 +166,20 @@ fn garbage_at_the_listener() {
         for _ in 0..10_000 {
             server.pass();
             if let Ok(socket::Received { bytes, .. }) = socket::receive(&socket) {
-                return Note::decode(&bytes);
+                return ControlMessage::decode(&bytes);
             }
         }
         panic!("no answer");
     };
     for fds in &files {
         let note = answer(&mut server, &hello(&greeting), fds);
-        assert!(matches!(note, Ok(Note::Refused { again: false, .. })), "{note:?} {}", fds.len());
+        assert!(
+            matches!(note, Ok(ControlMessage::Refused { again: false, .. })),
+            "{note:?} {}",
+            fds.len()
+        );
     }
-    let fds = [table.as_fd(), right.as_fd(), bell.as_fd()];
+    let fds = [table.as_fd(), right.as_fd(), doorbell.as_fd()];
     let good = greeting.sizes;
     let sizes = [
         Sizes { ring: 0, ..good },
@@ -188,10 +192,13 @@ fn garbage_at_the_listener() {
     for sizes in sizes {
         let greeting = Greeting { sizes, ..greeting.clone() };
         let note = answer(&mut server, &hello(&greeting), &fds);
-        assert!(matches!(note, Ok(Note::Refused { .. })), "{note:?}");
+        assert!(matches!(note, Ok(ControlMessage::Refused { .. })), "{note:?}");
     }
     let impostor = Greeting { address: server.address(), ..greeting.clone() };
-    assert!(matches!(answer(&mut server, &hello(&impostor), &fds), Ok(Note::Refused { .. })));
+    assert!(matches!(
+        answer(&mut server, &hello(&impostor), &fds),
+        Ok(ControlMessage::Refused { .. })
+    ));
     let mut runner = TestRunner::new(ProptestConfig::default());
     for _ in 0..300 {
         let noise = (proptest::collection::vec(any::<u8>(), 1..300), 0..240usize, any::<u8>());
@@ -202,12 +209,12 @@ fn garbage_at_the_listener() {
         let _ = answer(&mut server, &bytes, &fds[..2]);
     }
     assert_eq!(server.shm.counters().peers, 0);
-    // Those who say nothing are cut in time, and do not keep others out.
+    // Silent connections are closed in time, and do not keep others out.
     let silent: Vec<_> = (0..300).map(|_| socket::dial(&name, uid).unwrap()).collect();
     let mut good = End::new();
     join(&mut good, &mut server);
     until("the silent ones are cut", &mut [&mut server], |ends| {
-        ends[0].shm.arrivals.is_empty() && !ends[0].shm.arrivals.more
+        ends[0].shm.arrivals.is_empty() && !ends[0].shm.arrivals.has_backlog()
     });
     drop(silent);
 }
@@ -226,8 +233,8 @@ fn silent_connections_keep_no_peer_out() {
     drop(silent);
 }
 
-/// What the owner's table says of a region's length may not be what its key says: what is mapped is what the key says,
-/// or nothing.
+/// What the owner's table says of a region's length may not be what its key says: what is mapped is
+/// what the key says, or nothing.
 #[test]
 fn what_is_mapped_is_as_long_as_its_key_says() {
     let (mut owner, mut guest) = (End::new(), End::new());
@@ -236,7 +243,7 @@ fn what_is_mapped_is_as_long_as_its_key_says() {
     let region = owner.shm.register(&memory.whole(), Access::READ).unwrap();
     let key = owner.shm.export(region).unwrap();
     let remote = guest.shm.import(&key).unwrap();
-    let (slot, (_, tag)) = (region.index, owner.shm.exposed[region.index as usize].unwrap());
+    let (slot, tag) = (region.index, owner.shm.exports.tag(region).unwrap());
     let segment = memory.backing::<crate::segment::Segment>().unwrap();
     let (id, segment_len) = (segment.id, segment.len() as u64);
     let entry = |len| crate::table::Entry {
@@ -248,7 +255,7 @@ fn what_is_mapped_is_as_long_as_its_key_says() {
         segment_len,
     };
     for (len, maps) in [(8192, true), (100, false), (8191, false), (8192, true)] {
-        owner.shm.table.open(slot, tag, &entry(len));
+        owner.shm.exports.table().open(slot, tag, &entry(len));
         guest.events.clear();
         let mut queue = VecDeque::from([Operation::Map { token: Token(7), remote }]);
         guest.shm.submit(&mut queue);
@@ -281,8 +288,8 @@ fn close(end: &mut End, token: u64, region: petasos_fabric::RegionId, patience: 
     end.shm.submit(&mut VecDeque::from([close]));
 }
 
-/// A peer that does not leave a region is waited for as long as was asked for, again and again; and also when
-/// its connection is given up meanwhile.
+/// A peer that does not leave a region is waited for as long as was asked for, again and again; and
+/// also when its connection is given up meanwhile.
 #[test]
 fn a_region_is_not_closed_under_a_peer() {
     for given_up in [false, true] {
@@ -291,8 +298,8 @@ fn a_region_is_not_closed_under_a_peer() {
         let memory = Region::zeroed(4096);
         let region = owner.shm.register(&memory.whole(), Access::ALL).unwrap();
         let key = owner.shm.export(region).unwrap();
-        let (_, tag) = owner.shm.exposed[region.index as usize].unwrap();
-        let who = guest.address();
+        let tag = owner.shm.exports.tag(region).unwrap();
+        let address = guest.address();
         guest.shm.channel(to_owner.index).unwrap().pair.announce(tag);
         if given_up {
             owner.shm.violated(at_owner.index, "for the test".to_owned());
@@ -309,9 +316,9 @@ fn a_region_is_not_closed_under_a_peer() {
             assert!(begin.elapsed() >= Duration::from_millis(patience));
             let error = result.expect("it ends").unwrap_err();
             assert_eq!(error.kind, OpErrorKind::StillReached);
-            assert_eq!(error.peer.as_ref(), Some(&who));
+            assert_eq!(error.peer.as_ref(), Some(&address));
         }
-        // Held, whoever else lets go of it; and nobody else begins.
+        // Kept, whatever else drops it; and no other access begins.
         let region_of = memory.downgrade();
         let memory = memory.into_exclusive().unwrap_err();
         drop(memory);
@@ -341,12 +348,12 @@ fn a_region_is_not_closed_under_a_peer() {
         });
         assert!(closed(&mut owner, 4).unwrap().is_ok());
         assert!(region_of.upgrade().is_none(), "the memory is free");
-        assert!(owner.shm.lingering.is_empty());
+        assert!(!owner.shm.closing.keeps_pairs());
     }
 }
 
-/// An endpoint that goes waits for nobody. Memory in which a peer is outlives it, and is let go when the peer has left it,
-/// or closed its end.
+/// An endpoint that ends waits for no peer. Memory in which a peer is outlives it, and is let go
+/// when the peer has left it, or closed its end.
 #[test]
 fn memory_outlives_its_endpoint_while_a_peer_is_in_it() {
     for leaves in [true, false] {
@@ -355,12 +362,12 @@ fn memory_outlives_its_endpoint_while_a_peer_is_in_it() {
         let (reached, other) = (Region::zeroed(4096), Region::zeroed(4096));
         let region = owner.shm.register(&reached.whole(), Access::ALL).unwrap();
         owner.shm.register(&other.whole(), Access::ALL).unwrap();
-        let (_, tag) = owner.shm.exposed[region.index as usize].unwrap();
+        let tag = owner.shm.exports.tag(region).unwrap();
         guest.shm.channel(to_owner.index).unwrap().pair.announce(tag);
         let weak = [reached.downgrade(), other.downgrade()];
         drop((reached, other));
         drop(owner);
-        assert!(weak[1].upgrade().is_none(), "nobody is in that");
+        assert!(weak[1].upgrade().is_none(), "no peer is in that");
         std::thread::sleep(LONG);
         assert!(weak[0].upgrade().is_some(), "a peer is still in that");
         if leaves {
@@ -412,8 +419,8 @@ fn every_length_arrives_either_way() {
     assert_eq!(receiver.shm.counters().received, 4 * 130 + 1);
 }
 
-/// Messages of one part and of many, from every place of the ring, taken by themselves or as events;
-/// and when there is no room for all of a message, none of it is sent.
+/// Messages of one part and of many, from every place of the ring, taken by themselves or as
+/// events; and when there is no room for all of a message, none of it is sent.
 #[test]
 fn long_messages_arrive_whole() {
     let (mut sender, mut receiver) = (End::new(), End::new());
@@ -477,8 +484,8 @@ fn half_a_message() {
     assert_eq!((victim.messages(), victim.shm.counters().leases), (0, 0));
 }
 
-/// What long messages needed goes back to the system once there were none for a while, also when both
-/// sides sleep.
+/// What long messages needed goes back to the system once there were none for a while, also when
+/// both sides sleep.
 #[test]
 fn memory_of_long_messages_is_given_back() {
     let (mut sender, mut receiver) = (End::new(), End::new());
@@ -488,7 +495,7 @@ fn memory_of_long_messages_is_given_back() {
         until("it has come", &mut [&mut sender, &mut receiver], |ends| ends[1].messages() == 1);
         receiver.events.clear();
         let resident = |end: &End| {
-            let channel = end.shm.channels[to.index as usize].as_ref();
+            let channel = end.shm.channels.get(to.index);
             channel.expect("a channel").pair.resident()
         };
         assert!(resident(&sender) > 300_000);
@@ -529,8 +536,8 @@ fn short_messages_that_cannot_be() {
     }
 }
 
-/// Messages of one cell, of two and of more until there is no more room, again and again: what waits
-/// in the engine is not overtaken by what would find room in the ring.
+/// Messages of one cell, of two and of more until there is no more room, again and again: what
+/// waits in the engine is not overtaken by what would find room in the ring.
 #[test]
 fn order_is_kept_when_room_runs_out() {
     const LENGTHS: [usize; 7] = [8, 56, 57, 9, 112, 113, 55];
@@ -561,7 +568,7 @@ fn order_is_kept_when_room_runs_out() {
     }
 }
 
-/// Peers beyond the number that is watched ring, and are heard; nobody starves.
+/// Peers beyond the number that is watched ring, and are heard; none starves.
 #[test]
 fn more_peers_than_are_watched() {
     let config = Config { max_watched: 12, ..Config::default() };
@@ -647,14 +654,14 @@ fn segments_are_mapped_and_let_go() {
     });
 }
 
-/// The same memory is lent to be read, and then to be written, as buffers of messages are: to a peer that may reach into
-/// its owner anyway, both go through mappings.
+/// The same memory is lent to be read, and then to be written, as buffers of messages are: to a
+/// peer that may reach into its owner anyway, both go through mappings.
 #[test]
 fn memory_that_was_read_is_mapped_to_be_written() {
     const LEN: usize = 20_000;
     let (mut owner, mut guest) = (End::new(), End::new());
     join(&mut guest, &mut owner);
-    if !crate::rights::reaches_us(std::process::id() as i32) {
+    if !crate::privileges::may_write_to_us(std::process::id() as i32) {
         return eprintln!("skipped: no process of this user may reach into another here");
     }
     let memory = owner.shm.alloc(LEN).unwrap();
@@ -688,8 +695,8 @@ fn memory_that_was_read_is_mapped_to_be_written() {
     assert!(memory.to_vec().iter().all(|byte| *byte == 7));
 }
 
-/// More is submitted than there is room for, to a peer that is not there: what was not taken is left in the queue. And
-/// what was taken is found by its token, however much there is.
+/// More is submitted than there is room for, to a peer that is not there: what was not taken is
+/// left in the queue. And what was taken is found by its token, however much there is.
 #[test]
 fn submitting_and_cancelling_are_bounded() {
     let mut owner = End::new();

@@ -25,7 +25,7 @@ const FIRST: u8 = 1;
 const PUT: u8 = 2;
 const NEXT: u8 = 3;
 
-/// Memory at that place, which nobody else of this process has.
+/// Memory at that place, which nothing else in this process has.
 fn mapped() -> NonNull<u8> {
     let (protection, flags) = (
         libc::PROT_READ | libc::PROT_WRITE,
@@ -39,7 +39,8 @@ fn mapped() -> NonNull<u8> {
 
 /// Memory at that place as a region, which is never unmapped.
 fn region() -> Region {
-    // SAFETY: the mapping is `LEN` bytes long and writable, it stays for good, and there are no references into it.
+    // SAFETY: the mapping is `LEN` bytes long and writable, it stays for good, and there are no
+    // references into it.
     unsafe { RegionBuilder::new(mapped(), LEN).build(Box::new(())) }
 }
 
@@ -79,7 +80,9 @@ impl End {
     }
 }
 
-/// Gives its key to the first who asks, and at the next word becomes another program, without dropping anything.
+/// Gives its key to the first peer that asks, and at the next message becomes another program,
+/// without dropping anything.
+/// dropping anything.
 fn owner(at: &str) -> ! {
     let mut end = End::open(at);
     let memory = region();
@@ -107,8 +110,8 @@ fn next() -> ! {
     std::process::exit(0);
 }
 
-/// The peer's put and get were begun before the owner became another program, or are begun after that; and the peer
-/// has not looked at anything in between.
+/// The peer's put and get were begun before the owner became another program, or are begun after
+/// that; and the peer has not looked at anything in between.
 #[test]
 fn the_next_program_of_a_process_is_not_reached() {
     if role().is_some() {

@@ -1,5 +1,5 @@
 //! A listener of a process that has no descriptor left, and peers that hold descriptors without
-//! ever saying who they are.
+//! ever authenticating.
 
 use petasos_fabric::{Address, Clock, Endpoint, Event, LostReason, Sleep};
 use petasos_shm::Shm;
@@ -148,7 +148,7 @@ fn a_listener_without_descriptors_rests() {
     let callers: Vec<_> = (0..20).map(|_| dial(&at)).collect();
     let wake_ups = ask(&mut server, "idle");
     assert!(wake_ups < WAKE_UPS, "woken {wake_ups} times in {IDLE:?}");
-    // Those who came were told why, and cut off.
+    // The clients were told why, and cut off.
     for caller in &callers {
         let mut said = [0; 1024];
         let (count, _) = recv(caller, &mut said, RecvFlags::DONTWAIT).unwrap();
@@ -159,14 +159,14 @@ fn a_listener_without_descriptors_rests() {
     is_heard(&mut server, &at);
 }
 
-/// The shortage is not taken for a refusal: whoever comes is let in when there are descriptors
-/// again, and is told of them, not of credentials, where there are none all the time.
+/// The shortage is not taken for a refusal: a client is admitted when there are descriptors again;
+/// while there are none it is told of them, not of credentials.
 #[test]
-fn who_finds_no_descriptor_is_told_of_that() {
+fn a_client_is_told_that_there_is_no_descriptor() {
     if role().is_some() {
         return serve();
     }
-    let mut server = again("who_finds_no_descriptor_is_told_of_that", "server").start();
+    let mut server = again("a_client_is_told_that_there_is_no_descriptor", "server").start();
     let at = server.line("listens at ");
     for some in ["take", "one"] {
         ask(&mut server, some);
@@ -191,18 +191,18 @@ fn who_finds_no_descriptor_is_told_of_that() {
 }
 
 #[test]
-fn who_says_nothing_keeps_nobody_out() {
+fn silent_clients_keep_no_client_out() {
     if role().is_some() {
         return serve();
     }
-    let mut server = again("who_says_nothing_keeps_nobody_out", "server").start();
+    let mut server = again("silent_clients_keep_no_client_out", "server").start();
     let at = server.line("listens at ");
     let before = ask(&mut server, "count");
     let callers: Vec<_> = (0..100).map(|_| dial(&at)).collect();
     let wake_ups = ask(&mut server, "idle");
     assert!(wake_ups < WAKE_UPS, "woken {wake_ups} times in {IDLE:?}");
     let held = ask(&mut server, "count") - before;
-    assert!(held <= LIMIT / 8, "{held} of {LIMIT} descriptors are held by who said nothing");
+    assert!(held <= LIMIT / 8, "{held} of {LIMIT} descriptors are held by silent clients");
     assert_eq!(ask(&mut server, "open"), 1, "it cannot open a file");
     drop(callers);
     is_heard(&mut server, &at);

@@ -121,7 +121,8 @@ impl End {
         (self.submit(|token| Operation::Get { token, remote, local, spans }), into)
     }
 
-    /// Serves: sends the key of its memory to whoever asks, echoes the rest, until it is killed.
+    /// Serves: sends the key of its memory to each peer that asks, echoes the rest, until it is
+    /// killed.
     fn serve(mut self, len: usize) -> ! {
         let memory = Region::zeroed(len);
         memory.write(0, &vec![7; len]);
@@ -181,7 +182,8 @@ fn out_of_descriptors() {
             let _taken = leave_room_for(3);
             end.serve(LEN);
         }
-        // The room is for: nothing; socket and pair; its own three, of which one is free again, and of the answer come two.
+        // The room is for: nothing; socket and pair; its own three, of which one is free again, and
+        // of the answer come two.
         Some("client") => {
             for room in [0, 2, 3] {
                 let mut end = End::open("shm://*", Config::default());
@@ -278,7 +280,7 @@ fn killed_servers() {
     assert_eq!(end.shm.counters().violations, 0);
 }
 
-/// Killed clients leave nothing with the server, and nobody leaves anything on the machine.
+/// Killed clients leave nothing with the server, and no process leaves anything on the machine.
 #[test]
 fn nothing_is_left_behind() {
     if let Some(role) = role() {
@@ -341,8 +343,8 @@ fn nothing_is_left_behind() {
     assert!(!sockets.contains(&name("left")), "a socket is left");
 }
 
-/// Other users: refused by who listens and by who connects, and admitted where both say so. Then
-/// the system really refuses to let them into each other's memory, and all works nevertheless.
+/// Other users: refused by the listener and by the client, and admitted where both say so. Then the
+/// system really refuses to let them into each other's memory, and all works nevertheless.
 #[test]
 fn other_users() {
     let config = |admit: &[u32]| {
@@ -372,11 +374,11 @@ fn other_users() {
     let at = format!("shm://0@{}", name("users"));
     let Some(wary) = again_as_nobody("other_users", "wary") else { return };
     let mut server = End::open(&at, config(&[]));
-    // Who connects does not trust who listens.
+    // The client does not trust the listener.
     let mut wary = wary.env("AT", &at).start();
     let mut line = wary.line("lost ");
     assert!(line.contains("Refused") && line.contains("user 0 listens"), "{line}");
-    // Who listens does not admit who connects.
+    // The listener does not admit the client.
     let bold = again_as_nobody("other_users", "bold").unwrap();
     let mut bold = bold.env("AT", &at).start();
     // The wary one has left its connection, too.
@@ -449,7 +451,7 @@ fn memory_that_the_system_keeps_closed() {
     }
 }
 
-/// Somebody else's socket under our name: found out by who connects.
+/// Another user's socket under our name is detected by the client.
 #[test]
 fn squatters() {
     if role().is_some() {

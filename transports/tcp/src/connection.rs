@@ -1,6 +1,6 @@
 //! A connection on which packets flow: reading them, and writing what waits.
 
-use crate::{Counters, idle::Note, io::Scatter, outbox::Outbox, sealed::Sealed, shares::Share};
+use crate::{Counters, idle::Note, io::Scatter, outbox::Outbox, quota::Permit, sealed::Sealed};
 use petasos_fabric::{
     Event, Peer,
     two_sided::{
@@ -14,14 +14,14 @@ use std::{
     os::fd::{AsFd, OwnedFd},
 };
 
-/// The receive buffer: many small packets come with one system call. It begins short, as most peers say
-/// little, and is as long as it gets once more came at a time.
+/// The receive buffer: many small packets come with one system call. It begins short, as most peers
+/// send little, and gets its full length once more came at a time.
 const FIRST_BUFFER: usize = 4 * 1024;
 const BUFFER: usize = 64 * 1024;
 /// Bytes read from one connection in one pass, so that others have their turn.
 const FAIR: usize = 256 << 10;
 
-/// A connection to a peer that has shown who it is.
+/// A connection to a peer whose handshake is over.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) socket: OwnedFd,
@@ -40,10 +40,10 @@ pub(crate) struct Connection {
     pub(crate) closing: Closing,
     /// Bytes in both directions, without those about closing, to see whether there are any.
     pub(crate) traffic: u64,
-    /// What was said about closing, until somebody looks.
+    /// A note about closing that was read, and is to be handled.
     note: Option<Note>,
-    /// What it counts as, where the other side has made it.
-    pub(crate) share: Option<Share>,
+    /// Counts it, where the other side has made it.
+    pub(crate) permit: Option<Permit>,
     /// How packets are encrypted, if they are.
     sealed: Option<Box<Sealed>>,
     buffer: Vec<u8>,
@@ -52,15 +52,16 @@ pub(crate) struct Connection {
     payload: Option<Payload>,
 }
 
-/// How far a connection is on the way to be closed as idle, see [`crate::idle`]; or why nothing goes out otherwise.
+/// How far a connection is on the way to be closed as idle, see [`crate::idle`]; or why nothing
+/// else goes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closing {
     No,
-    /// We have asked, and say nothing until there is an answer.
+    /// We have asked, and send nothing until there is an answer.
     Asked,
-    /// We have agreed, and say nothing more.
+    /// We have agreed, and send nothing more.
     Agreed,
-    /// It is not closed, but whether the peer is who it says that it is is being looked into, see [`crate::claims`].
+    /// It is not closed: the peer's claim is being verified, see [`crate::claims`].
     Doubted,
 }
 
@@ -89,7 +90,7 @@ pub(crate) enum Read {
 #[derive(Debug)]
 pub(crate) enum Broken {
     Io(io::Error),
-    /// Something encrypted that the peer did not say, or not now.
+    /// A record that the peer did not send, or not now.
     Forged,
     Violation(Violation),
 }
@@ -119,7 +120,7 @@ impl Connection {
             closing: Closing::No,
             traffic: 0,
             note: None,
-            share: None,
+            permit: None,
             // Room for what is decrypted at a time.
             buffer: vec![0; if channel.is_some() { BUFFER } else { FIRST_BUFFER }],
             sealed: channel.map(|channel| Box::new(Sealed::new(channel))),
@@ -145,7 +146,7 @@ impl Connection {
     /// Whether the end of the stream can be what the peer meant, though it did not say so.
     pub(crate) fn may_end(&self) -> bool {
         match self.closing {
-            // Somebody on the way can end a connection; that the peer has agreed he cannot say.
+            // A process in between can end a connection, but cannot say that the peer has agreed.
             Closing::Asked => self.sealed.is_none(),
             Closing::Agreed => true,
             Closing::No | Closing::Doubted => false,
@@ -184,8 +185,8 @@ impl Connection {
                     (self.quiet, self.heard) = (0, true);
                     fair = fair.saturating_sub(got);
                     if got < wanted && !self.sealed.as_ref().is_some_and(|s| s.has_whole()) {
-                        // All that was there has come; what follows is for the next pass.
-                        // Of this, some may be left in the buffer, of which the poller knows nothing.
+                        // All that was there has come; what follows is for the next pass. Of this,
+                        // some may be left in the buffer, of which the poller knows nothing.
                         self.take(peer, engine, budget, events)?;
                         let more = self.note.is_some() || events.len() >= budget;
                         return Ok(if more { Read::More } else { Read::Empty });
@@ -201,13 +202,13 @@ impl Connection {
         }
     }
 
-    /// Takes the memory of closed regions out of the packets that are under way: what still comes goes nowhere, and
-    /// what still has to be sent is a copy.
-    pub(crate) fn let_go_of_closed(&mut self, peer: Peer, engine: &mut Engine) {
+    /// Takes the memory of closed regions out of the packets that are under way: what still comes
+    /// is discarded, and what still has to be sent becomes a copy.
+    pub(crate) fn release_closed(&mut self, peer: Peer, engine: &mut Engine) {
         if let Some(payload) = &mut self.payload {
             engine.divert(peer, &mut payload.placement);
         }
-        self.outbox.let_go_of_closed(peer, engine);
+        self.outbox.release_closed(peer, engine);
     }
 
     /// How many bytes `receive` asks for.
@@ -232,7 +233,7 @@ impl Connection {
                         skip -= here;
                     }
                 }
-                // Thrown away: through the buffer.
+                // Discarded: through the buffer.
                 Placement::Discard => {
                     let len = due.min(self.buffer.len());
                     scatter.buffer(&mut self.buffer[..len]);
@@ -318,11 +319,11 @@ impl Connection {
                 return Ok(());
             }
             let frame = header::frame(*prefix)?;
-            let Some(head) = rest.get(..frame.header) else {
+            let Some(header) = rest.get(..frame.header) else {
                 self.compact();
                 return Ok(());
             };
-            let placement = engine.accept(peer, head)?;
+            let placement = engine.accept(peer, header)?;
             self.start += frame.header;
             self.payload = Some(Payload { placement, len: frame.payload, at: 0 });
         }

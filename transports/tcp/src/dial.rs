@@ -1,5 +1,5 @@
-//! Connecting to a peer: look its host up, connect, shake hands; again and again, gently, until
-//! its time is over.
+//! Connecting to a peer: look its host up, connect, shake hands; again and again, with growing
+//! pauses, until the patience is over.
 
 use crate::{
     Secret,
@@ -7,8 +7,8 @@ use crate::{
     handshake::{
         CHALLENGE_LEN, Client, Goal, HandshakeError, Identity, Name, Session, VERDICT_LEN, Verdict,
     },
-    lives::Lives,
-    strangers::{Part, ends, receive_part, send_whole},
+    known_peers::KnownPeers,
+    unauthenticated::{Part, ends, receive_part, send_whole},
 };
 use petasos_fabric::{Address, Patience, Time};
 use petasos_noise::{Channel, Spot};
@@ -29,13 +29,14 @@ pub(crate) const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// How long the other side's connection is waited for when both connect at a time.
 const CROSSED_PAUSE: Duration = Duration::from_millis(500);
 
-/// The way to one peer.
+/// Attempts to connect to one peer.
 #[derive(Debug)]
 pub(crate) struct Dial {
     address: Address,
-    /// How long it may take in all; raised when somebody asks again.
+    /// How long it may take in all; renewed when the peer is resolved again.
     pub(crate) patience: Patience,
-    /// What is wanted there: a session to begin, or to go on with, or a word about another connection.
+    /// What is wanted there: to begin a session, to go on with one, or to ask about another
+    /// connection.
     goal: Goal,
     /// Whether one failure is the end of it.
     once: bool,
@@ -60,7 +61,7 @@ enum Stage {
         got: usize,
         until: Time,
     },
-    /// We said who we are; the verdict is coming.
+    /// We sent our identity; the verdict is coming.
     Verdict {
         socket: OwnedFd,
         client: Client,
@@ -70,21 +71,22 @@ enum Stage {
     },
 }
 
-/// What came of a look at it.
+/// What came of a step.
 pub(crate) enum Dialled {
     /// Nothing yet.
     Pending,
-    /// A new socket, to be waited for: for writing, until it is connected.
+    /// A new socket, to be polled for writing until it is connected.
     Opened,
-    /// It is connected: from now on to be waited for reading.
+    /// It is connected: to be polled for reading from now on.
     Connected,
-    /// Hands were shaken with this one, who may have proved to be the one that was there before.
+    /// The handshake with this peer succeeded; whether it proved to be the one that was there
+    /// before.
     Up(OwnedFd, Option<Channel>, Identity, Session, bool),
     /// The same, and packets go on where the session stood.
     Resumed(OwnedFd, Option<Channel>, Identity),
-    /// It is not let in there for now, by this one.
+    /// This endpoint does not admit us for now.
     Claimed(SocketAddr, Identity),
-    /// Who is there has made the connection that was asked for, or has not.
+    /// Whether this endpoint has made the connection that was asked about.
     Vouched(bool, Identity),
     /// It was to be tried once, or as long as something listens there.
     Failed,
@@ -92,12 +94,12 @@ pub(crate) enum Dialled {
     Hopeless(HandshakeError),
 }
 
-/// What a handshake needs to know of us.
-pub(crate) struct Us<'a> {
+/// What a handshake needs to know of this endpoint.
+pub(crate) struct Local<'a> {
     pub(crate) secret: Option<&'a Secret>,
     pub(crate) encrypt: bool,
     pub(crate) identity: &'a Identity,
-    pub(crate) lives: &'a Lives,
+    pub(crate) known_peers: &'a KnownPeers,
     pub(crate) handshake: Duration,
 }
 
@@ -120,7 +122,7 @@ impl Dial {
         }
     }
 
-    /// Asks who is there whether a connection is his.
+    /// Asks the endpoint at an address whether it made a connection.
     pub(crate) fn back(
         address: Address,
         name: Name,
@@ -150,7 +152,7 @@ impl Dial {
         }
     }
 
-    /// When to look again, though nothing was heard.
+    /// When the next step is due, if nothing comes.
     pub(crate) fn next(&self, now: Time) -> Time {
         match &self.stage {
             Stage::Waiting(until) => *until,
@@ -162,7 +164,7 @@ impl Dial {
     }
 
     /// Moves on as far as it goes without waiting.
-    pub(crate) fn step(&mut self, now: Time, us: &Us<'_>) -> Dialled {
+    pub(crate) fn step(&mut self, now: Time, us: &Local<'_>) -> Dialled {
         match &mut self.stage {
             Stage::Waiting(until) if now < *until => Dialled::Pending,
             Stage::Waiting(_) => self.look_up(now),
@@ -170,7 +172,7 @@ impl Dial {
                 Ok(Ok(socket)) => self.connect(socket, now),
                 Ok(Err(why)) => self.again(why, now),
                 Err(TryRecvError::Empty) => Dialled::Pending,
-                Err(TryRecvError::Disconnected) => self.again("the look-up died".to_owned(), now),
+                Err(TryRecvError::Disconnected) => self.again("the look-up failed".to_owned(), now),
             },
             Stage::Connecting(socket) => match sockopt::socket_error(&*socket) {
                 Ok(Ok(())) if getpeername(&*socket).is_ok() => {
@@ -243,21 +245,21 @@ impl Dial {
         self.again(error.to_string(), now)
     }
 
-    fn take_challenge(&mut self, now: Time, us: &Us<'_>) -> Dialled {
+    fn take_challenge(&mut self, now: Time, us: &Local<'_>) -> Dialled {
         let Stage::Challenge { socket, frame, got, until } = &mut self.stage else {
             return Dialled::Pending;
         };
         match receive_part(socket, frame, got) {
             Part::More if now < *until => Dialled::Pending,
-            Part::More => self.again("it does not shake hands".to_owned(), now),
-            Part::Gone => self.again("it hung up".to_owned(), now),
+            Part::More => self.again("it does not answer the handshake".to_owned(), now),
+            Part::Gone => self.again("it closed the connection".to_owned(), now),
             Part::Whole => {
                 let Some((here, there)) = ends(socket) else {
-                    return self.again("it hung up".to_owned(), now);
+                    return self.again("it closed the connection".to_owned(), now);
                 };
                 let (nonce, encrypt) = (nonce(), us.encrypt || options(&self.address).1);
                 let (own, mut goal) = (us.identity, self.goal);
-                if let (Goal::Begin, Some(before)) = (goal, us.lives.at(there)) {
+                if let (Goal::Begin, Some(before)) = (goal, us.known_peers.at(there)) {
                     goal = Goal::Again(before);
                 }
                 let spot = Spot::of_connection(there, here);
@@ -266,7 +268,7 @@ impl Dial {
                     Err(error) => Dialled::Hopeless(error),
                     Ok((client, hello)) => {
                         if !send_whole(socket, &hello) {
-                            return self.again("it hung up".to_owned(), now);
+                            return self.again("it closed the connection".to_owned(), now);
                         }
                         let until = *until;
                         let stage = std::mem::replace(&mut self.stage, Stage::Waiting(now));
@@ -287,8 +289,10 @@ impl Dial {
         };
         match receive_part(socket, &mut frame[..], got) {
             Part::More if now < *until => Dialled::Pending,
-            Part::More => self.again("it does not shake hands".to_owned(), now),
-            Part::Gone => self.again("it hung up in the handshake".to_owned(), now),
+            Part::More => self.again("it does not answer the handshake".to_owned(), now),
+            Part::Gone => {
+                self.again("it closed the connection during the handshake".to_owned(), now)
+            }
             Part::Whole => match client.verdict(frame) {
                 Err(error) => Dialled::Hopeless(error),
                 Ok((Verdict::Vouched, _, identity)) => Dialled::Vouched(true, identity),
@@ -307,8 +311,8 @@ impl Dial {
                 }
                 Ok((Verdict::Claimed, _, identity)) => {
                     let there = getpeername(&*socket).ok().flatten();
-                    let why = "it has another peer at the address of this endpoint, or finds nobody there \
-                               who knows of this connection";
+                    let why = "it has another peer at the address of this endpoint, or could not verify \
+                               this connection there";
                     self.later(why.to_owned(), now);
                     match there.and_then(|name| SocketAddr::try_from(name).ok()) {
                         Some(there) => Dialled::Claimed(there, identity),
@@ -320,7 +324,7 @@ impl Dial {
                                has descriptors left (RLIMIT_NOFILE there)";
                     self.later(why.to_owned(), now)
                 }
-                // Its own connection is the one to use, and is on its way.
+                // The other side's connection is the one to use, and is on its way.
                 Ok(_) => {
                     let why = std::mem::take(&mut self.why);
                     self.later(why, now)
@@ -329,7 +333,7 @@ impl Dial {
         }
     }
 
-    /// Tries again when the other side had some time.
+    /// Tries again after a pause for the other side.
     fn later(&mut self, why: String, now: Time) -> Dialled {
         self.why = why;
         self.stage = Stage::Waiting(now.after(CROSSED_PAUSE));

@@ -1,31 +1,35 @@
-//! The handshake: three frames of fixed length, after which each side knows that the other knows the secret, who
-//! it says that it is, and that it is where the client dialled. A state machine without I/O.
+//! The handshake: three frames of fixed length, after which each side knows that the other knows
+//! the secret, which identity it claims, and that it is where the client dialled. A state machine
+//! without I/O.
 //!
 //! ```text
 //! server → client   MAGIC, wishes, nonce
-//! client → server   wishes, first message of Noise: errand, where it dialled, who it is
-//! server → client   verdict in clear, second message of Noise: verdict, session, who it is
+//! client → server   wishes, first message of Noise: errand, where it dialled, identity
+//! server → client   verdict in clear, second message of Noise: verdict, session, identity
 //! ```
 //!
-//! It is the pattern `NNpsk0` of the Noise protocol framework ([`petasos_noise`]), whose pre-shared key is the hash of
-//! the secret. The prologue is the first frame and the client's wishes: the protocol and its version, whether each side
-//! wants encryption, and a nonce, which makes a hello good for one connection. What the client says travels in the
-//! first message, what the server says in the second; a message that was changed, or made by who does not know the
-//! secret, is found out, and nothing of it is looked at. Both directions have keys of their own.
+//! It is the pattern `NNpsk0` of the Noise protocol framework ([`petasos_noise`]), whose pre-shared
+//! key is the hash of the secret. The prologue is the first frame and the client's wishes: the
+//! protocol and its version, whether each side wants encryption, and a nonce, which makes a hello
+//! good for one connection. What the client says travels in the first message, what the server says
+//! in the second. A message that was changed, or made by a process that does not know the secret,
+//! is detected, and none of it is parsed. Both directions have keys of their own.
 //!
-//! *Where the client dialled* ([`petasos_noise::Spot`]) the server compares with where the connection came to it. So
-//! who listens at the address of one server, and passes all on to another one of the same secret, is refused by that
-//! one, and the client is told. A name that was dialled (`tcp://node7:4040`) is bound as the socket address that it
-//! was looked up as; a server that listens on all interfaces takes the one on which the connection came; and addresses of
-//! the loopback interface are of one machine only. Where addresses are translated on the way, a server has to be told
-//! those that clients dial ([`crate::Config::reached_at`]).
+//! *Where the client dialled* ([`petasos_noise::Spot`]) the server compares with where the
+//! connection came to it. So a process that listens at the address of one server, and relays
+//! everything to another one of the same secret, is refused by that server, and the client is told.
+//! A name that was dialled (`tcp://node7:4040`) is bound as the socket address that it was looked
+//! up as; a server that listens on all interfaces takes the one on which the connection came; and
+//! addresses of the loopback interface are of one machine only. Where addresses are translated on
+//! the way, a server has to be told those that clients dial ([`crate::Config::reached_at`]).
+//! Without a secret the frames are the same, in clear, and prove nothing; then no endpoint listens
+//! beyond this machine.
 //!
-//! Without a secret the frames are the same, in clear, and prove nothing; then nobody listens beyond this machine.
-//!
-//! With a secret or without, each session has a key, which the server makes and says in its verdict. By it each side can
-//! prove on a later connection that it is the process that was there ([`Goal::Resume`], [`Goal::Again`]): by an HMAC over
-//! all that it says on that connection, under a key that no other process was told. An endpoint without a secret takes
-//! nobody for an earlier life of a peer that does not prove that.
+//! With a secret or without, each session has a key, which the server makes and sends in its
+//! verdict. By it each side can prove on a later connection that it is the process that was there
+//! ([`Goal::Resume`], [`Goal::Again`]): by an HMAC over all that it says on that connection, under
+//! a key that no other process was told. An endpoint without a secret takes no process for a peer
+//! of before that does not prove that.
 
 use crate::Secret;
 use hmac::{Hmac, Mac};
@@ -64,13 +68,13 @@ fn wishes(secret: Option<&Secret>, encrypt: bool) -> u8 {
     secret.map_or(0, |_| KEYED) | if encrypt { ENCRYPTED } else { 0 }
 }
 
-/// Names a connection that a client makes: a hash of the first two frames, which are the client's and the server's of
-/// this connection alone.
+/// Names a connection that a client makes: a hash of the first two frames, which are the client's
+/// and the server's of this connection alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Name([u8; NAME]);
 
-/// What two endpoints have going on, over one connection after the other: the name of the first, and a key that the server
-/// made up, by which each proves to the other that it was there.
+/// What two endpoints continue over one connection after the other: the name of the first, and a
+/// key that the server made, by which each proves to the other that it was there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Session {
     name: Name,
@@ -119,12 +123,13 @@ fn hash_of_verdict(frames: &Hash, said: &[u8; VERDICT]) -> Hash {
     hash.finalize().into()
 }
 
-/// Who somebody is: his address, and which life of it. Both are only said, not proven: see [`Errand::Vouch`].
+/// The identity of an endpoint: its address and its incarnation. Both are only claimed, not proven:
+/// see [`Errand::Vouch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Where he listens: a number, not a name.
+    /// Where it listens: a number, not a name.
     pub address: Address,
-    /// Which life.
+    /// Its incarnation.
     pub incarnation: Incarnation,
 }
 
@@ -159,7 +164,7 @@ pub struct Hello {
     pub errand: Errand,
     /// Where it dialled.
     pub dialled: Spot,
-    /// Who it says that it is.
+    /// The identity that it claims.
     pub identity: Identity,
 }
 
@@ -175,9 +180,10 @@ pub enum Verdict {
     Refused = 2,
     /// Packets follow, and go on where the session of the client's choice stood.
     Resumed = 3,
-    /// The client dialled somebody else.
+    /// The client dialled another endpoint.
     Elsewhere = 4,
-    /// Another peer has the address that the client claims, or there is nobody who vouches for the client.
+    /// Another peer has the address that the client claims, or no endpoint there vouches for the
+    /// client.
     Claimed = 5,
     /// The connection that was asked for is the server's.
     Vouched = 6,
@@ -205,8 +211,8 @@ pub enum HandshakeError {
     Identity,
     /// The server that answers is not the one whose address was dialled.
     #[error(
-        "who knows the secret there is not at the address that was dialled: somebody passes the connection on \
-         (where addresses are translated, the server has to be told by which one it is reached)"
+        "the server that answers is not the one at the address that was dialled: a process in between relays the \
+         connection (where addresses are translated, the server has to be told by which one it is reached)"
     )]
     Elsewhere,
 }
@@ -249,7 +255,7 @@ impl Messages {
             }
             Messages::Clear(_) => {
                 let (said, tag) = message[NONCE..].split_at(payload.len());
-                // Who has a secret does not leave that empty.
+                // A side with a secret does not leave that empty.
                 if tag.iter().any(|byte| *byte != 0) {
                     return Err(HandshakeError::Proof);
                 }
@@ -297,8 +303,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Begins, with a nonce and a key that nobody knows; gives the first frame. Packets will be encrypted, if the
-    /// server or the client wants that and there is a secret.
+    /// Begins, with a nonce and a key that no other process knows; gives the first frame. Packets
+    /// will be encrypted if the server or the client wants that and there is a secret.
     #[must_use]
     pub fn begin(
         secret: Option<&Secret>,
@@ -369,8 +375,9 @@ impl Server {
         self.session
     }
 
-    /// The third frame, after [`Server::hello`], with a proof that the server knows the session that goes on, or that
-    /// the client has proved to have had. Who does not know the secret learns nothing of it.
+    /// The third frame, after [`Server::hello`], with a proof that the server knows the session
+    /// that goes on, or that the client has proved to have had. A client that does not know the
+    /// secret learns nothing of it.
     #[must_use]
     pub fn verdict(
         &mut self,
@@ -472,14 +479,15 @@ impl Client {
         self.name
     }
 
-    /// Whether the server has proved, in its verdict, that it knows the session that it was told of: it is the process
-    /// with which that was begun.
+    /// Whether the server has proved, in its verdict, that it knows the session that it was told
+    /// of: it is the process with which that was begun.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.known
     }
 
-    /// Takes the third frame: the verdict, the session that begins or goes on, and who the server says that it is.
+    /// Takes the third frame: the verdict, the session that begins or goes on, and the identity
+    /// that the server claims.
     ///
     /// # Errors
     /// [`HandshakeError::Refused`] if the server said so; else if the frame does not prove the
@@ -504,7 +512,7 @@ impl Client {
         let verdict = match (said[0], self.goal) {
             (0, Goal::Begin | Goal::Again(_) | Goal::Resume(_)) => Verdict::Welcome,
             (1, Goal::Begin | Goal::Again(_) | Goal::Resume(_)) => Verdict::Crossed,
-            // Who took the server's place does not know what went on.
+            // A process that took the server's place does not know the session.
             (3, Goal::Resume(before)) if self.known => {
                 session = before;
                 Verdict::Resumed
@@ -541,7 +549,7 @@ impl Identity {
         let address = rest.get(..usize::from(len)).and_then(|text| std::str::from_utf8(text).ok());
         let address = address.and_then(|text| Address::parse(text).ok());
         match (incarnation, address) {
-            // Nobody has us look up names.
+            // No peer makes this one look up names.
             (Some(incarnation), Some(address)) if crate::address::numeric(&address).is_some() => {
                 Ok(Identity { address, incarnation })
             }
@@ -554,7 +562,7 @@ impl Identity {
 mod tests {
     use super::*;
 
-    fn who(port: u16) -> Identity {
+    fn identity_of(port: u16) -> Identity {
         let address = Address::parse(&format!("tcp://127.0.0.1:{port}")).unwrap();
         Identity { address, incarnation: Incarnation::new(u64::from(port)).unwrap() }
     }
@@ -577,7 +585,7 @@ mod tests {
         goal: Goal,
         challenge: &[u8; CHALLENGE_LEN],
     ) -> (Client, [u8; HELLO_LEN]) {
-        Client::begin(secret, encrypt, [2; 32], &who(2), goal, spot(1), challenge).unwrap()
+        Client::begin(secret, encrypt, [2; 32], &identity_of(2), goal, spot(1), challenge).unwrap()
     }
 
     type Outcome =
@@ -588,7 +596,7 @@ mod tests {
         let (mut client, hello) = ask(ours, false, Goal::Begin, &challenge);
         let seen = server.hello(theirs, &hello);
         let verdict = if seen.is_ok() { Verdict::Welcome } else { Verdict::Refused };
-        (seen, client.verdict(&server.verdict(verdict, None, &who(1))))
+        (seen, client.verdict(&server.verdict(verdict, None, &identity_of(1))))
     }
 
     #[test]
@@ -598,11 +606,11 @@ mod tests {
             let (mut server, challenge) = begin(secret);
             let (mut client, hello) = ask(secret, false, Goal::Begin, &challenge);
             let heard = server.hello(secret, &hello).unwrap();
-            let told = Hello { errand: Errand::Begin, dialled: spot(1), identity: who(2) };
+            let told = Hello { errand: Errand::Begin, dialled: spot(1), identity: identity_of(2) };
             assert_eq!(heard, told);
             let (verdict, session, server_is) =
-                client.verdict(&server.verdict(Verdict::Welcome, None, &who(1))).unwrap();
-            assert_eq!((verdict, server_is), (Verdict::Welcome, who(1)));
+                client.verdict(&server.verdict(Verdict::Welcome, None, &identity_of(1))).unwrap();
+            assert_eq!((verdict, server_is), (Verdict::Welcome, identity_of(1)));
             assert!(session == server.session() && session.name() == client.name());
             assert!(client.into_channel().is_none() && server.into_channel().is_none());
         }
@@ -623,12 +631,13 @@ mod tests {
         let (a, b) = (secret(7), secret(8));
         let (_, challenge) = begin(Some(&a));
         let (mut client, hello) = ask(Some(&a), false, Goal::Begin, &challenge);
-        // Who does not know the secret, says that he has none, or sends back what he heard.
+        // A client that does not know the secret, says that it has none, or sends back what it
+        // received.
         for theirs in [Some(&b), None] {
             let (mut server, other) = begin(theirs);
             let (_, hello) = ask(theirs, false, Goal::Begin, &other);
             server.hello(theirs, &hello).unwrap();
-            let frame = server.verdict(Verdict::Welcome, None, &who(1));
+            let frame = server.verdict(Verdict::Welcome, None, &identity_of(1));
             assert_eq!(client.verdict(&frame), Err(HandshakeError::Proof));
         }
         let mut mirrored = [0; VERDICT_LEN];
@@ -658,12 +667,12 @@ mod tests {
         let (mut later, _) = Server::begin(Some(&secret), false, [9; 32], [3; 32]);
         assert_eq!(later.hello(Some(&secret), &hello), Err(HandshakeError::Proof));
         server.hello(Some(&secret), &hello).unwrap();
-        let verdict = server.verdict(Verdict::Welcome, None, &who(1));
+        let verdict = server.verdict(Verdict::Welcome, None, &identity_of(1));
         for at in 0..VERDICT_LEN {
             let (mut client, hello) = ask(Some(&secret), false, Goal::Begin, &challenge);
             let (mut server, _) = begin(Some(&secret));
             server.hello(Some(&secret), &hello).unwrap();
-            let mut verdict = server.verdict(Verdict::Welcome, None, &who(1));
+            let mut verdict = server.verdict(Verdict::Welcome, None, &identity_of(1));
             verdict[at] ^= 1;
             assert!(client.verdict(&verdict).is_err(), "{at}");
         }
@@ -677,9 +686,9 @@ mod tests {
             let (mut server, challenge) = begin(secret);
             let (mut client, hello) = ask(secret, false, Goal::Begin, &challenge);
             server.hello(secret, &hello).unwrap();
-            let frame = server.verdict(Verdict::Welcome, None, &who(1));
+            let frame = server.verdict(Verdict::Welcome, None, &identity_of(1));
             let (_, session, _) = client.verdict(&frame).unwrap();
-            // Who knows its name alone has another key.
+            // A client that knows only its name has another key.
             let guessed = Session { key: [0; 32], ..session };
             for (known, good) in [(session, true), (guessed, false)] {
                 let (mut server, challenge) = begin(secret);
@@ -687,7 +696,7 @@ mod tests {
                 let heard = server.hello(secret, &hello).unwrap();
                 assert_eq!(heard.errand, Errand::Resume(session.name()));
                 assert_eq!(server.resumes(&session), good);
-                let frame = server.verdict(Verdict::Resumed, Some(&session), &who(1));
+                let frame = server.verdict(Verdict::Resumed, Some(&session), &identity_of(1));
                 match client.verdict(&frame) {
                     Ok((Verdict::Resumed, went_on, _)) => assert!(good && went_on == session),
                     other => assert!(!good, "{other:?}"),
@@ -704,7 +713,7 @@ mod tests {
             let (mut client, hello) = ask(secret, false, Goal::Begin, &challenge);
             server.hello(secret, &hello).unwrap();
             let (_, session, _) =
-                client.verdict(&server.verdict(Verdict::Welcome, None, &who(1))).unwrap();
+                client.verdict(&server.verdict(Verdict::Welcome, None, &identity_of(1))).unwrap();
             assert!(!client.is_known());
             let guessed = Session { key: [0; 32], ..session };
             for (ours, theirs) in [
@@ -729,7 +738,7 @@ mod tests {
                     later.hello(None, &hello).unwrap();
                     assert!(!later.resumes(&session), "on another connection");
                 }
-                let frame = server.verdict(Verdict::Welcome, theirs.as_ref(), &who(1));
+                let frame = server.verdict(Verdict::Welcome, theirs.as_ref(), &identity_of(1));
                 let (verdict, next, _) = client.verdict(&frame).unwrap();
                 assert_eq!(verdict, Verdict::Welcome);
                 assert!(next.key == session.key && next.name == client.name());
@@ -753,7 +762,7 @@ mod tests {
             let (mut server, challenge) = Server::begin(Some(&secret), theirs, [1; 32], [3; 32]);
             let (mut client, hello) = ask(Some(&secret), ours, Goal::Begin, &challenge);
             server.hello(Some(&secret), &hello).unwrap();
-            client.verdict(&server.verdict(Verdict::Welcome, None, &who(1))).unwrap();
+            client.verdict(&server.verdict(Verdict::Welcome, None, &identity_of(1))).unwrap();
             match (client.into_channel(), server.into_channel()) {
                 (Some(mut ours), Some(mut theirs)) => {
                     let (mut record, mut text) = (Vec::new(), [0; petasos_noise::RECORD]);

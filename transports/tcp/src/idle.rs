@@ -1,19 +1,22 @@
-//! Connections on which nothing happens are closed, and made again when somebody has something to say.
+//! Connections on which nothing happens are closed, and made again when either side has something
+//! to send.
 //!
-//! Both sides must want that. One *asks*, and sends nothing more until there is an answer; the other, if it
-//! finds the connection as idle, *agrees*, which is the last it sends there, or else refuses, and all goes on.
-//! Who asked closes. (If both ask at a time, each takes the other's question for the answer.) So each side has
-//! read all that the other had sent, and the *session*, what both engines know of each other, stands still. It
-//! goes on over another connection, for which the client names it in his hello, and the server says so in his
-//! verdict. Who has forgotten a session begins a new one, and the other side's peer is lost.
+//! Both sides must want that. One *asks*, and sends nothing more until there is an answer. The
+//! other *agrees* if it finds the connection as idle, which is the last that it sends there; or
+//! else it refuses, and all goes on. The side that asked closes. (If both ask at a time, each takes
+//! the other's question for the answer.) So each side has read all that the other had sent, and the
+//! *session*, what both engines know of each other, stands still. It goes on over another
+//! connection: the client names it in its hello, and the server confirms it in its verdict. A side
+//! that has forgotten a session begins a new one, and the other side's peer is lost.
 
 use crate::{
     connection::{Closing, Connection},
     dial::Dial,
-    endpoint::{TcpEndpoint, Way},
+    endpoint::TcpEndpoint,
     handshake::{Identity, Session, Verdict},
-    poller::Name,
-    strangers::Stranger,
+    peers::Connectivity,
+    poller::Source,
+    unauthenticated::Unauthenticated,
 };
 use petasos_fabric::{
     LostReason, Peer, Time,
@@ -21,10 +24,10 @@ use petasos_fabric::{
 };
 use std::time::Duration;
 
-/// How often connections are looked at, where only their number is limited; and how often at least and at most
-/// where time is.
-const LOOK: Duration = Duration::from_millis(50);
-const LOOKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
+/// How often connections are checked, where only their number is limited; and the bounds of that
+/// interval where their idle time is.
+const CHECK: Duration = Duration::from_millis(50);
+const CHECKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
 /// The kind of packets that say something about closing: none of the engine's.
 const KIND: u8 = 0xf0;
@@ -51,28 +54,31 @@ impl Note {
 }
 
 impl TcpEndpoint {
-    /// How often connections are looked at; `None`: they are not closed.
+    /// How often connections are checked; `None`: they are not closed.
     fn idle_interval(&self) -> Option<Duration> {
         match (self.config.close_idle_after, self.config.max_connections) {
-            (Some(after), _) => Some((after / 4).clamp(LOOKS[0], LOOKS[1])),
-            (None, Some(_)) => Some(LOOK),
+            (Some(after), _) => Some((after / 4).clamp(CHECKS[0], CHECKS[1])),
+            (None, Some(_)) => Some(CHECK),
             (None, None) => None,
         }
     }
 
-    /// Looks at the connections, and asks for those to be closed that are idle for long, or too many.
-    pub(crate) fn look_for_idle(&mut self) {
+    /// Asks to close the connections that have been idle for long, or are too many.
+    pub(crate) fn check_idle(&mut self) {
         self.idle_at = Time::NEVER;
         let Some(interval) = self.idle_interval() else { return };
         let now = self.now;
         let (mut open, mut idle) = (0, Vec::new());
-        for link in &mut self.links {
-            let (Some(peer), Way::Open(connection)) = (link.peer, &link.way) else { continue };
+        for entry in self.peers.iter_mut() {
+            let (Some(peer), Connectivity::Open(connection)) = (entry.peer, &entry.connectivity)
+            else {
+                continue;
+            };
             open += 1;
-            if connection.traffic != link.seen {
-                (link.seen, link.since) = (connection.traffic, now);
+            if connection.traffic != entry.seen {
+                (entry.seen, entry.since) = (connection.traffic, now);
             } else if connection.is_still() && self.engine.is_idle(peer) {
-                idle.push((link.since, peer));
+                idle.push((entry.since, peer));
             }
         }
         if open > 0 {
@@ -90,51 +96,52 @@ impl TcpEndpoint {
     }
 
     fn say(&mut self, peer: Peer, closing: Closing, note: Note) {
-        if let Some(session) = self.link(peer).and_then(|link| link.session) {
+        if let Some(session) = self.entry(peer).and_then(|entry| entry.session) {
             // From now on the other side may come with another connection.
             match closing {
-                Closing::No => self.parked.remove(&session.name()),
-                Closing::Asked | Closing::Agreed => self.parked.insert(session.name(), peer),
-                Closing::Doubted => None,
-            };
+                Closing::No => self.peers.resume(&session),
+                Closing::Asked | Closing::Agreed => self.peers.suspend(&session, peer),
+                Closing::Doubted => {}
+            }
         }
         if let Some(connection) = self.connection(peer) {
             connection.closing = closing;
             connection.outbox.note(&note.encode());
             connection.traffic = connection.traffic.wrapping_sub(PREFIX as u64);
-            self.soil(peer);
+            self.mark_dirty(peer);
         }
     }
 
-    /// The other side says something about closing.
-    pub(crate) fn hear_note(&mut self, peer: Peer, note: Note) {
+    /// Handles a note about closing.
+    pub(crate) fn take_note(&mut self, peer: Peer, note: Note) {
         let Some(closing) = self.connection(peer).map(|c| c.closing) else { return };
         match (note, closing) {
             (Note::Ask, Closing::No) if self.is_idle_too(peer) => {
                 self.say(peer, Closing::Agreed, Note::Agree);
             }
-            // Who asks again has read our answer to the first time: not more than one waits to be sent.
+            // A peer that asks again has read our answer to the first question: at most one waits
+            // to be sent.
             (Note::Ask, Closing::No | Closing::Doubted) if !self.has_note(peer) => {
                 self.say(peer, closing, Note::Refuse);
             }
-            (Note::Ask | Note::Agree, Closing::Asked) => self.park(peer),
+            (Note::Ask | Note::Agree, Closing::Asked) => self.suspend(peer),
             (Note::Refuse, Closing::Asked) => {
                 // It is asked again after the same time.
                 let now = self.now;
-                if let Some(link) = self.link(peer)
-                    && let Way::Open(connection) = &mut link.way
+                if let Some(entry) = self.entry(peer)
+                    && let Connectivity::Open(connection) = &mut entry.connectivity
                 {
                     connection.closing = Closing::No;
-                    link.since = now;
-                    let meant = link.meant;
-                    if let Some(session) = link.session {
-                        self.parked.remove(&session.name());
+                    entry.since = now;
+                    let meant = entry.meant;
+                    if let Some(session) = entry.session {
+                        self.peers.resume(&session);
                     }
                     if meant {
                         self.insist(peer, crate::claims::PATIENCE);
                     }
                 }
-                self.soil(peer);
+                self.mark_dirty(peer);
             }
             _ => {
                 self.counters.violations += 1;
@@ -153,20 +160,21 @@ impl TcpEndpoint {
     fn is_idle_too(&mut self, peer: Peer) -> bool {
         let (now, interval) = (self.now, self.idle_interval());
         let engine = self.engine.is_idle(peer);
-        let Some(link) = self.link(peer) else { return false };
-        let Way::Open(connection) = &link.way else { return false };
-        let quiet = connection.traffic == link.seen;
-        let long = interval.is_some_and(|interval| now.since(link.since) >= interval);
+        let Some(entry) = self.entry(peer) else { return false };
+        let Connectivity::Open(connection) = &entry.connectivity else { return false };
+        let quiet = connection.traffic == entry.seen;
+        let long = interval.is_some_and(|interval| now.since(entry.since) >= interval);
         engine && quiet && long && !connection.has_unsent()
     }
 
-    /// Closes a connection whose peer stays; connects again at once if there is something to send by now.
-    pub(crate) fn park(&mut self, peer: Peer) {
-        let Some(link) = self.link(peer) else { return };
-        let Some(session) = link.session else { return };
+    /// Closes a connection whose peer stays; connects again at once if there is something to send
+    /// by now.
+    pub(crate) fn suspend(&mut self, peer: Peer) {
+        let Some(entry) = self.entry(peer) else { return };
+        let Some(session) = entry.session else { return };
         // The socket is closed, which also takes it out of the poller.
-        link.way = Way::Parked;
-        self.parked.insert(session.name(), peer);
+        entry.connectivity = Connectivity::Suspended;
+        self.peers.suspend(&session, peer);
         self.counters.closed_idle += 1;
         if self.engine.is_idle(peer) {
             self.engine.trim(peer);
@@ -179,14 +187,14 @@ impl TcpEndpoint {
     pub(crate) fn reconnect(&mut self, peer: Peer) {
         let Some(info) = self.engine.peer_info(peer) else { return };
         let (now, patience) = (self.now, self.config.silence);
-        if let Some(link) = self.link(peer) {
-            let dial = Dial::new(info.address, link.session, patience, now);
-            link.way = Way::Dial(Box::new(dial));
+        if let Some(entry) = self.entry(peer) {
+            let dial = Dial::new(info.address, entry.session, patience, now);
+            entry.connectivity = Connectivity::Dialing(Box::new(dial));
             self.dialing.push(peer);
         }
     }
 
-    /// Packets go on.
+    /// A suspended session goes on over a new connection.
     pub(crate) fn resume_session(
         &mut self,
         peer: Peer,
@@ -198,41 +206,42 @@ impl TcpEndpoint {
             return self.lose(peer, LostReason::Restarted);
         }
         let now = self.now;
-        let Some(link) = self.link(peer) else { return };
-        let session = link.session;
-        link.way = Way::Open(Box::new(connection));
-        let meant = link.meant;
-        (link.seen, link.since) = (0, now);
+        let Some(entry) = self.entry(peer) else { return };
+        let session = entry.session;
+        entry.connectivity = Connectivity::Open(Box::new(connection));
+        let meant = entry.meant;
+        (entry.seen, entry.since) = (0, now);
         if let Some(session) = session {
-            self.parked.remove(&session.name());
+            self.peers.resume(&session);
         }
         if meant {
             self.insist(peer, crate::claims::PATIENCE);
         }
         self.counters.connections += 1;
         self.counters.resumed += 1;
-        self.idle_at = self.idle_at.min(now.after(LOOKS[0]));
-        self.soil(peer);
+        self.idle_at = self.idle_at.min(now.after(CHECKS[0]));
+        self.mark_dirty(peer);
     }
 
-    /// Somebody goes on with a session, and has proved that he was there.
-    pub(crate) fn meet_again(
+    /// A client goes on with a session, and has proved that it knows it.
+    pub(crate) fn resume_from(
         &mut self,
         peer: Peer,
-        mut stranger: Stranger,
+        mut client: Unauthenticated,
         session: &Session,
         identity: &Identity,
     ) {
-        // Both have asked, and it was the first to see that: what it sent before is still to be read here.
+        // Both have asked, and it was the first to see that: what it sent before is still to be
+        // read here.
         let unread = self.connection(peer).is_some_and(|c| c.closing == Closing::Asked);
         let crossed = self
-            .link(peer)
-            .is_some_and(|link| matches!(&link.way, Way::Dial(dial) if dial.socket().is_some()));
+            .entry(peer)
+            .is_some_and(|entry| matches!(&entry.connectivity, Connectivity::Dialing(dial) if dial.socket().is_some()));
         if unread || (crossed && self.identity.incarnation > identity.incarnation) {
-            stranger.answer(Verdict::Crossed, None, &self.identity);
-        } else if stranger.answer(Verdict::Resumed, Some(session), &self.identity) {
-            let (socket, channel) = stranger.into_open();
-            self.poller.set(&socket, Name::Peer(peer.index), true, false);
+            client.answer(Verdict::Crossed, None, &self.identity);
+        } else if client.answer(Verdict::Resumed, Some(session), &self.identity) {
+            let (socket, channel) = client.into_open();
+            self.poller.set(&socket, Source::Peer(peer.index), true, false);
             self.resume_session(peer, Connection::new(socket, channel), identity);
         }
     }

@@ -14,8 +14,8 @@
 //!
 //! Afterwards packets are encrypted and authenticated if either side asks for that: by
 //! [`Config::encrypt`], or the address (`tcp://HOST:PORT?encrypt`), which needs a secret. A process
-//! in between cannot talk them out of it. Otherwise packets travel as they are: use that on
-//! networks where no packets are injected.
+//! in between cannot prevent it. Otherwise packets travel in clear: use that on networks where no
+//! packets are injected.
 //!
 //! # The owner of an address
 //!
@@ -35,8 +35,8 @@
 //!
 //! Without a secret, a peer that had a connection before and comes again, or is dialled again, as
 //! the same incarnation has to prove that it is the same process, by the key of an earlier session,
-//! which only the two know. So a process that takes the port of a peer that has ended is a new peer,
-//! whatever it says. A few keys of 4,096 peers are kept.
+//! which only the two know. So a process that takes the port of a peer that has ended is a new
+//! peer, whatever it says. A few keys of 4,096 peers are kept.
 //!
 //! What a peer lends is reached over the connection by which the key came (`import_from`), whatever
 //! the name. So clients that cannot be connected to are served, but no other process reaches what
@@ -68,13 +68,15 @@ mod endpoint;
 pub mod handshake;
 mod idle;
 mod io;
-mod lives;
+mod known_peers;
 mod outbox;
+mod peers;
 mod poller;
+mod quota;
+mod read_queue;
 mod sealed;
 mod secret;
-mod shares;
-mod strangers;
+mod unauthenticated;
 
 pub use address::{OpenError, probe};
 pub use config::{Config, Counters};

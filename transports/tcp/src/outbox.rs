@@ -12,17 +12,17 @@ const COPIED: usize = 4096;
 /// Beyond so many bytes, no more is taken.
 const ENOUGH: usize = 256 * 1024;
 
-/// Packets in order, and how far the first has gone.
+/// Packets in order, and how much of the first is sent.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     chunks: VecDeque<Chunk>,
-    /// Bytes of the first chunk that are gone.
-    gone: usize,
-    /// Bytes in all chunks, those gone included.
+    /// Bytes of the first chunk that are sent.
+    sent: usize,
+    /// Bytes in all chunks, those sent included.
     len: usize,
     /// An emptied buffer, for reuse.
     spare: Vec<u8>,
-    /// Bytes until all of the last note has gone; 0: it has.
+    /// Bytes until the end of the last note about closing; 0: it is sent.
     note: usize,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Outbox {
 enum Chunk {
     /// Whole packets, copied; so many of them are the engine's.
     Bytes(Vec<u8>, usize),
-    /// A packet whose payload is sent from where it lies. The engine is told when it is gone.
+    /// A packet whose payload is sent from where it lies. The engine is told when it is sent.
     Packet(Packet),
 }
 
@@ -50,7 +50,7 @@ impl Outbox {
 
     /// Whether more should be taken now.
     pub(crate) fn has_room(&self) -> bool {
-        self.len - self.gone < ENOUGH
+        self.len - self.sent < ENOUGH
     }
 
     /// The buffer at the end, and its count of packets.
@@ -76,14 +76,14 @@ impl Outbox {
         self.len += header.len() + len;
     }
 
-    /// Takes something of the transport's own.
+    /// Takes a note of the transport's own.
     pub(crate) fn note(&mut self, bytes: &[u8]) {
         self.tail().0.extend_from_slice(bytes);
         self.len += bytes.len();
-        self.note = self.len - self.gone;
+        self.note = self.len - self.sent;
     }
 
-    /// Whether something of the transport's own still waits here.
+    /// Whether a note of the transport's own still waits here.
     pub(crate) fn has_note(&self) -> bool {
         self.note > 0
     }
@@ -101,7 +101,7 @@ impl Outbox {
     }
 
     /// Takes the memory of closed regions out of the packets.
-    pub(crate) fn let_go_of_closed(&mut self, peer: Peer, engine: &mut Engine) {
+    pub(crate) fn release_closed(&mut self, peer: Peer, engine: &mut Engine) {
         let mut nth = 0;
         for chunk in &mut self.chunks {
             match chunk {
@@ -115,10 +115,10 @@ impl Outbox {
     }
 
     /// Sends what the socket takes. Gives the number of bytes, and of the engine's packets that are
-    /// gone. No bytes: the socket is full.
+    /// sent. No bytes: the socket is full.
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<(usize, usize)> {
         let mut gather = Gather::default();
-        let mut skip = self.gone;
+        let mut skip = self.sent;
         for chunk in &self.chunks {
             if gather.is_full() || gather.len() > 4 * ENOUGH {
                 break;
@@ -138,11 +138,11 @@ impl Outbox {
         Ok((sent, self.advance(sent)))
     }
 
-    /// Moves the next bytes to the end of `out`, at most so many. Gives their number, and that of the engine's packets
-    /// that are gone with them.
+    /// Moves the next bytes, at most so many, to the end of `out`. Gives their number, and that of
+    /// the engine's packets that ended with them.
     pub(crate) fn take(&mut self, most: usize, out: &mut Vec<u8>) -> (usize, usize) {
         let start = out.len();
-        let mut skip = self.gone;
+        let mut skip = self.sent;
         for chunk in &self.chunks {
             let left = most - (out.len() - start);
             if left == 0 {
@@ -161,16 +161,16 @@ impl Outbox {
         (taken, self.advance(taken))
     }
 
-    /// Drops what is gone; says how many packets that were.
+    /// Drops what is sent; gives the number of packets that were.
     fn advance(&mut self, sent: usize) -> usize {
         self.note = self.note.saturating_sub(sent);
-        self.gone += sent;
+        self.sent += sent;
         let mut packets = 0;
         while let Some(first) = self.chunks.front()
-            && self.gone >= first.len()
+            && self.sent >= first.len()
         {
             let len = first.len();
-            self.gone -= len;
+            self.sent -= len;
             self.len -= len;
             match self.chunks.pop_front() {
                 Some(Chunk::Packet(_)) => packets += 1,

@@ -1,4 +1,4 @@
-//! Packets that travel encrypted: a stream of records, whatever packets they cut.
+//! Packets that travel encrypted: a stream of records, which need not begin where packets do.
 
 use crate::outbox::Outbox;
 use petasos_noise::{Channel, Forged, RECORD, RECORD_OVERHEAD};
@@ -21,9 +21,9 @@ pub(crate) struct Sealed {
     come: Vec<u8>,
     start: usize,
     end: usize,
-    /// What is encrypted, and how much of it is gone.
+    /// What is encrypted, and how much of it is sent.
     going: Vec<u8>,
-    gone: usize,
+    sent: usize,
     /// The text of the record that is being made.
     text: Vec<u8>,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Sealed {
 impl Sealed {
     pub(crate) fn new(channel: Channel) -> Sealed {
         let (come, going, text) = (vec![0; INPUT], Vec::new(), Vec::new());
-        Sealed { channel, come, start: 0, end: 0, going, gone: 0, text }
+        Sealed { channel, come, start: 0, end: 0, going, sent: 0, text }
     }
 
     /// Whether something has come that is not decrypted.
@@ -39,18 +39,19 @@ impl Sealed {
         self.start < self.end
     }
 
-    /// Whether a record has come whole, of which the poller knows nothing; also one that cannot be.
+    /// Whether a whole record has come, of which the poller knows nothing; also one that is not
+    /// valid.
     pub(crate) fn has_whole(&self) -> bool {
         !matches!(Channel::whole(&self.come[self.start..self.end]), Ok(None))
     }
 
-    /// Whether something is encrypted that has not gone.
+    /// Whether something is encrypted that is not sent.
     pub(crate) fn has_unsent(&self) -> bool {
-        self.gone < self.going.len()
+        self.sent < self.going.len()
     }
 
-    /// Decrypts the next record into `out`, which has room for any; receives before, if none is there. Gives the length
-    /// of its text, or 0 at the end of the stream.
+    /// Decrypts the next record into `out`, which has room for any; receives before, if none is
+    /// there. Gives the length of its text, or 0 at the end of the stream.
     pub(crate) fn receive(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -61,7 +62,7 @@ impl Sealed {
                 let record = &self.come[self.start..self.start + len];
                 let text = self.channel.open(record, out)?;
                 self.start += len;
-                // An empty one says nothing, and is not the end.
+                // An empty record has no text, and is not the end.
                 if text > 0 {
                     return Ok(Ok(text));
                 }
@@ -77,8 +78,8 @@ impl Sealed {
         }
     }
 
-    /// Encrypts what waits, and sends what the socket takes. Gives the number of bytes, and of the engine's packets whose
-    /// memory may change. No bytes: the socket is full.
+    /// Encrypts what waits, and sends what the socket takes. Gives the number of bytes, and of the
+    /// engine's packets whose memory may change. No bytes: the socket is full.
     pub(crate) fn send(
         &mut self,
         outbox: &mut Outbox,
@@ -87,11 +88,11 @@ impl Sealed {
         let mut packets = 0;
         if !self.has_unsent() {
             self.going.clear();
-            self.gone = 0;
+            self.sent = 0;
             for _ in 0..BATCH {
                 self.text.clear();
-                let (len, gone) = outbox.take(RECORD, &mut self.text);
-                packets += gone;
+                let (len, sent) = outbox.take(RECORD, &mut self.text);
+                packets += sent;
                 if len == 0 {
                     break;
                 }
@@ -99,9 +100,9 @@ impl Sealed {
             }
         }
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        match send(socket, &self.going[self.gone..], flags) {
+        match send(socket, &self.going[self.sent..], flags) {
             Ok(sent) => {
-                self.gone += sent;
+                self.sent += sent;
                 Ok((sent, packets))
             }
             Err(Errno::AGAIN) => Ok((0, packets)),

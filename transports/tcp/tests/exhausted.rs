@@ -1,5 +1,5 @@
 //! A listener of a process that has no descriptor left, and peers that hold descriptors without
-//! ever saying who they are.
+//! ever authenticating.
 
 use petasos_fabric::{Address, Clock, Endpoint, Event, Sleep};
 use petasos_tcp::{Config, TcpEndpoint};
@@ -22,8 +22,7 @@ const LIMIT: u64 = 64;
 /// How long it is driven without anything to do.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// More often than this nothing wakes an endpoint that waits so long at a listener that it cannot
-/// serve.
+/// An endpoint that waits at a listener that it cannot serve is not woken more often than this.
 const WAKE_UPS: u64 = 200;
 
 struct Driven {
@@ -119,7 +118,7 @@ fn is_closed(stream: &mut TcpStream) -> bool {
     }
 }
 
-/// A client that knows what to say gets in.
+/// A client that authenticates gets in.
 fn is_heard(server: &mut Process, at: &str) {
     server.tell("hear");
     let mut client = Driven::open("tcp://127.0.0.1:0");
@@ -148,7 +147,7 @@ fn a_listener_without_descriptors_rests() {
     let mut callers: Vec<_> = (0..20).map(|_| TcpStream::connect(place).unwrap()).collect();
     let wake_ups = ask(&mut server, "idle");
     assert!(wake_ups < WAKE_UPS, "woken {wake_ups} times in {IDLE:?}");
-    // Those who came were not left to wait.
+    // The clients were not left to wait.
     for caller in &mut callers {
         assert!(is_closed(caller));
     }
@@ -157,18 +156,18 @@ fn a_listener_without_descriptors_rests() {
 }
 
 #[test]
-fn who_says_nothing_keeps_nobody_out() {
+fn silent_clients_keep_no_client_out() {
     if role().is_some() {
         return serve();
     }
-    let mut server = again("who_says_nothing_keeps_nobody_out", "server").start();
+    let mut server = again("silent_clients_keep_no_client_out", "server").start();
     let at = server.line("listens at ");
     let before = ask(&mut server, "count");
     let place = at.strip_prefix("tcp://").unwrap();
     let _callers: Vec<_> = (0..100).map(|_| TcpStream::connect(place).unwrap()).collect();
     ask(&mut server, "idle");
     let held = ask(&mut server, "count") - before;
-    assert!(held <= LIMIT / 8, "{held} of {LIMIT} descriptors are held by who said nothing");
+    assert!(held <= LIMIT / 8, "{held} of {LIMIT} descriptors are held by silent clients");
     assert_eq!(ask(&mut server, "open"), 1, "it cannot open a file");
     is_heard(&mut server, &at);
 }

@@ -13,11 +13,11 @@ fn open() -> TcpEndpoint {
 }
 
 #[test]
-fn a_child_is_not_felt() {
+fn a_child_changes_nothing() {
     if role().is_some() {
         return obey(open(), fork);
     }
-    let mut parent = again("a_child_is_not_felt", "parent").start();
+    let mut parent = again("a_child_changes_nothing", "parent").start();
     let address = parent.line("at ");
     let mut overseer = Overseer::meet(open(), &address);
     for kind in Child::ALL {

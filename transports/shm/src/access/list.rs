@@ -1,22 +1,24 @@
-//! All accesses that have not ended: found by their tokens, and in turns by their peers.
+//! All accesses that have not ended: found by their tokens, and by peer, in turns.
 
 use super::Access;
 use petasos_fabric::Token;
 use slab::Slab;
 use std::collections::{HashMap, VecDeque};
 
-/// Where an access is in the list; which of the place's users it is, the queues say as well.
+/// Where an access is in the list, and the serial number that tells it from others there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(usize, u32);
+pub(crate) struct AccessId(usize, u32);
 
 #[derive(Default)]
 pub(crate) struct Accesses {
     list: Slab<Entry>,
-    tokens: HashMap<Token, Place>,
+    tokens: HashMap<Token, AccessId>,
     /// By the peer's slot.
     queues: Vec<Queue>,
+    /// Connected peers with accesses that can be moved on.
+    scheduled: VecDeque<u32>,
     serial: u32,
-    /// Entries of queues that were looked at, to see that none is looked at again and again.
+    /// Entries of queues that were visited, to see that none is visited again and again.
     #[cfg(test)]
     pub(crate) steps: u64,
 }
@@ -24,17 +26,18 @@ pub(crate) struct Accesses {
 struct Entry {
     serial: u32,
     peer: u32,
-    /// Away while it is moved on.
+    /// None while it is moved on.
     access: Option<Access>,
 }
 
-/// Those of one peer. What was taken back stays in the line until it is met, or there is more of that than of others.
+/// Those of one peer. A cancelled one stays in the line until its turn comes, or until there are
+/// more of them than of others.
 #[derive(Default)]
 struct Queue {
-    line: VecDeque<Place>,
+    line: VecDeque<AccessId>,
     live: usize,
-    /// The peer is in the list of those whose turn comes.
-    listed: bool,
+    /// The peer waits for a turn, or has it.
+    scheduled: bool,
 }
 
 impl Accesses {
@@ -48,29 +51,57 @@ impl Accesses {
         self.queues.get(peer as usize).map_or(0, |queue| queue.live)
     }
 
-    /// The peer is to be put into the list of those whose turn comes. False if it is there.
-    pub(crate) fn enlist(&mut self, peer: u32) -> bool {
-        let queue = self.queues.get_mut(peer as usize);
-        queue.is_some_and(|queue| !std::mem::replace(&mut queue.listed, true))
-    }
+    // Turns of peers.
 
-    /// It left that list.
-    pub(crate) fn delist(&mut self, peer: u32) {
-        if let Some(queue) = self.queues.get_mut(peer as usize) {
-            queue.listed = false;
+    /// The peer is connected: it gets a turn, if there is anything to do, and it has none.
+    pub(crate) fn schedule(&mut self, peer: u32) {
+        let queue = self.queues.get_mut(peer as usize).filter(|queue| queue.live > 0);
+        if queue.is_some_and(|queue| !std::mem::replace(&mut queue.scheduled, true)) {
+            self.scheduled.push_back(peer);
         }
     }
+
+    /// The peer is not connected any more.
+    pub(crate) fn unschedule(&mut self, peer: u32) {
+        if let Some(queue) = self.queues.get_mut(peer as usize) {
+            queue.scheduled = false;
+        }
+        self.scheduled.retain(|other| *other != peer);
+    }
+
+    /// Peers that wait for a turn.
+    #[inline]
+    pub(crate) fn scheduled(&self) -> &VecDeque<u32> {
+        &self.scheduled
+    }
+
+    /// The peer whose turn it is: see [`Accesses::end_turn`].
+    pub(crate) fn next_peer(&mut self) -> Option<u32> {
+        self.scheduled.pop_front()
+    }
+
+    /// The turn of a peer is over: another one follows if it is connected and has accesses left.
+    pub(crate) fn end_turn(&mut self, peer: u32, connected: bool) {
+        let more = connected && self.of(peer) > 0;
+        if more {
+            self.scheduled.push_back(peer);
+        } else if let Some(queue) = self.queues.get_mut(peer as usize) {
+            queue.scheduled = false;
+        }
+    }
+
+    // The accesses of a peer.
 
     /// Those of a peer.
     pub(crate) fn all_of(&self, peer: u32) -> impl Iterator<Item = &Access> {
         let line = self.queues.get(peer as usize).map(|queue| queue.line.iter());
-        line.into_iter().flatten().filter_map(|place| {
-            let entry = self.list.get(place.0).filter(|entry| entry.serial == place.1)?;
+        line.into_iter().flatten().filter_map(|id| {
+            let entry = self.list.get(id.0).filter(|entry| entry.serial == id.1)?;
             entry.access.as_ref()
         })
     }
 
-    /// Puts a new one behind the others of its peer.
+    /// Adds an access behind the others of its peer.
     pub(crate) fn push(&mut self, peer: u32, access: Access) {
         let index = peer as usize;
         if self.queues.len() <= index {
@@ -78,50 +109,50 @@ impl Accesses {
         }
         self.serial = self.serial.wrapping_add(1);
         let (serial, token) = (self.serial, access.token());
-        let place = Place(self.list.insert(Entry { serial, peer, access: Some(access) }), serial);
-        self.tokens.insert(token, place);
+        let id = AccessId(self.list.insert(Entry { serial, peer, access: Some(access) }), serial);
+        self.tokens.insert(token, id);
         let queue = &mut self.queues[index];
-        queue.line.push_back(place);
+        queue.line.push_back(id);
         queue.live += 1;
     }
 
     /// Takes the next one of a peer, to move it on: it ends ([`Accesses::end`]), or goes back.
-    pub(crate) fn next(&mut self, peer: u32) -> Option<(Place, Access)> {
+    pub(crate) fn next(&mut self, peer: u32) -> Option<(AccessId, Access)> {
         let queue = self.queues.get_mut(peer as usize)?;
-        while let Some(place) = queue.line.pop_front() {
+        while let Some(id) = queue.line.pop_front() {
             #[cfg(test)]
             {
                 self.steps += 1;
             }
-            let entry = self.list.get_mut(place.0).filter(|entry| entry.serial == place.1);
+            let entry = self.list.get_mut(id.0).filter(|entry| entry.serial == id.1);
             if let Some(access) = entry.and_then(|entry| entry.access.take()) {
-                return Some((place, access));
+                return Some((id, access));
             }
         }
         None
     }
 
     /// Back behind the others of its peer, or in front of them.
-    pub(crate) fn put_back(&mut self, place: Place, access: Access, in_front: bool) {
-        let Some(entry) = self.list.get_mut(place.0) else { return };
+    pub(crate) fn put_back(&mut self, id: AccessId, access: Access, in_front: bool) {
+        let Some(entry) = self.list.get_mut(id.0) else { return };
         entry.access = Some(access);
         let line = &mut self.queues[entry.peer as usize].line;
-        if in_front { line.push_front(place) } else { line.push_back(place) }
+        if in_front { line.push_front(id) } else { line.push_back(id) }
     }
 
     /// One that was taken has ended: by its token it is not found any more.
-    pub(crate) fn end(&mut self, place: Place, token: Token) {
-        let Some(entry) = self.list.try_remove(place.0) else { return };
+    pub(crate) fn end(&mut self, id: AccessId, token: Token) {
+        let Some(entry) = self.list.try_remove(id.0) else { return };
         self.queues[entry.peer as usize].live -= 1;
-        if self.tokens.get(&token) == Some(&place) {
+        if self.tokens.get(&token) == Some(&id) {
             self.tokens.remove(&token);
         }
     }
 
-    /// Takes one back: whose it was.
+    /// Cancels an access: the peer to which it went.
     pub(crate) fn cancel(&mut self, token: Token) -> Option<u32> {
-        let place = self.tokens.remove(&token)?;
-        let peer = self.list.try_remove(place.0)?.peer;
+        let id = self.tokens.remove(&token)?;
+        let peer = self.list.try_remove(id.0)?.peer;
         let Accesses { list, queues, .. } = self;
         let queue = &mut queues[peer as usize];
         queue.live -= 1;
@@ -130,16 +161,16 @@ impl Accesses {
             {
                 self.steps += queue.line.len() as u64;
             }
-            let there = |place: &Place| list.get(place.0).is_some_and(|e| e.serial == place.1);
+            let there = |id: &AccessId| list.get(id.0).is_some_and(|e| e.serial == id.1);
             queue.line.retain(there);
         }
         Some(peer)
     }
 
-    /// Takes the next one of a peer that is over.
+    /// Takes the next one of a peer that has ended.
     pub(crate) fn take(&mut self, peer: u32) -> Option<Access> {
-        let (place, access) = self.next(peer)?;
-        self.end(place, access.token());
+        let (id, access) = self.next(peer)?;
+        self.end(id, access.token());
         Some(access)
     }
 }

@@ -16,7 +16,7 @@ mod step;
 
 pub(crate) use list::Accesses;
 
-use crate::cross::{MAX_PIECES, Way};
+use crate::cross_memory::{Direction, MAX_PIECES};
 use bytes::Bytes;
 use petasos_fabric::{
     Access as Rights, Cursor, Done, Incarnation, Key, OpErrorKind, Operation, Slices, Spans,
@@ -32,17 +32,17 @@ pub(crate) struct Access {
     at: Cursor,
     /// So much that copies of it go past the caches.
     streams: bool,
-    /// Nothing can be done before somebody else does something.
+    /// Nothing can be done before the peer has done something.
     waiting: bool,
 }
 
-/// What a key says of the way to the memory.
+/// What a key says of how to reach the memory.
 #[derive(Clone)]
 struct Route {
     slot: u32,
     tag: u64,
     incarnation: Incarnation,
-    /// The route through the engine, which proves that one has the key.
+    /// The route through the engine, which proves that this side has the key.
     proof: Bytes,
 }
 
@@ -52,7 +52,7 @@ enum Step {
     Done(Result<Done, OpErrorKind>),
     /// The owner must serve it.
     Engine,
-    /// Somebody else is to do something first.
+    /// The peer is to do something first.
     Wait,
     /// There was no room in the ring.
     Full,
@@ -96,10 +96,10 @@ impl Access {
         self.waiting
     }
 
-    fn pieces(&self) -> Option<(Way, &Slices, &Spans)> {
+    fn pieces(&self) -> Option<(Direction, &Slices, &Spans)> {
         match &self.operation {
-            Operation::Put { local, spans, .. } => Some((Way::Put, local, spans)),
-            Operation::Get { local, spans, .. } => Some((Way::Get, local, spans)),
+            Operation::Put { local, spans, .. } => Some((Direction::Put, local, spans)),
+            Operation::Get { local, spans, .. } => Some((Direction::Get, local, spans)),
             _ => None,
         }
     }

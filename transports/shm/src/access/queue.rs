@@ -47,9 +47,9 @@ impl Shm {
 
     fn enqueue(&mut self, peer: Peer, access: Access) {
         self.accesses.push(peer.index, access);
-        let connected = self.channels.get(peer.index as usize).is_some_and(Option::is_some);
-        if connected && self.accesses.enlist(peer.index) {
-            self.working.push_back(peer.index);
+        let connected = self.channels.get(peer.index).is_some();
+        if connected {
+            self.accesses.schedule(peer.index);
         }
     }
 
@@ -113,9 +113,9 @@ impl Shm {
             return Err(OpErrorKind::Denied { allowed, needed });
         }
         let route = Route::of(imported).ok_or(OpErrorKind::StaleKey)?;
-        let slot = self.exposed.get(route.slot as usize).copied().flatten();
-        let (region, _) = slot.filter(|s| s.1 == route.tag).ok_or(OpErrorKind::StaleKey)?;
-        let (memory, _) = self.engine.region(region).ok_or(OpErrorKind::StaleKey)?;
+        let export = self.exports.at(route.slot.into()).filter(|export| export.tag == route.tag);
+        let export = export.ok_or(OpErrorKind::StaleKey)?;
+        let (memory, _) = self.engine.region(export.region).ok_or(OpErrorKind::StaleKey)?;
         if imported.parts.incarnation != self.engine.incarnation() {
             return Err(OpErrorKind::StaleKey);
         }
@@ -123,17 +123,13 @@ impl Shm {
     }
 
     /// Moves accesses on, by a bounded number of bytes. True if something was done.
-    pub(crate) fn work(&mut self) -> bool {
+    pub(crate) fn move_accesses(&mut self) -> bool {
         let mut budget = self.config.transfer_budget;
         let mut worked = false;
-        for _ in 0..self.working.len() {
-            let Some(index) = self.working.pop_front() else { break };
-            worked |= self.work_for(index, &mut budget);
-            if self.accesses.of(index) > 0 && self.channel(index).is_some() {
-                self.working.push_back(index);
-            } else {
-                self.accesses.delist(index);
-            }
+        for _ in 0..self.accesses.scheduled().len() {
+            let Some(index) = self.accesses.next_peer() else { break };
+            worked |= self.move_accesses_of(index, &mut budget);
+            self.accesses.end_turn(index, self.channels.get(index).is_some());
             if budget == 0 {
                 break;
             }
@@ -141,7 +137,7 @@ impl Shm {
         worked
     }
 
-    fn work_for(&mut self, index: u32, budget: &mut usize) -> bool {
+    fn move_accesses_of(&mut self, index: u32, budget: &mut usize) -> bool {
         let mut worked = false;
         let turns = self.accesses.of(index).min(PER_PEER);
         for _ in 0..turns {
@@ -150,10 +146,7 @@ impl Shm {
             }
             let most = *budget;
             let Shm { channels, accesses, counters, .. } = self;
-            let Some(channel) = channels.get_mut(index as usize).and_then(Option::as_deref_mut)
-            else {
-                return worked;
-            };
+            let Some(channel) = channels.get_mut(index) else { return worked };
             let peer = channel.handle;
             let Some((place, mut access)) = accesses.next(index) else { break };
             if channel.ending.is_some() {
@@ -163,9 +156,9 @@ impl Shm {
                 break;
             }
             let before = access.at.moved();
-            let wished = channel.wanted.len();
+            let wanted = channel.segments.wanted();
             let step = channel.step(&mut access, most, counters);
-            let asked = channel.wanted.len() > wished;
+            let asked = channel.segments.wanted() > wanted;
             *budget -=
                 usize::try_from(access.at.moved() - before).map_or(most, |moved| moved.min(most));
             access.waiting = matches!(step, Step::Wait | Step::Full);
@@ -190,7 +183,7 @@ impl Shm {
                 Step::Over => {
                     access.waiting = true;
                     self.accesses.put_back(place, access, true);
-                    self.hang_up(index, LostReason::Closed);
+                    self.channels.hang_up(index, LostReason::Closed);
                     return true;
                 }
                 Step::Broken(what) => {

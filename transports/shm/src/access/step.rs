@@ -3,15 +3,12 @@
 use super::{Access, Route, Step, within};
 use crate::{
     Counters,
-    channel::{Arrival, Channel, Want, kind},
-    cross::{self, Pieces, Way},
+    channel::{Arrival, Channel, kind},
+    cross_memory::{self, Direction, Pieces},
     table::Entry,
 };
 use petasos_fabric::{Access as Rights, Done, OpErrorKind, Operation, Region, Slice};
 use rustix::io::Errno;
-
-/// Descriptors asked for at a time.
-const MAX_WANTS: usize = 16;
 
 impl Channel {
     /// One slice of an access.
@@ -27,7 +24,7 @@ impl Channel {
         }
         self.pair.announce(tag);
         let step = match self.table.entry(slot, tag) {
-            // It gave us up, and need not look at our announcements any more.
+            // It gave the pair up, and need not look at our announcements any more.
             _ if self.pair.is_ended() => Step::Over,
             Some(entry) => self.step_within(access, &entry, budget, counters),
             None if self.is_over() => Step::Over,
@@ -88,14 +85,14 @@ impl Channel {
         }
         let region = match entry.segment {
             0 => None,
-            id => self.segment(id, changes).and_then(|region| {
+            id => self.segments.find(id, changes).and_then(|region| {
                 let offset = usize::try_from(entry.offset).ok()?;
                 region.slice(offset, usize::try_from(entry.len).ok()?)
             }),
         };
         let asked = entry.segment != 0 && region.is_none() && self.want(access, entry, changes);
         match &access.operation {
-            // Who maps it counts on the length that the key says.
+            // The program counts on the length that the key says.
             Operation::Map { remote, .. } if entry.len != remote.len => {
                 let (len, bound) = (remote.len, entry.len);
                 Step::Done(Err(OpErrorKind::OutOfBounds { offset: 0, len, bound }))
@@ -127,7 +124,9 @@ impl Channel {
             _ if access.total == access.at.moved() => Step::Moved,
             _ => match region {
                 Some(memory) => self.copy(access, &memory, budget, counters),
-                None if self.cross_memory => self.reach(access, entry, budget, counters),
+                None if self.process.cross_memory() => {
+                    self.copy_across(access, entry, budget, counters)
+                }
                 None if asked => Step::Wait,
                 None => Step::Engine,
             },
@@ -142,14 +141,16 @@ impl Channel {
         budget: usize,
         counters: &mut Counters,
     ) -> Step {
-        let Some((way, _, _)) = access.pieces() else { return Step::Engine };
+        let Some((direction, _, _)) = access.pieces() else { return Step::Engine };
         let move_one = if access.streams { Slice::stream_to } else { Slice::copy_to };
         let mut fits = true;
         let count = access.stretches(budget, |stretch| {
             let offset = usize::try_from(stretch.offset).ok();
             let theirs = offset.and_then(|offset| memory.part(offset, stretch.len));
             match (stretch.local(), theirs) {
-                (Some(ours), Some(theirs)) if way == Way::Get => _ = move_one(&theirs, &ours),
+                (Some(ours), Some(theirs)) if direction == Direction::Get => {
+                    _ = move_one(&theirs, &ours)
+                }
                 (Some(ours), Some(theirs)) => _ = move_one(&ours, &theirs),
                 _ => fits = false,
             }
@@ -162,34 +163,34 @@ impl Channel {
         Step::Moved
     }
 
-    /// Reaches into the other process.
-    fn reach(
+    /// Copies between the two processes.
+    fn copy_across(
         &mut self,
         access: &mut Access,
         entry: &Entry,
         budget: usize,
         counters: &mut Counters,
     ) -> Step {
-        let Some((way, _, _)) = access.pieces() else { return Step::Engine };
-        // Its number may be another process's by now, and its memory another program's: the handle and the socket are
-        // of the one that connected. What is left of this is between this call and the next one: see the crate's page.
-        let process = self.process.as_ref();
-        match process.map(|process| crate::socket::has_ended(&self.socket, process)) {
-            Some(Ok(false)) => {}
-            Some(Ok(true)) | None => return Step::Over,
+        let Some((direction, _, _)) = access.pieces() else { return Step::Engine };
+        // Its number may be another process's by now, and its memory another program's; its handle
+        // and its socket are not. Between this call and the next one that is possible still: see
+        // the crate's page.
+        match self.process.is_running() {
+            Some(true) => {}
+            Some(false) => return Step::Over,
             // A signal, or no memory: nothing is known, and nothing done.
-            Some(Err(_)) => return Step::Moved,
+            None => return Step::Moved,
         }
         let (mut ours, mut theirs) = (Pieces::new(), Pieces::new());
         access.stretches(budget, |stretch| {
             let base = stretch.piece.as_ptr().wrapping_add(stretch.at);
-            ours.push(cross::piece(base as usize as u64, stretch.len));
-            theirs.push(cross::piece(entry.base.wrapping_add(stretch.offset), stretch.len));
+            ours.push(cross_memory::piece(base as usize as u64, stretch.len));
+            theirs.push(cross_memory::piece(entry.base.wrapping_add(stretch.offset), stretch.len));
         });
         // SAFETY: our pieces are parts of slices that the access holds (a stretch lies within one),
         // writable for a get (checked when it was accepted), and there are no references into
         // regions. Theirs lie within a region that its owner keeps in place while it is announced.
-        match unsafe { cross::transfer(way, self.pid, &ours, &theirs) } {
+        match unsafe { cross_memory::transfer(direction, self.process.pid(), &ours, &theirs) } {
             Ok(0) => Step::Engine,
             Ok(count) => {
                 counters.cross_memory_bytes += count as u64;
@@ -200,7 +201,9 @@ impl Channel {
             Err(Errno::INTR | Errno::AGAIN) => Step::Moved,
             Err(error) => {
                 // EFAULT is about this memory, all else about the peer.
-                self.cross_memory &= error == Errno::FAULT;
+                if error != Errno::FAULT {
+                    self.process.lose_cross_memory();
+                }
                 Step::Engine
             }
         }
@@ -209,21 +212,21 @@ impl Channel {
     /// Asks for the descriptor of a segment. False if the answer was no.
     fn want(&mut self, access: &Access, entry: &Entry, writable: bool) -> bool {
         let id = entry.segment;
-        if let Some(want) = self.wanted.iter().find(|w| w.id == id && w.writable == writable) {
-            return !want.refused;
+        if let Some(may_come) = self.segments.may_come(id, writable) {
+            return may_come;
         }
         let proof = crate::channel::numbers::<2>(&access.route.proof);
         let (Some([first, second]), Ok(len)) = (proof, usize::try_from(entry.segment_len)) else {
             return false;
         };
-        if self.wanted.len() >= MAX_WANTS {
-            self.wanted.retain(|want| !want.refused);
-            return self.wanted.len() >= MAX_WANTS;
+        if self.segments.is_full() {
+            self.segments.forget_refused();
+            return self.segments.is_full();
         }
         let wish: [u8; 40] =
             crate::channel::words([access.route.slot.into(), id, first, second, writable.into()]);
         if let Ok(true) = self.post(kind::WANT, &wish) {
-            self.wanted.push(Want { id, writable, len, refused: false });
+            self.segments.asked(id, writable, len);
         }
         true
     }

@@ -6,9 +6,9 @@ use super::{
 };
 use crate::sync::Ordering;
 
-/// The only one who reads the cells of a ring, and reports what it has consumed.
+/// The only reader of the cells of a ring, which reports what it has consumed.
 ///
-/// Most messages are short: [`Consumer::look`] finds them, and touches the first fields only.
+/// Most messages are short: [`Consumer::peek_short`] finds them, and touches the first fields only.
 #[repr(C)]
 pub(crate) struct Consumer<M> {
     memory: M,
@@ -35,8 +35,8 @@ pub(crate) struct Incoming {
     cell: usize,
 }
 
-/// Set in the lap while no message may be taken: then no header of an honest sender's is like that of
-/// a short message.
+/// Set in the lap while no message may be taken: then no header of an honest sender's is like that
+/// of a short message.
 const PAUSED: u64 = 1 << 23;
 
 impl<M: Memory> Consumer<M> {
@@ -55,9 +55,9 @@ impl<M: Memory> Consumer<M> {
         !self.is_of_this_lap(self.memory.cell(self.tail)[0].load(Ordering::Relaxed))
     }
 
-    /// The next message if it is there, short, and of one cell: its length, and what gives the words of
-    /// its payload and of what lay there before. Then [`Consumer::advance`]. The commonest case of
-    /// [`Consumer::look`], with one look at the cell.
+    /// The next message if it is there, short, and of one cell: its length, and what gives the
+    /// words of its payload and of what lay there before. Then [`Consumer::advance`]. The commonest
+    /// case of [`Consumer::peek_short`], with one look at the cell.
     #[inline(always)]
     pub(crate) fn one(&self) -> Option<(usize, impl Fn(usize) -> u64)> {
         let [word, words @ ..] = self.memory.cell(self.tail);
@@ -72,7 +72,7 @@ impl<M: Memory> Consumer<M> {
     ///
     /// One of one cell may have come since [`Consumer::one`] saw none.
     #[inline]
-    pub(crate) fn look(&self) -> Option<(usize, usize)> {
+    pub(crate) fn peek_short(&self) -> Option<(usize, usize)> {
         let word = self.memory.cell(self.tail)[0].load(Ordering::Acquire);
         // Nothing but the length is left if lap and kind are the expected ones.
         let len = word ^ header(self.lap, SHORT, 0);
@@ -160,7 +160,7 @@ impl<M: Memory> Consumer<M> {
         report.consumed.store(self.tail, Ordering::Release);
     }
 
-    /// Takes no short message until [`Consumer::resume`]: [`Consumer::look`] sees none.
+    /// Takes no short message until [`Consumer::resume`]: [`Consumer::peek_short`] sees none.
     pub(crate) fn pause(&mut self) {
         self.lap |= PAUSED;
     }

@@ -1,8 +1,8 @@
-//! A word by which one side says that it waits, and wants to be rung.
+//! A word by which one side says that it waits, and is to be rung.
 //!
-//! Who waits raises it, makes a fence, and looks once more; who has published something makes a
-//! fence, and takes the flag down if it is up. So either the one sees what was published, or the
-//! other sees the flag; and it is rung once.
+//! The side that waits raises it, makes a fence, and looks once more; the side that has published
+//! something makes a fence, and takes the flag down if it is up. So either the one sees what was
+//! published, or the other sees the flag; and it is rung once.
 
 use crate::sync::{AtomicU64, Ordering};
 

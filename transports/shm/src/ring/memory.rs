@@ -7,7 +7,7 @@ use crate::sync::Ordering;
 use petasos_fabric::memory::copy_opaque;
 use std::{any::Any, ptr::NonNull, sync::Arc};
 
-/// Memory that somebody else may write at any time: words as atomics, bytes by opaque copies.
+/// Memory that another process may write at any time: words as atomics, bytes by opaque copies.
 ///
 /// # Safety
 /// `cells()` cells are there for as long as the value lives, `cell` gives the same words as the
@@ -76,7 +76,7 @@ unsafe impl Memory for Shared {
     #[inline]
     unsafe fn copy_in(&self, at: usize, from: *const u8, len: usize) {
         debug_assert!(at + len <= self.cells() * CELL);
-        // SAFETY: the caller's promise; the words are mapped and writable, nobody has references.
+        // SAFETY: the caller's promise; the words are mapped and writable, no code has references.
         unsafe { copy_opaque(from, self.base.as_ptr().cast::<u8>().add(at), len) }
     }
 

@@ -1,4 +1,4 @@
-//! A queue of packets in shared memory, with one sender and one receiver who do not trust each
+//! A queue of packets in shared memory, with one sender and one receiver that do not trust each
 //! other: the short-packet channel of a pair of endpoints.
 //!
 //! The ring is cut into cells of one cache line. A message takes consecutive cells and never
@@ -9,14 +9,14 @@
 //!
 //! The payload follows the header in one of two formats, which the kind tells apart:
 //!
-//! - *Short* ([`SHORT`], up to 112 bytes, one cell or two): each cell begins with a word of control,
-//!   behind which lie 56 bytes of payload. The first cell's is the header, the second's is zero, and
-//!   nobody reads it before there is a header in its place.
+//! - *Short* ([`SHORT`], up to 112 bytes, one cell or two): each cell begins with a word of
+//!   control, behind which lie 56 bytes of payload. The first cell's is the header, the second's is
+//!   zero, and is not read before there is a header in its place.
 //! - *Contiguous* (all other kinds): the payload runs on through the cells, over their beginnings.
 //!
-//! A message longer than a *part* (8 KiB, or a quarter of a small ring) is only *announced* here, by a
-//! header with its length and [`ANNOUNCED`] added to its kind. Its bytes go in parts through a second
-//! ring of this kind: see [`pair`](crate::pair).
+//! A message longer than a *part* (8 KiB, or a quarter of a small ring) is only *announced* here,
+//! by a header with its length and [`ANNOUNCED`] added to its kind. Its bytes go in parts through a
+//! second ring of this kind: see [`pair`](crate::pair).
 //!
 //! The lap in the header (from 1 on, new each time around) tells a new message from an old one,
 //! unless payload of the lap before lies where a header is expected. The sender therefore knows
@@ -27,7 +27,8 @@
 //!
 //! The receiver reports how many cells it has consumed every quarter of the ring, in a word that
 //! the sender reads only when its last knowledge says that there is no room. The longest message,
-//! all its parts and a pad are at most three quarters of the ring, so a sender that waits is always told.
+//! all its parts and a pad are at most three quarters of the ring, so a sender that waits is always
+//! told.
 //!
 //! Whatever either side reads is read once and checked, and memory is reached only through
 //! [`Memory`], by atomics and opaque copies. A word of the wrong lap is no message; a wrong length
@@ -113,8 +114,8 @@ pub(crate) const fn part(cells: usize) -> usize {
     part_cells(cells) * CELL - HEADER
 }
 
-/// The longest message whose parts a ring of this size can take: three quarters of the ring hold them
-/// with a pad somewhere.
+/// The longest message whose parts a ring of this size can take: three quarters of the ring hold
+/// them with a pad somewhere.
 pub(crate) const fn longest(cells: usize) -> usize {
     let parts = (cells / 4 * 3 - part_cells(cells)) / part_cells(cells);
     parts * part(cells)

@@ -7,7 +7,7 @@ use super::{
 use crate::sync::{AtomicU64, Ordering};
 use std::marker::PhantomData;
 
-/// The only one who writes into the cells of a ring.
+/// The only writer of the cells of a ring.
 ///
 /// Most messages are sent by [`Producer::send_one`] and [`Producer::send_two`], which touch the
 /// first fields only.
@@ -133,8 +133,8 @@ impl<M: Memory> Producer<M> {
         Ok(true)
     }
 
-    /// Sends the concatenation of `pieces`, `len` bytes in all and no more than a part, contiguously;
-    /// false if there is no room.
+    /// Sends the concatenation of `pieces`, `len` bytes in all and no more than a part,
+    /// contiguously; false if there is no room.
     #[inline]
     pub(crate) fn send(
         &mut self,
@@ -201,8 +201,8 @@ impl<M: Memory> Producer<M> {
         whole + part_cells(self.cells)
     }
 
-    /// Goes back to the first cell if the ring is empty, and a message of `len` bytes fits into what
-    /// was used last: those cells are still in the caches, the rest of the ring is not.
+    /// Goes back to the first cell if the ring is empty, and a message of `len` bytes fits into
+    /// what was used last: those cells are still in the caches, the rest of the ring is not.
     pub(crate) fn rewind(&mut self, report: Report<'_>, len: usize) {
         let cell = self.cell();
         if cell >= self.cells_in_parts(len) && self.is_drained(report) {
@@ -307,7 +307,8 @@ struct Pieces<'a> {
 }
 
 impl Pieces<'_> {
-    /// Takes so many bytes: gives where in them each stretch belongs, where it lies, and its length.
+    /// Takes so many bytes: gives where in them each stretch belongs, where it lies, and its
+    /// length.
     #[inline]
     fn take(&mut self, count: usize, mut copy: impl FnMut(usize, *const u8, usize)) {
         let mut done = 0;

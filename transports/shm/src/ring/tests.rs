@@ -31,7 +31,8 @@ fn send(producer: &mut Producer<Heap>, report: Report<'_>, kind: u8, bytes: &[u8
 }
 
 /// Receives as the transport does: looks for one cell, then for one or two, then for all there may
-/// be; a message may come between any two. What it was, and whether it was seen before the last look.
+/// be; a message may come between any two. What it was, and whether it was seen before the last
+/// look.
 fn receive(
     consumer: &mut Consumer<Heap>,
     report: Report<'_>,
@@ -41,7 +42,7 @@ fn receive(
         consumer.advance(1, report);
         return Ok(Some((SHORT, bytes, true)));
     }
-    if let Some((len, cells)) = consumer.look() {
+    if let Some((len, cells)) = consumer.peek_short() {
         let bytes = lines(consumer, len);
         consumer.advance(cells, report);
         return Ok(Some((SHORT, bytes, true)));
@@ -223,8 +224,8 @@ mod model {
         }
     }
 
-    /// What the models have in every interleaving of a few messages, with many of them in one of theirs: of two
-    /// threads, as the system (or Miri, with the memory that it has) runs them.
+    /// What the models have in every interleaving of a few messages, with many of them in one of
+    /// theirs: of two threads, as the system (or Miri, with the memory that it has) runs them.
     #[test]
     fn messages_arrive_whole_from_another_thread() {
         let count = if cfg!(miri) { 150 } else { 20_000 };
@@ -328,7 +329,7 @@ mod edges {
                 assert!(send(&mut producer, report, kind, bytes), "{len} bytes, {round}");
                 let (came, got, _) = receive(&mut consumer, report).unwrap().unwrap();
                 assert_eq!((came, &got[..]), (kind, bytes));
-                assert!(consumer.is_empty() && consumer.look().is_none());
+                assert!(consumer.is_empty() && consumer.peek_short().is_none());
             }
         }
     }
@@ -352,7 +353,7 @@ mod edges {
             let plain = send_plainly(&mut producer, &[n]);
             assert!(plain || send(&mut producer, report, SHORT, &[n]));
             assert!(!plain || n % 8 != 7, "the lap changes after the last cell");
-            assert!(plain || n >= 7, "nothing is in the way of {n}");
+            assert!(plain || n >= 7, "nothing is in the direction of {n}");
             assert_eq!(receive(&mut consumer, report), Ok(Some((SHORT, vec![n], true))));
         }
     }
@@ -374,7 +375,7 @@ mod edges {
                 let pad = before % 8 == 7;
                 assert_eq!(producer.head() - before, if pad { 3 } else { 2 });
                 assert!(!plain || before % 8 < 6, "the lap changes after the last cell");
-                assert!(plain || before >= 6, "nothing is in the way of {n}");
+                assert!(plain || before >= 6, "nothing is in the direction of {n}");
                 let expected = Ok(Some((SHORT, vec![n; 57], !pad)));
                 assert_eq!(receive(&mut consumer, report), expected);
                 assert!(consumer.is_empty());
@@ -494,7 +495,7 @@ mod edges {
         let mut consumer = Consumer::new(memory.clone(), part(8));
         let look = |consumer: &Consumer<Heap>, cell: u64, word: u64| {
             memory.cell(cell)[0].store(word, Ordering::Relaxed);
-            (consumer.look(), !consumer.is_empty())
+            (consumer.peek_short(), !consumer.is_empty())
         };
         for len in [0, 1, LINE, LINE + 1, MAX_SHORT] {
             assert_eq!(
@@ -520,8 +521,8 @@ mod edges {
         assert_eq!(consumer.peek(), Err(RingError::Length { len, cell, cells, max }));
     }
 
-    /// What a second cell begins with is nobody's word: not when its message is read, and, as an
-    /// honest sender leaves it, not in the next lap.
+    /// What a second cell begins with is never taken for a header: not when its message is read,
+    /// and, as an honest sender leaves it, not in the next lap.
     #[test]
     fn a_second_cell_is_no_message() {
         let memory = Heap::new(8);
@@ -539,7 +540,7 @@ mod edges {
             assert!(send(&mut producer, report, SHORT, &vec![n; len]));
             let (_, bytes, _) = receive(&mut consumer, report).unwrap().unwrap();
             assert_eq!(bytes, vec![n; len]);
-            assert_eq!((consumer.is_empty(), consumer.look()), (true, None));
+            assert_eq!((consumer.is_empty(), consumer.peek_short()), (true, None));
         }
     }
 }
@@ -666,7 +667,8 @@ mod interleavings {
         });
     }
 
-    /// Two lines over what was two lines, and payload, in the lap before: nothing old is taken for new.
+    /// Two lines over what was two lines, and payload, in the lap before: nothing old is taken for
+    /// new.
     #[test]
     fn lines_follow_lines() {
         explore(|| {
@@ -695,8 +697,9 @@ mod interleavings {
         });
     }
 
-    /// Whoever waits for room either finds it or is rung, as `Pair` does it: the sender says that it
-    /// waits, fences, and looks again; the receiver reports, fences, and looks whether it waits.
+    /// A sender that waits for room either finds it or is rung, as `Pair` does it: the sender says
+    /// that it waits, fences, and looks again; the receiver reports, fences, and looks whether it
+    /// waits.
     #[test]
     fn nobody_waits_for_room_that_is_there() {
         use crate::sync::fence;
@@ -733,7 +736,7 @@ mod interleavings {
         });
     }
 
-    /// Whoever falls asleep while something is published either sees it or is rung.
+    /// A receiver that falls asleep while something is published either sees it or is rung.
     #[test]
     fn nobody_sleeps_through_a_message() {
         use crate::sync::fence;

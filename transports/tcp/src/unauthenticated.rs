@@ -1,9 +1,10 @@
-//! Those who connected and have not shown the secret: few, not for long, and hardly listened to.
+//! Connections whose peers have not authenticated: few of them, for a short time, and little of
+//! what they send is parsed.
 
 use crate::{
     Config,
     handshake::{self, HELLO_LEN, Hello, Identity, Session, VERDICT_LEN, Verdict},
-    lives::Lives,
+    known_peers::KnownPeers,
 };
 use petasos_fabric::Time;
 use petasos_noise::{Channel, Spot};
@@ -22,9 +23,9 @@ pub(crate) fn ends(socket: &OwnedFd) -> Option<(SocketAddr, SocketAddr)> {
     Some((SocketAddr::try_from(own).ok()?, SocketAddr::try_from(other).ok()?))
 }
 
-/// A connection that somebody made to us, on its way through the handshake.
+/// A connection that was made to us, during its handshake.
 #[derive(Debug)]
-pub(crate) struct Stranger {
+pub(crate) struct Unauthenticated {
     pub(crate) socket: OwnedFd,
     pub(crate) deadline: Time,
     server: handshake::Server,
@@ -32,50 +33,51 @@ pub(crate) struct Stranger {
     got: usize,
 }
 
-/// What came of listening to a stranger.
+/// What came of reading from such a client.
 pub(crate) enum Heard {
-    /// Not all that it has to say.
+    /// Not all of its greeting.
     Part,
-    /// It knows the secret, meant us, and says who it is.
+    /// It knows the secret, dialled us, and says its identity.
     Hello(Hello),
-    /// It does not know the secret, or dialled somebody else.
+    /// It does not know the secret, or dialled another endpoint.
     Refused(Verdict),
-    /// It went away.
-    Gone,
+    /// It closed the connection.
+    Closed,
 }
 
-impl Stranger {
+impl Unauthenticated {
     /// Begins the handshake; `None` if that fails already.
     pub(crate) fn greet(
         socket: OwnedFd,
         config: &Config,
         random: [[u8; 32]; 2],
         deadline: Time,
-    ) -> Option<Stranger> {
+    ) -> Option<Unauthenticated> {
         let [nonce, key] = random;
         let (server, challenge) =
             handshake::Server::begin(config.secret.as_ref(), config.encrypt, nonce, key);
         if !send_whole(&socket, &challenge) {
             return None;
         }
-        Some(Stranger { socket, deadline, server, hello: [0; HELLO_LEN], got: 0 })
+        Some(Unauthenticated { socket, deadline, server, hello: [0; HELLO_LEN], got: 0 })
     }
 
-    pub(crate) fn listen(&mut self, config: &Config) -> Heard {
+    pub(crate) fn read(&mut self, config: &Config) -> Heard {
         match receive_part(&self.socket, &mut self.hello, &mut self.got) {
-            Part::Whole if self.has_left() => Heard::Gone,
+            Part::Whole if self.has_left() => Heard::Closed,
             Part::Whole => match self.server.hello(config.secret.as_ref(), &self.hello) {
                 Ok(hello) if self.is_at(hello.dialled, &config.reached_at) => Heard::Hello(hello),
                 Ok(_) => Heard::Refused(Verdict::Elsewhere),
                 Err(_) => Heard::Refused(Verdict::Refused),
             },
             Part::More => Heard::Part,
-            Part::Gone => Heard::Gone,
+            Part::Gone => Heard::Closed,
         }
     }
 
-    /// Whether it is we who were dialled: here, or at one of the `others`, which lead here by some way around. What
-    /// that makes of a connection within a machine is not known, except on the loopback interface.
+    /// Whether this endpoint was dialled: here, or at one of the `others`, which lead here through
+    /// some translation. What that makes of a connection within a machine is not known, except on
+    /// the loopback interface.
     fn is_at(&self, dialled: Spot, others: &[SocketAddr]) -> bool {
         ends(&self.socket).is_some_and(|(own, from)| Spot::of_connection(own, from) == dialled)
             || others.iter().any(|other| match other.ip().to_canonical().is_loopback() {
@@ -85,7 +87,8 @@ impl Stranger {
     }
 
     /// Whether its end is closed: an attempt that was given up, as for another connection of the
-    /// same two. It may have been there for long, and what was agreed on meanwhile is not its business.
+    /// same two peers. It may have waited for long, and does not count against what they agreed on
+    /// meanwhile.
     pub(crate) fn has_left(&self) -> bool {
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
         match recv(&self.socket, &mut [0; 1], flags) {
@@ -94,21 +97,21 @@ impl Stranger {
         }
     }
 
-    /// Where it comes from.
+    /// The host from which it connected.
     pub(crate) fn host(&self) -> Option<IpAddr> {
         let name = getpeername(&self.socket).ok().flatten()?;
         SocketAddr::try_from(name).ok().map(|socket| socket.ip())
     }
 
-    /// Whether it may be the one that it says it is, see [`Lives`].
-    pub(crate) fn is_believed(&self, identity: &Identity, lives: &mut Lives) -> bool {
-        let proved = self.proved(identity, lives).is_some();
-        lives.believes(identity, proved, &self.socket)
+    /// Whether it may be the peer that it claims to be, see [`KnownPeers`].
+    pub(crate) fn is_believed(&self, identity: &Identity, known_peers: &mut KnownPeers) -> bool {
+        let proved = self.proved(identity, known_peers).is_some();
+        known_peers.believes(identity, proved, &self.socket)
     }
 
     /// The session by which it has proved that it was here before.
-    pub(crate) fn proved(&self, identity: &Identity, lives: &Lives) -> Option<Session> {
-        lives.proved(identity, |session| self.resumes(session))
+    pub(crate) fn proved(&self, identity: &Identity, known_peers: &KnownPeers) -> Option<Session> {
+        known_peers.proved(identity, |session| self.resumes(session))
     }
 
     /// The session that begins with this handshake.
@@ -121,7 +124,7 @@ impl Stranger {
         self.server.resumes(session)
     }
 
-    /// Ends the handshake. False if the stranger has gone.
+    /// Ends the handshake. False if the client has closed the connection.
     pub(crate) fn answer(
         &mut self,
         verdict: Verdict,
@@ -132,7 +135,7 @@ impl Stranger {
         send_whole(&self.socket, &frame)
     }
 
-    /// After that: packets flow, encrypted if the two want that.
+    /// After that: packets flow, encrypted if either side wants that.
     pub(crate) fn into_open(self) -> (OwnedFd, Option<Channel>) {
         (self.socket, self.server.into_channel())
     }

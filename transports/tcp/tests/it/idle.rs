@@ -1,5 +1,5 @@
-//! Idle connections are closed, and made again when there is something to say: nobody notices but in the
-//! number of sockets.
+//! Idle connections are closed, and made again when there is something to send: nothing shows it
+//! but the number of sockets.
 
 use petasos_conformance::Random;
 use petasos_fabric::{
@@ -61,7 +61,7 @@ impl World {
         }
     }
 
-    /// Takes the messages of an end: from whom, and what.
+    /// Takes the messages of an end, with the peers that sent them.
     fn messages(&mut self, at: usize) -> Vec<(Peer, String)> {
         let mut found = Vec::new();
         self.events[at].retain(|event| match event {
@@ -137,7 +137,7 @@ fn an_idle_connection_is_closed_and_made_again_by_either_side() {
 }
 
 #[test]
-fn who_keeps_his_connections_is_not_asked_twice_in_vain() {
+fn a_peer_that_keeps_connections_is_asked_and_keeps_them() {
     let mut world = World::new(2, |at, config| {
         config.close_idle_after = (at == 0).then_some(SHORT);
     });
@@ -172,14 +172,14 @@ fn connections_are_capped() {
 }
 
 #[test]
-fn who_has_forgotten_begins_anew() {
+fn a_peer_that_has_forgotten_a_session_begins_anew() {
     let mut world = World::new(2, both);
     let there = world.peer(0, 1);
     world.send(0, there, "first");
     let (back, _) = world.message(1);
     world.until("both sides closed it", |world| world.closed(0) == 1 && world.closed(1) == 1);
     world.ends[1].forget(back);
-    world.send(0, there, "to nobody");
+    world.send(0, there, "to a peer that forgot");
     world.until("the loss is told", |world| {
         let lost = |event: &Event| matches!(event, Event::PeerLost { peer, .. } if *peer == there);
         world.events[0].iter().any(lost)
@@ -191,7 +191,7 @@ fn who_has_forgotten_begins_anew() {
 }
 
 #[test]
-fn who_died_meanwhile_is_missed_when_there_is_something_to_say() {
+fn the_death_of_an_idle_peer_is_noticed_at_the_next_message() {
     let mut world = World::new(2, |at, config| {
         both(at, config);
         config.silence = Duration::from_secs(2);
@@ -204,7 +204,7 @@ fn who_died_meanwhile_is_missed_when_there_is_something_to_say() {
     world.ends.truncate(1);
     world.rest(SHORT);
     assert_eq!(world.ends[0].peer(there).unwrap().state, PeerState::Up);
-    // Another life of the address.
+    // Another incarnation at the address.
     world.ends.push(TcpEndpoint::open(&address, Config::default()).unwrap());
     world.send(0, there, "for the dead");
     let mut reason = None;
@@ -230,8 +230,8 @@ fn nothing_is_lost_at_any_moment_where_both_speak() {
     at_any_moment(true);
 }
 
-/// Messages at random moments around those at which connections are closed: none is lost, or out of order.
-/// Of two either one speaks, and so connects again, or both do.
+/// Messages at random moments around those at which connections are closed: none is lost, or out of
+/// order. Of two either one speaks, and so connects again, or both do.
 fn at_any_moment(both: bool) {
     let mut world = World::new(3, |_, config| {
         config.close_idle_after = Some(Duration::from_millis(12));

@@ -1,10 +1,12 @@
-//! The connections that others make here: each is a descriptor of this process, of which there is a number.
+//! The connections that others make here: each is a descriptor of this process, which has a limited
+//! number.
 //!
-//! An eighth of them is never given to connections. Of the rest a host may have as many as are left (a dynamic
-//! threshold, as switches share their buffers: A. K. Choudhury and E. L. Hahne, IEEE/ACM Transactions on Networking
-//! 6(2), 1998): one alone has half, two have a third each, and there is always something for one that comes late. The
-//! secret does not say which client it is that has it, and an address that a client claims can be any, so a host it
-//! is: all addresses of the loopback interface are one, and so are those of a network of IPv6.
+//! An eighth of them is never given to connections. Of the rest a host may have as many as are left
+//! (a dynamic threshold, as switches share their buffers: A. K. Choudhury and E. L. Hahne, IEEE/ACM
+//! Transactions on Networking 6(2), 1998): one alone has half, two have a third each, and something
+//! is always left for one that comes late. The unit is a host, because the secret does not tell its
+//! clients apart, and a client can claim any address. All addresses of the loopback interface are
+//! one host, and so are those of a network of IPv6.
 
 use petasos_fabric::acceptor::descriptor_limit;
 use std::{
@@ -13,9 +15,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// All that there are.
+/// The connections of all hosts.
 #[derive(Clone, Debug)]
-pub(crate) struct Shares(Arc<Mutex<Taken>>);
+pub(crate) struct HostQuotas(Arc<Mutex<Taken>>);
 
 #[derive(Debug, Default)]
 struct Taken {
@@ -23,47 +25,48 @@ struct Taken {
     by: HashMap<IpAddr, usize>,
 }
 
-/// One connection of a host; given back when dropped.
+/// One connection of a host; returned when dropped.
 #[derive(Debug)]
-pub(crate) struct Share {
-    all: Shares,
+pub(crate) struct Permit {
+    all: HostQuotas,
     host: IpAddr,
 }
 
 /// Why a host gets no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Crowded {
+pub(crate) struct OverQuota {
     pub(crate) has: usize,
     pub(crate) most: usize,
 }
 
-impl Shares {
-    pub(crate) fn new() -> Shares {
-        Shares(Arc::default())
+impl HostQuotas {
+    pub(crate) fn new() -> HostQuotas {
+        HostQuotas(Arc::default())
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection of a host; `wanted` says how many there may be in all, if it is not the descriptors that say so.
-    pub(crate) fn take(&self, from: IpAddr, wanted: Option<usize>) -> Result<Share, Crowded> {
+    /// Takes a connection for a host; `wanted` limits those of all hosts, unless the descriptors
+    /// do.
+    pub(crate) fn take(&self, from: IpAddr, wanted: Option<usize>) -> Result<Permit, OverQuota> {
         let limit = usize::try_from(descriptor_limit()).unwrap_or(usize::MAX);
         let most = wanted.unwrap_or(usize::MAX).min(limit - limit / 8);
         let host = host(from);
         let mut taken = self.lock();
         let has = taken.by.get(&host).copied().unwrap_or(0);
         if has >= most.saturating_sub(taken.all) {
-            return Err(Crowded { has, most });
+            return Err(OverQuota { has, most });
         }
         taken.all += 1;
         taken.by.insert(host, has + 1);
         drop(taken);
-        Ok(Share { all: self.clone(), host })
+        Ok(Permit { all: self.clone(), host })
     }
 }
 
-impl Drop for Share {
+impl Drop for Permit {
     fn drop(&mut self) {
         let mut taken = self.all.lock();
         taken.all -= 1;
@@ -92,21 +95,21 @@ mod tests {
 
     #[test]
     fn one_host_leaves_others_theirs() {
-        let shares = Shares::new();
-        let all_of = |last: u8| -> Vec<Share> {
+        let quotas = HostQuotas::new();
+        let all_of = |last: u8| -> Vec<Permit> {
             let ip = IpAddr::from([10, 0, 0, last]);
-            std::iter::from_fn(|| shares.take(ip, Some(12)).ok()).collect()
+            std::iter::from_fn(|| quotas.take(ip, Some(12)).ok()).collect()
         };
         let first = all_of(1);
         assert_eq!(first.len(), 6);
-        let crowded = shares.take([10, 0, 0, 1].into(), Some(12)).unwrap_err();
-        assert_eq!(crowded, Crowded { has: 6, most: 12 });
+        let crowded = quotas.take([10, 0, 0, 1].into(), Some(12)).unwrap_err();
+        assert_eq!(crowded, OverQuota { has: 6, most: 12 });
         let second = all_of(2);
         assert_eq!((second.len(), all_of(3).len()), (3, 2));
         drop(first);
         assert_eq!(all_of(2).len(), 3, "with the three that it has: half, as of one alone");
         drop(second);
-        let taken = shares.lock();
+        let taken = quotas.lock();
         assert_eq!((taken.all, taken.by.len()), (0, 0));
     }
 
@@ -123,9 +126,9 @@ mod tests {
 
     #[test]
     fn descriptors_are_the_limit_where_nothing_is_said() {
-        let few = Shares::new().take([10, 0, 0, 1].into(), Some(0));
-        assert_eq!(few.unwrap_err(), Crowded { has: 0, most: 0 });
-        let all = Shares::new();
+        let few = HostQuotas::new().take([10, 0, 0, 1].into(), Some(0));
+        assert_eq!(few.unwrap_err(), OverQuota { has: 0, most: 0 });
+        let all = HostQuotas::new();
         let limit = usize::try_from(descriptor_limit()).unwrap_or(usize::MAX);
         all.lock().all = limit - limit / 8 - 1;
         let _last = all.take([10, 0, 0, 1].into(), None).unwrap();

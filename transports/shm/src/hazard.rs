@@ -1,8 +1,10 @@
-//! Who reaches into a region, and who closes it: a word of the one and a word of the other.
+//! Accesses to a region and its closing, ordered without a lock, as by hazard pointers: one word of
+//! each side.
 //!
-//! Who reaches announces the region's tag, and then looks whether it is still open; who closes it
-//! takes the tag away, and then looks whether anybody announces it. So one of the two sees the other:
-//! nobody begins to reach into memory that its owner has taken back. Tags are never used twice.
+//! A peer that reaches into a region announces its tag, and then looks whether it is still open.
+//! The owner that closes it takes the tag away, and then looks whether a peer announces it. So one
+//! of the two sees the other: no peer begins to reach into memory that its owner has taken back.
+//! Tags are never used twice.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -11,22 +13,24 @@ use crate::sync::{AtomicU64, Ordering, fence};
 pub(crate) struct Opened<'a>(pub(crate) &'a AtomicU64);
 
 impl Opened<'_> {
-    /// What was written about the region is seen by whoever finds it open.
+    /// A peer that finds the region open sees what was written about it.
     pub(crate) fn open(self, tag: u64) {
         self.0.store(tag, Ordering::Release);
     }
 
-    /// Nobody begins to reach into it from now on whom a look at the announcements, after this,
-    /// does not show.
+    /// From now on no peer begins to reach into it, except those that a look at the announcements,
+    /// after this, shows.
     pub(crate) fn close(self) {
         self.0.store(0, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 }
 
-/// Whether a region is open, as a peer finds it, by a relaxed load of that word: good for as long as it is announced.
+/// Whether a region is open, as a peer finds it, by a relaxed load of that word: good for as long
+/// as it is announced.
 ///
-/// Peers have the table in pages that they cannot write, of which no other loads are promised to work.
+/// Peers have the table in pages that they cannot write, of which no other loads are promised to
+/// work.
 pub(crate) fn is_open(load: impl FnOnce() -> u64, tag: u64) -> bool {
     let open = tag != 0 && load() == tag;
     fence(Ordering::Acquire);
@@ -59,8 +63,8 @@ impl Announced<'_> {
 pub(crate) struct Ended<'a>(pub(crate) &'a AtomicU64);
 
 impl Ended<'_> {
-    /// Nobody begins to reach through the pair from now on whom a look at the announcement, after
-    /// this, does not show.
+    /// From now on the other side begins no access through the pair, except one that a look at the
+    /// announcement, after this, shows.
     pub(crate) fn end(self) {
         self.0.store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -112,7 +116,7 @@ mod interleavings {
                 announced: [AtomicU64::new(0), AtomicU64::new(0)],
                 memory: UnsafeCell::new(0),
             });
-            // SAFETY: nobody else has it yet.
+            // SAFETY: no other thread has it yet.
             shared.memory.with_mut(|memory| unsafe { *memory = 5 });
             Opened(&shared.opened).open(TAG);
             let peers = [0, 1].map(|side| {
@@ -123,7 +127,7 @@ mod interleavings {
             while shared.announced.iter().any(|word| Announced(word).read() == TAG) {
                 thread::yield_now();
             }
-            // SAFETY: nobody reaches into it, or loom says so.
+            // SAFETY: no peer reaches into it, or loom says so.
             shared.memory.with_mut(|memory| unsafe { *memory = 9 });
             for peer in peers {
                 peer.join().unwrap();
@@ -132,10 +136,10 @@ mod interleavings {
         });
     }
 
-    /// The owner gives up the pair of a peer that may be reaching into memory, which it takes back later without
-    /// a look at who begins.
+    /// The owner gives up the pair of a peer that may be reaching into memory. It takes the memory
+    /// back later, by a look at the announcements alone.
     #[test]
-    fn nobody_begins_through_a_pair_that_was_given_up() {
+    fn no_access_begins_through_a_pair_that_was_given_up() {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
         model.check(|| {
@@ -162,13 +166,13 @@ mod interleavings {
             while Announced(&shared.announced[0]).read() != 0 {
                 thread::yield_now();
             }
-            // SAFETY: nobody reaches into it, or loom says so.
+            // SAFETY: no peer reaches into it, or loom says so.
             shared.memory.with_mut(|memory| unsafe { *memory = 9 });
             peer.join().unwrap();
         });
     }
 
-    /// What the owner wrote about a region is there for who finds it open.
+    /// A peer that finds a region open sees what the owner wrote about it.
     #[test]
     fn an_open_region_is_described() {
         loom::model(|| {

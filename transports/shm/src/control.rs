@@ -1,5 +1,5 @@
-//! What travels over the socket of a pair: a greeting each way, with descriptors; later
-//! descriptors of segments. Fixed layouts, checked once.
+//! Control messages, which travel over the socket of a pair: a greeting each way, with descriptors;
+//! later descriptors of segments. Fixed layouts, checked once.
 //!
 //! | bytes | greeting |
 //! |---|---|
@@ -29,9 +29,9 @@ const HELLO: u8 = 1;
 const WELCOME: u8 = 2;
 const REFUSED: u8 = 3;
 const SEGMENT: u8 = 4;
-const BELL: u8 = 5;
+const DOORBELL: u8 = 5;
 
-/// Who one is, and what one brings.
+/// What each side says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Greeting {
     pub(crate) address: Address,
@@ -42,42 +42,42 @@ pub(crate) struct Greeting {
 
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Note {
-    /// From who connects; with its table, the pair, and its bell.
+pub(crate) enum ControlMessage {
+    /// From the side that connects; with its table, the pair, and its doorbell.
     Hello(Greeting),
-    /// The answer; with its table and its bell.
+    /// The answer; with the table and the doorbell of the side that accepts.
     Welcome(Greeting),
     /// Another answer: try again, or for good.
     Refused { again: bool, text: String },
     /// A segment that was asked for, with its descriptor, if it is given.
     Segment { id: u64, given: bool, writable: bool },
     /// Something is in the ring.
-    Bell,
+    Doorbell,
 }
 
 /// Why bytes are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Garbled {
-    #[error("a note of {0} bytes")]
+pub(crate) enum DecodeError {
+    #[error("a control message of {0} bytes")]
     Length(usize),
-    #[error("not a note of this protocol")]
+    #[error("not a control message of this protocol")]
     Magic,
     #[error("version {0} of the protocol, this is {VERSION}")]
     Version(u8),
-    #[error("an unknown note ({0})")]
+    #[error("an unknown control message ({0})")]
     Kind(u8),
-    #[error("an address or an incarnation that cannot be")]
+    #[error("an invalid address or incarnation")]
     Greeting,
 }
 
-impl Note {
+impl ControlMessage {
     pub(crate) fn encode(&self) -> [u8; LEN] {
         let mut out = [0; LEN];
         out[..8].copy_from_slice(MAGIC);
         out[8] = VERSION;
         match self {
-            Note::Hello(greeting) | Note::Welcome(greeting) => {
-                out[9] = if matches!(self, Note::Hello(_)) { HELLO } else { WELCOME };
+            ControlMessage::Hello(greeting) | ControlMessage::Welcome(greeting) => {
+                out[9] = if matches!(self, ControlMessage::Hello(_)) { HELLO } else { WELCOME };
                 let address = greeting.address.as_str().as_bytes();
                 out[10] = address.len() as u8;
                 let Sizes { ring, long, max } = greeting.sizes;
@@ -88,29 +88,29 @@ impl Note {
                 out[32..40].copy_from_slice(&greeting.probe.to_le_bytes());
                 out[ADDRESS..ADDRESS + address.len()].copy_from_slice(address);
             }
-            Note::Refused { again, text } => {
+            ControlMessage::Refused { again, text } => {
                 out[9] = REFUSED;
                 out[10] = (*again).into();
                 let text = &text.as_bytes()[..text.len().min(Address::MAX)];
                 out[ADDRESS..ADDRESS + text.len()].copy_from_slice(text);
             }
-            Note::Segment { id, given, writable } => {
+            ControlMessage::Segment { id, given, writable } => {
                 out[9] = SEGMENT;
                 out[10] = u8::from(*given) | u8::from(*writable) << 1;
                 out[24..32].copy_from_slice(&id.to_le_bytes());
             }
-            Note::Bell => out[9] = BELL,
+            ControlMessage::Doorbell => out[9] = DOORBELL,
         }
         out
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Note, Garbled> {
-        let bytes: &[u8; LEN] = bytes.try_into().map_err(|_| Garbled::Length(bytes.len()))?;
+    pub(crate) fn decode(bytes: &[u8]) -> Result<ControlMessage, DecodeError> {
+        let bytes: &[u8; LEN] = bytes.try_into().map_err(|_| DecodeError::Length(bytes.len()))?;
         if bytes[..8] != *MAGIC {
-            return Err(Garbled::Magic);
+            return Err(DecodeError::Magic);
         }
         if bytes[8] != VERSION {
-            return Err(Garbled::Version(bytes[8]));
+            return Err(DecodeError::Version(bytes[8]));
         }
         let u32_at = |at: usize| {
             u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
@@ -123,27 +123,31 @@ impl Note {
                 let address = address.and_then(|a| Address::parse(a).ok());
                 let incarnation = Incarnation::new(u64_at(24));
                 let (Some(address), Some(incarnation)) = (address, incarnation) else {
-                    return Err(Garbled::Greeting);
+                    return Err(DecodeError::Greeting);
                 };
                 let [ring, max, long] = [12, 16, 20].map(|at| u32_at(at) as usize);
                 let (sizes, probe) = (Sizes { ring, long, max }, u64_at(32));
                 let greeting = Greeting { address, incarnation, sizes, probe };
-                if kind == HELLO { Note::Hello(greeting) } else { Note::Welcome(greeting) }
+                if kind == HELLO {
+                    ControlMessage::Hello(greeting)
+                } else {
+                    ControlMessage::Welcome(greeting)
+                }
             }
             REFUSED => {
                 let text = bytes[ADDRESS..].split(|b| *b == 0).next().unwrap_or_default();
                 let plain =
                     |b: &u8| if b.is_ascii_graphic() || *b == b' ' { *b as char } else { '?' };
                 let text = text.iter().map(plain).collect();
-                Note::Refused { again: bytes[10] & 1 == 1, text }
+                ControlMessage::Refused { again: bytes[10] & 1 == 1, text }
             }
-            SEGMENT => Note::Segment {
+            SEGMENT => ControlMessage::Segment {
                 id: u64_at(24),
                 given: bytes[10] & 1 == 1,
                 writable: bytes[10] & 2 == 2,
             },
-            BELL => Note::Bell,
-            kind => return Err(Garbled::Kind(kind)),
+            DOORBELL => ControlMessage::Doorbell,
+            kind => return Err(DecodeError::Kind(kind)),
         })
     }
 }
@@ -153,7 +157,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn samples() -> Vec<Note> {
+    fn samples() -> Vec<ControlMessage> {
         let greeting = Greeting {
             address: Address::parse("shm://x").unwrap(),
             incarnation: Incarnation::new(u64::MAX).unwrap(),
@@ -161,11 +165,11 @@ mod tests {
             probe: 0xdead_beef_0000,
         };
         vec![
-            Note::Hello(greeting.clone()),
-            Note::Welcome(greeting),
-            Note::Refused { again: true, text: "why not".into() },
-            Note::Segment { id: 5, given: true, writable: false },
-            Note::Bell,
+            ControlMessage::Hello(greeting.clone()),
+            ControlMessage::Welcome(greeting),
+            ControlMessage::Refused { again: true, text: "why not".into() },
+            ControlMessage::Segment { id: 5, given: true, writable: false },
+            ControlMessage::Doorbell,
         ]
     }
 
@@ -173,8 +177,8 @@ mod tests {
     fn there_and_back() {
         for note in samples() {
             let bytes = note.encode();
-            assert_eq!(Note::decode(&bytes), Ok(note));
-            assert!(Note::decode(&bytes[1..]).is_err());
+            assert_eq!(ControlMessage::decode(&bytes), Ok(note));
+            assert!(ControlMessage::decode(&bytes[1..]).is_err());
         }
     }
 
@@ -184,11 +188,11 @@ mod tests {
         fn garbage_is_refused_or_valid(
             nth in 0usize..5, at in 0..LEN, byte: u8, noise in proptest::collection::vec(any::<u8>(), 0..300)
         ) {
-            let _ = Note::decode(&noise);
+            let _ = ControlMessage::decode(&noise);
             let mut bytes = samples()[nth].encode();
             bytes[at] = byte;
-            if let Ok(note) = Note::decode(&bytes) {
-                prop_assert_eq!(Note::decode(&note.encode()), Ok(note));
+            if let Ok(note) = ControlMessage::decode(&bytes) {
+                prop_assert_eq!(ControlMessage::decode(&note.encode()), Ok(note));
             }
         }
     }

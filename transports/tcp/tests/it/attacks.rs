@@ -1,4 +1,4 @@
-//! What somebody may try who must not get in, or must not be taken for somebody else.
+//! What a process may try that must not get in, or must not be taken for another.
 
 use petasos_fabric::{
     Access, Address, Clock, Endpoint, Event, Incarnation, LostReason, Operation, Peer, PeerState,
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// Drives all until somebody else is done.
+    /// Drives all until another thread is done.
     fn during<T: Send + 'static>(&mut self, others: impl FnOnce() -> T + Send + 'static) -> T {
         let other = thread::spawn(others);
         self.until("the other is done", |_| other.is_finished());
@@ -121,7 +121,8 @@ struct Relay {
 }
 
 impl Relay {
-    /// Each piece may be changed on its way to the server, or to the client; one that is emptied is the end.
+    /// Each piece may be changed on its way to the server, or to the client; one that is emptied is
+    /// the end.
     fn start(
         listener: TcpListener,
         to: SocketAddr,
@@ -158,23 +159,23 @@ impl Relay {
     }
 }
 
-/// Two servers have one secret. One is down; at its address a stranger listens, and passes on to the other
-/// what comes, so that each side sees the other prove that it knows the secret.
+/// Two servers have one secret. One is down; at its address another process listens, and relays all
+/// to the other server, so that each side sees the other prove that it knows the secret.
 #[test]
 fn a_relay_to_another_server_of_the_same_secret_is_found_out() {
     let mut world = World::new(vec![open("tcp://*", Some(SECRET)), open("tcp://*", Some(SECRET))]);
-    let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
-    let relay = Relay::start(stranger, socket(&world.ends[0]), |_, _, _| {});
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let relay = Relay::start(other, socket(&world.ends[0]), |_, _, _| {});
     let dialled = Address::parse(&format!("tcp://{}", relay.at)).unwrap();
     let peer = world.ends[1].resolve(&dialled, PATIENCE).unwrap();
     world.until("an end", |world| !world.events[1].is_empty());
-    assert!(!world.is_up(1, peer), "the client is connected to somebody who knows no secret");
+    assert!(!world.is_up(1, peer), "the client is connected to a process without the secret");
     assert!(matches!(world.lost(1)[..], [(lost, LostReason::Refused(_))] if lost == peer));
-    assert!(world.events[0].is_empty(), "the server has heard of nobody: {:?}", world.events[0]);
+    assert!(world.events[0].is_empty(), "the server has no peer: {:?}", world.events[0]);
     assert!(relay.passed.load(Ordering::Relaxed) > 100, "the relay passed the handshake on");
 }
 
-/// Somebody connects, and says that he is `claimed`. What the server answers, and the connection.
+/// Connects, and claims to be `claimed`. The server's answer, and the connection.
 fn claim(server: SocketAddr, secret: Option<&str>, claimed: &Identity) -> Option<TcpStream> {
     let secret = secret.map(|text| Secret::new(text).unwrap());
     let mut stream = TcpStream::connect(server).unwrap();
@@ -195,21 +196,22 @@ fn identity(endpoint: &TcpEndpoint) -> Identity {
     Identity { address: endpoint.address().clone(), incarnation: endpoint.incarnation() }
 }
 
-/// Who claims the address of a peer that is connected changes nothing for it, whatever life he claims.
+/// A claim of the address of a peer that is connected changes nothing for it, whatever incarnation
+/// is claimed.
 #[test]
 fn a_claim_of_a_living_peers_address_is_refused() {
     for secret in [None, Some(SECRET)] {
-        for same_life in [false, true] {
+        for same_incarnation in [false, true] {
             let mut world = World::new(vec![open("tcp://*", secret), open("tcp://*", secret)]);
             let there = world.connect(1, 0);
             world.until("both know", |world| world.ups(0) == 1);
             let mut claimed = identity(&world.ends[1]);
-            if !same_life {
+            if !same_incarnation {
                 claimed.incarnation = Incarnation::random();
             }
             let server = socket(&world.ends[0]);
             let taken = world.during(move || claim(server, secret, &claimed).is_some());
-            assert!(!taken, "same life: {same_life}");
+            assert!(!taken, "same incarnation: {same_incarnation}");
             assert_eq!(world.ups(0), 1, "{:?}", world.events[0]);
             assert!(world.lost(0).is_empty() && world.lost(1).is_empty(), "{:?}", world.events);
             world.send(1, there, "still here");
@@ -218,14 +220,14 @@ fn a_claim_of_a_living_peers_address_is_refused() {
     }
 }
 
-/// Who waits for a peer that has not started takes nobody for it who says so.
+/// An endpoint that waits for a peer that has not started takes no other process for it.
 #[test]
 fn a_claim_of_the_address_that_is_being_dialled_is_refused() {
     let mut world = World::new(vec![open("tcp://*", None)]);
     let place = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let address = Address::parse(&format!("tcp://{place}")).unwrap();
     let peer = world.ends[0].resolve(&address, Duration::from_secs(60)).unwrap();
-    // The larger one's connection is the one, where both connect.
+    // Where both connect, the connection of the larger incarnation stays.
     let incarnation = Incarnation::new(u64::MAX).unwrap();
     let claimed = Identity { address, incarnation };
     let server = socket(&world.ends[0]);
@@ -233,19 +235,20 @@ fn a_claim_of_the_address_that_is_being_dialled_is_refused() {
     assert!(!taken && !world.is_up(0, peer), "{:?}", world.events);
 }
 
-/// Nobody is connected yet, and somebody claims to be a third: what is meant for that one goes to it.
+/// No peer is connected yet, and a process claims to be a third one: what is meant for that one
+/// goes to it.
 #[test]
 fn a_name_that_was_claimed_before_is_asked_for_where_it_is() {
     let mut world = World::new(vec![open("tcp://*", None), open("tcp://*", None)]);
     let claimed = identity(&world.ends[1]);
     let server = socket(&world.ends[0]);
     let stream = world.during(move || claim(server, None, &claimed));
-    world.until("he is heard of", |world| stream.is_none() || world.ups(0) == 1);
+    world.until("it is known", |world| stream.is_none() || world.ups(0) == 1);
     let address = world.ends[1].address().clone();
     let memory = Region::from_vec(b"the owner's".to_vec());
     let region = world.ends[1].register(&memory.whole(), Access::READ).unwrap();
     let key = world.ends[1].export(region).unwrap();
-    // The first attempt may end with the liar; the next one is for who is there.
+    // The first attempt may end with the impostor; the next one reaches the right peer.
     let (mut stream, end) = (stream, Instant::now() + Duration::from_secs(10));
     loop {
         let Ok(remote) = world.ends[0].import(&key) else { continue };
@@ -275,11 +278,12 @@ fn a_name_that_was_claimed_before_is_asked_for_where_it_is() {
         stream.set_nonblocking(true).unwrap();
         let mut heard = Vec::new();
         let _ = stream.read_to_end(&mut heard);
-        assert!(heard.is_empty(), "{} bytes were meant for somebody else", heard.len());
+        assert!(heard.is_empty(), "{} bytes were meant for another peer", heard.len());
     }
 }
 
-/// A peer that was killed, and starts again at its address, is believed, also while its old connection lingers.
+/// A peer that was killed, and starts again at its address, is believed, also while its old
+/// connection lingers.
 #[test]
 fn a_successor_at_the_same_address_is_believed() {
     for secret in [None, Some(SECRET)] {
@@ -297,10 +301,11 @@ fn a_successor_at_the_same_address_is_believed() {
     }
 }
 
-/// A peer is gone, and somebody who does not know the secret has its port: he neither comes in as that life of it, though
-/// he listens where the claim is verified, nor is taken for it when it is dialled.
+/// A peer has ended, and a process that does not know the secret has its port: it is neither
+/// admitted as that incarnation, though it listens where the claim is verified, nor taken for it
+/// when it is dialled.
 #[test]
-fn a_dead_peers_port_is_not_its_life() {
+fn the_port_of_a_dead_peer_is_not_the_peer() {
     let mut world = World::new(vec![open("tcp://*", Some(SECRET)), open("tcp://*", Some(SECRET))]);
     world.connect(1, 0);
     world.until("both know", |world| world.ups(0) == 1);
@@ -325,7 +330,8 @@ fn a_dead_peers_port_is_not_its_life() {
     assert_eq!(world.ups(0), 1, "{:?}", world.events[0]);
 }
 
-/// Listens in the place of a peer that has ended, says that it is that peer, and vouches for every connection.
+/// Listens in the place of a peer that has ended, says that it is that peer, and vouches for every
+/// connection.
 fn impostor(place: SocketAddr, claimed: Identity) {
     let listener = TcpListener::bind(place).unwrap();
     thread::spawn(move || {
@@ -347,10 +353,11 @@ fn impostor(place: SocketAddr, claimed: Identity) {
     });
 }
 
-/// A peer is gone, there is no secret, and another process has its port and knows which life it was: it neither comes in
-/// as that life, nor is taken for it when it is dialled. What it says of a life that was never here is believed.
+/// A peer has ended, there is no secret, and another process has its port and knows its
+/// incarnation: it is neither admitted as that one, nor taken for it when it is dialled. Its claim
+/// to be an incarnation that was never here is believed.
 #[test]
-fn a_dead_peers_life_is_not_taken_without_a_secret() {
+fn a_dead_peers_incarnation_is_not_taken_without_a_secret() {
     for dialled_before in [false, true] {
         let mut world = World::new(vec![open("tcp://*", None), open("tcp://*", None)]);
         let (from, to) = if dialled_before { (0, 1) } else { (1, 0) };
@@ -379,21 +386,22 @@ fn a_dead_peers_life_is_not_taken_without_a_secret() {
         let reason = &world.lost(0)[1].1;
         assert!(matches!(reason, LostReason::Refused(_)), "{reason:?}");
         assert_eq!(world.ups(0), 1, "{:?}", world.events[0]);
-        // As another life it is a peer like any other.
+        // As another incarnation it is a peer like any other.
         let later = Identity { incarnation: Incarnation::random(), ..claimed };
         assert!(world.during(move || claim(server, None, &later).is_some()));
     }
 }
 
-/// A connection ends and both live: whichever of them dials, it is known as the one from before, again and again, also
-/// where attempts to connect were cut off before they came to an end.
+/// A connection ends and both live: whichever of them dials, it is known as the one from before,
+/// again and again, also where attempts to connect were cut off before they came to an end.
 #[test]
 fn a_peer_that_lost_its_connection_is_known_when_it_comes_again() {
     let place = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut config = Config::default();
     config.reached_at = vec![place.local_addr().unwrap()];
     let server = TcpEndpoint::open(&"tcp://*".parse().unwrap(), config).unwrap();
-    // Odd connections are cut off at the server's verdict; all others when there is the word for it.
+    // Odd connections are cut off at the server's verdict; all others when there is the word for
+    // it.
     let nth = Arc::new(AtomicUsize::new(0));
     let connections = nth.clone();
     let relay = Relay::start(place, socket(&server), move |up, at, bytes| {
@@ -425,7 +433,7 @@ fn a_peer_that_lost_its_connection_is_known_when_it_comes_again() {
         });
         world.ends[1].forget(there);
     }
-    // The other way round, at the address of the one who came.
+    // The other way round, at the address of the one that connected.
     world.events.iter_mut().for_each(Vec::clear);
     let back = world.connect(0, 1);
     world.send(0, back, "it is you");
@@ -460,8 +468,8 @@ fn encrypting() -> TcpEndpoint {
     open("tcp://*?encrypt", Some(SECRET))
 }
 
-/// Two endpoints of which the second encrypts, the relay between them, and the first one's peer. The second has been
-/// told that it is reached by the relay.
+/// Two endpoints of which the second encrypts, the relay between them, and the first one's peer.
+/// The second has been told that it is reached by the relay.
 fn tapped(
     change: impl Fn(bool, usize, &mut Vec<u8>) + Send + Sync + 'static,
 ) -> (World, Relay, Peer) {
@@ -477,10 +485,10 @@ fn tapped(
     (world, relay, peer)
 }
 
-const TEXT: &str = "nobody on the way is to read this";
+const TEXT: &str = "no process on the way may read this";
 
 #[test]
-fn what_is_encrypted_nobody_on_the_way_reads() {
+fn encrypted_text_is_not_seen_on_the_way() {
     let seen = Arc::new(std::sync::Mutex::new(Vec::<u8>::new()));
     let tap = seen.clone();
     let (mut world, relay, peer) = tapped(move |_, _, bytes| tap.lock().unwrap().extend(&*bytes));
@@ -553,10 +561,11 @@ fn forged_and_repeated_records_end_the_connection() {
     }
 }
 
-/// Somebody on the way says to each side that the other does not want encryption: then there is no connection.
+/// A relay tells each side that the other does not want encryption: then there is no connection.
 #[test]
 fn encryption_is_not_talked_away() {
-    // In the first frame the server's wishes are behind the protocol's name, in the second the client's at the front.
+    // In the first frame the server's wishes are behind the protocol's name, in the second the
+    // client's at the front.
     for (up, place) in [(false, 8), (true, 0)] {
         let (mut world, _relay, peer) = tapped(move |upwards, at, bytes| {
             if upwards == up && at == 0 {
@@ -577,9 +586,9 @@ fn encryption_without_a_secret_is_refused() {
     assert!(end.resolve(&there, PATIENCE).unwrap_err().to_string().contains("secret"));
 }
 
-/// Where everybody is dialled back who connects, nobody comes in under another's address, known or not.
+/// Where every client is dialled back, none comes in under another's address, known or not.
 #[test]
-fn who_is_to_be_verified_does_not_come_in_before() {
+fn a_client_is_not_admitted_before_it_is_verified() {
     let mut config = Config::default();
     config.verify = true;
     let server = TcpEndpoint::open(&"tcp://*".parse().unwrap(), config).unwrap();
@@ -605,7 +614,8 @@ fn the_same_peer_comes_under_two_names() {
     world.until("both messages", |world| world.messages(0).len() == 2);
 }
 
-/// What a client lends is reached over the connection that it made, and nobody is dialled for that.
+/// What a client lends is reached over the connection that it made, and no address is dialled for
+/// that.
 #[test]
 fn a_key_is_used_over_the_connection_by_which_it_came() {
     let mut world = World::new(vec![open("tcp://*", None), open("tcp://*", None)]);
@@ -627,7 +637,8 @@ fn a_key_is_used_over_the_connection_by_which_it_came() {
     assert_eq!(world.ends[0].counters().dialled_back, 1, "once");
 }
 
-/// Who is meant by his address, and computes for a while, is not lost for that: the system answers for him.
+/// A peer that is meant by its address, and computes for a while, is not lost for that: the system
+/// answers for it.
 #[test]
 fn a_peer_that_does_nothing_for_a_while_is_verified_later() {
     let mut config = Config::default();
@@ -649,7 +660,8 @@ fn a_peer_that_does_nothing_for_a_while_is_verified_later() {
     world.until("a message", |world| world.messages(1).len() == 1);
 }
 
-/// A client with the secret makes as many connections as it can: there is room for others, and it is told why.
+/// A client with the secret makes as many connections as it can: there is room for others, and it
+/// is told why.
 #[test]
 fn one_hosts_connections_leave_room_for_others() {
     let mut config = Config::default();
@@ -682,12 +694,13 @@ fn one_hosts_connections_leave_room_for_others() {
     world.connect(late, 0);
 }
 
-/// Strangers hold connections and make them again, and would have long to say something: who knows the secret comes in.
+/// Clients without the secret hold connections, make them again, and have long to say something:
+/// one that knows the secret comes in.
 #[test]
-fn who_holds_connections_keeps_nobody_out() {
+fn held_connections_keep_no_client_out() {
     let mut config = Config::default();
     config.secret = Some(Secret::new(SECRET).unwrap());
-    (config.handshake, config.strangers) = (Duration::from_secs(600), 32);
+    (config.handshake, config.max_handshakes) = (Duration::from_secs(600), 32);
     let server = TcpEndpoint::open(&"tcp://*".parse().unwrap(), config).unwrap();
     let mut world = World::new(vec![server, open("tcp://*", Some(SECRET))]);
     let (at, over) = (socket(&world.ends[0]), Arc::new(AtomicUsize::new(0)));
@@ -715,7 +728,7 @@ fn who_holds_connections_keeps_nobody_out() {
             thread::sleep(Duration::from_millis(1));
         }
     });
-    world.until("strangers go, and come again", |world| {
+    world.until("they are closed, and come again", |world| {
         world.ends[0].counters().refused > 100 && again.load(Ordering::Relaxed) > 0
     });
     let address = world.ends[0].address().clone();

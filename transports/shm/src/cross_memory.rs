@@ -1,7 +1,7 @@
-//! Reaching into the memory of another process: `process_vm_readv` and `process_vm_writev`.
+//! Copies between the memory of two processes: `process_vm_readv` and `process_vm_writev`.
 //!
-//! The kernel allows it to whoever could attach a debugger: processes of the same user, unless
-//! the target is closed to that, a security module or a container's filter says no.
+//! The kernel allows it to processes that could attach a debugger: those of the same user, unless
+//! the target is closed to that, or a security module or a container's filter says no.
 
 use crate::socket::last_error;
 use rustix::io::Errno;
@@ -18,9 +18,9 @@ pub(crate) fn piece(base: u64, len: usize) -> libc::iovec {
     libc::iovec { iov_base: base as usize as *mut libc::c_void, iov_len: len }
 }
 
-/// Which way the data goes.
+/// The direction of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     Get,
     Put,
 }
@@ -29,19 +29,19 @@ pub(crate) enum Way {
 /// were: fewer, if a piece of its cannot be reached.
 ///
 /// # Safety
-/// Our pieces are mapped, writable for `Get`, readable for `Put`, and nobody has references into
-/// them. (The other's are checked by the kernel. That they are what the caller means is for him to
-/// see to.)
+/// Our pieces are mapped, writable for `Get`, readable for `Put`, and no code has references into
+/// them. (The kernel checks the other's. That they are what the caller means is the caller's
+/// business.)
 pub(crate) unsafe fn transfer(
-    way: Way,
+    direction: Direction,
     pid: i32,
     ours: &[libc::iovec],
     theirs: &[libc::iovec],
 ) -> Result<usize, Errno> {
     debug_assert!(ours.len() <= MAX_PIECES && theirs.len() <= MAX_PIECES);
-    let call = match way {
-        Way::Get => libc::process_vm_readv,
-        Way::Put => libc::process_vm_writev,
+    let call = match direction {
+        Direction::Get => libc::process_vm_readv,
+        Direction::Put => libc::process_vm_writev,
     };
     let (mine, yours) = (ours.len() as libc::c_ulong, theirs.len() as libc::c_ulong);
     // SAFETY: both arrays are as long as is said; the caller's promise for what ours describe.
@@ -54,7 +54,7 @@ pub(crate) fn peek(pid: i32, at: u64) -> Result<u64, Errno> {
     let mut word = 0u64;
     let ours = [piece(&raw mut word as usize as u64, 8)];
     // SAFETY: our piece is `word`.
-    match unsafe { transfer(Way::Get, pid, &ours, &[piece(at, 8)])? } {
+    match unsafe { transfer(Direction::Get, pid, &ours, &[piece(at, 8)])? } {
         8 => Ok(word),
         _ => Err(Errno::FAULT),
     }

@@ -102,7 +102,7 @@ fn beyond_this_machine_only_with_a_secret() {
 }
 
 #[test]
-fn who_does_not_know_the_secret_is_refused_and_the_others_go_on() {
+fn a_client_without_the_secret_is_refused_and_others_go_on() {
     let secret = "a secret for the test";
     let mut server = open("tcp://*", Some(secret)).unwrap();
     let address = server.address().clone();
@@ -113,7 +113,7 @@ fn who_does_not_know_the_secret_is_refused_and_the_others_go_on() {
         driver.until(&mut client, &mut server, |e| lost(&e[0]).is_some());
         let reason = lost(&driver.events[0]).unwrap();
         assert!(matches!(reason, LostReason::Refused(_)), "{reason}");
-        assert!(driver.events[1].is_empty(), "the server has heard of nobody");
+        assert!(driver.events[1].is_empty(), "the server has no peer");
     }
     assert_eq!(server.counters().refused, 2);
     let mut client = open("tcp://*", Some(secret)).unwrap();
@@ -151,30 +151,30 @@ fn both_connect_at_a_time() {
 }
 
 #[test]
-fn strangers_who_say_nothing_or_nonsense_are_let_go() {
+fn clients_that_send_nothing_or_garbage_are_closed() {
     let mut config = Config::default();
     config.handshake = Duration::from_millis(100);
-    config.strangers = 8;
+    config.max_handshakes = 8;
     let mut server = TcpEndpoint::open(&"tcp://*".parse().unwrap(), config).unwrap();
     let at = server.address().rest().to_owned();
     let mut client = open("tcp://*", None).unwrap();
     let peer = client.resolve(&server.address().clone(), PATIENCE).unwrap();
     let mut driver = Driver::new();
     driver.until(&mut client, &mut server, |e| !e[0].is_empty() && !e[1].is_empty());
-    let mut strangers: Vec<_> = (0..40).map(|_| TcpStream::connect(&at).unwrap()).collect();
-    for stranger in strangers.iter_mut().step_by(2) {
-        stranger.write_all(&[0xa5; 5000]).unwrap();
+    let mut clients: Vec<_> = (0..40).map(|_| TcpStream::connect(&at).unwrap()).collect();
+    for client in clients.iter_mut().step_by(2) {
+        client.write_all(&[0xa5; 5000]).unwrap();
     }
     let (clock, end) = (Clock::start(), Instant::now() + PATIENCE);
     while server.counters().refused < 40 {
         server.progress(clock.now(), 64, &mut driver.events[1]);
         assert!(Instant::now() < end, "{:?}", server.counters());
     }
-    for stranger in &mut strangers {
-        stranger.set_read_timeout(Some(PATIENCE)).unwrap();
+    for client in &mut clients {
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
         // A challenge at most, and then the end.
         let mut said = Vec::new();
-        let _ = stranger.read_to_end(&mut said);
+        let _ = client.read_to_end(&mut said);
         assert!(said.len() <= CHALLENGE_LEN + VERDICT_LEN, "{} bytes", said.len());
     }
     inject(&mut client, peer, b"still here");
@@ -215,7 +215,7 @@ fn an_authenticated_peer_that_talks_nonsense_is_cut_off() {
 }
 
 #[test]
-fn who_floods_does_not_keep_others_waiting() {
+fn a_peer_that_floods_keeps_no_other_waiting() {
     const FLOOD: usize = 20_000;
     let mut server = open("tcp://*", None).unwrap();
     let address = server.address().clone();

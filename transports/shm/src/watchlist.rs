@@ -1,0 +1,180 @@
+//! The peers whose rings are polled: which first, and how often.
+
+/// Peers polled in each pass; of the others, as many as that as well, in turns.
+pub(crate) const FRONT: usize = 8;
+/// Messages taken from one peer before it is another's turn.
+pub(crate) const PER_PEER: usize = 32;
+
+/// Peers that are polled: those that were active lately in front. All others have to ring.
+#[derive(Default)]
+pub(crate) struct Watchlist {
+    peers: Vec<u32>,
+    /// Of those behind the front, the one polled last.
+    round: usize,
+    /// Of those in front, the one last polled for a single message.
+    turn: usize,
+    /// Messages taken from it since.
+    streak: usize,
+}
+
+impl Watchlist {
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// The peer, if there is just one.
+    #[inline(always)]
+    pub(crate) fn only(&self) -> Option<u32> {
+        match self.peers[..] {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, at: usize) -> Option<u32> {
+        self.peers.get(at).copied()
+    }
+
+    #[inline]
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, u32> {
+        self.peers.iter()
+    }
+
+    /// Adds a peer, in front: the peer in whose place it comes goes to the end.
+    pub(crate) fn add(&mut self, peer: u32) {
+        self.peers.push(peer);
+        let last = self.peers.len() - 1;
+        if last >= FRONT {
+            self.round = (self.round + 1) % FRONT;
+            self.peers.swap(last, self.round);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, peer: u32) {
+        self.peers.retain(|other| *other != peer);
+    }
+
+    /// The peer to remove when there are too many: the one polled last is the least likely to be
+    /// active.
+    pub(crate) fn least_likely(&self) -> Option<u32> {
+        let rest = self.peers.len().saturating_sub(FRONT).max(1);
+        let at = self.peers.len().checked_sub(1)?.min(FRONT + self.round % rest);
+        self.get(at)
+    }
+
+    /// Those that are polled in turns.
+    pub(crate) fn behind_front(&self) -> &[u32] {
+        self.peers.get(FRONT..).unwrap_or_default()
+    }
+
+    /// The next of those, and where it stands in the list.
+    pub(crate) fn next_behind_front(&mut self) -> Option<(usize, u32)> {
+        let rest = self.peers.len().saturating_sub(FRONT);
+        if rest == 0 {
+            return None;
+        }
+        self.round = (self.round + 1) % rest;
+        let at = FRONT + self.round;
+        Some((at, self.peers[at]))
+    }
+
+    /// The peer that stands here is active: it goes to the front, in the place of another each
+    /// time.
+    pub(crate) fn promote(&mut self, at: usize) {
+        if at < self.peers.len() {
+            self.peers.swap(at, self.round % FRONT);
+        }
+    }
+
+    // Single messages.
+
+    /// Peers in front.
+    #[inline]
+    pub(crate) fn front_len(&self) -> usize {
+        self.peers.len().min(FRONT)
+    }
+
+    /// The peer to poll first for a single message. The one that sent last is likely to send next;
+    /// but one that never pauses does not keep out the others.
+    #[inline]
+    pub(crate) fn begin_turn(&mut self) {
+        if self.turn >= self.front_len() || self.streak >= PER_PEER {
+            self.next_turn();
+        }
+    }
+
+    /// The peer whose turn it is.
+    #[inline]
+    pub(crate) fn turn(&self) -> Option<u32> {
+        self.get(self.turn)
+    }
+
+    #[inline]
+    pub(crate) fn next_turn(&mut self) {
+        self.turn = if self.turn + 1 < self.front_len() { self.turn + 1 } else { 0 };
+        self.streak = 0;
+    }
+
+    /// A message of this weight was taken from the peer whose turn it is.
+    #[inline]
+    pub(crate) fn took(&mut self, weight: usize) {
+        self.streak += weight;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(count: u32) -> Watchlist {
+        let mut list = Watchlist::default();
+        (0..count).for_each(|peer| list.add(peer));
+        list
+    }
+
+    #[test]
+    fn each_peer_behind_the_front_is_polled_in_turn() {
+        let mut list = of(20);
+        let rest = list.behind_front().to_vec();
+        let mut polled: Vec<u32> =
+            rest.iter().map(|_| list.next_behind_front().unwrap().1).collect();
+        polled.sort_unstable();
+        let mut expected = rest;
+        expected.sort_unstable();
+        assert_eq!(polled, expected);
+        assert!(of(FRONT as u32).next_behind_front().is_none());
+    }
+
+    #[test]
+    fn a_peer_that_is_added_or_promoted_stands_in_front() {
+        let mut list = of(20);
+        assert!(!list.behind_front().contains(&19));
+        let (at, peer) = list.next_behind_front().unwrap();
+        list.promote(at);
+        assert!(!list.behind_front().contains(&peer) && list.len() == 20);
+        list.remove(peer);
+        assert!(!list.iter().any(|other| *other == peer));
+    }
+
+    #[test]
+    fn a_peer_that_never_pauses_loses_its_turn() {
+        let mut list = of(3);
+        list.begin_turn();
+        let first = list.turn();
+        list.took(PER_PEER - 1);
+        list.begin_turn();
+        assert_eq!(list.turn(), first);
+        list.took(1);
+        list.begin_turn();
+        assert_ne!(list.turn(), first);
+    }
+
+    #[test]
+    fn an_empty_list_has_no_peers() {
+        let mut list = Watchlist::default();
+        list.begin_turn();
+        assert_eq!((list.turn(), list.only(), list.least_likely()), (None, None, None));
+    }
+}

@@ -1,0 +1,5 @@
+//! Endpoints over TCP that run in the process of the tests.
+
+mod attacks;
+mod idle;
+mod open;
