@@ -87,10 +87,15 @@ impl DeferredGets {
 
     /// The gets for a key of any process that this card answers.
     fn take_any(&mut self, job: JobId, card: &BusinessCard) -> Vec<((ClientId, RequestId), Value)> {
-        let found =
-            self.any.extract_if(.., |_, (of, key)| *of == job && card.entries.contains_key(key));
-        let value = |key: &str| card.entries.get(key).map(|entry| entry.value.clone());
-        found.filter_map(|(asker, (_, key))| Some((asker, value(&key)?))).collect()
+        let mut found = Vec::new();
+        self.any.retain(|asker, (of, key)| match card.entries.get(key) {
+            Some(entry) if *of == job => {
+                found.push((*asker, entry.value.clone()));
+                false
+            }
+            _ => true,
+        });
+        found
     }
 
     fn drop_all(&mut self, which: impl Fn(&Get) -> bool) {

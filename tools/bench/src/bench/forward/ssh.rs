@@ -107,7 +107,7 @@ fn key(site: &Site<'_>, keygen: &Path, name: &str) -> Outcome<PathBuf> {
 }
 
 fn public(key: &Path) -> Outcome<String> {
-    let path = key.with_added_extension("pub");
+    let path = key.with_extension("pub");
     fs::read_to_string(&path).map_err(|error| Failure::file("reading", &path, &error))
 }
 
