@@ -14,9 +14,11 @@ mod elf;
 mod finished;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
+mod gathering;
 mod guard;
-mod head;
+mod head_node;
 mod image;
+mod input;
 mod kin;
 mod libraries;
 mod networks;
@@ -41,6 +43,7 @@ mod watch;
 
 use crate::{
     Node, Proc,
+    controller::Controller,
     engine::{Config, Engine, Output},
     inventory::{Inventory, Watcher},
     job::JobMap,
@@ -54,7 +57,7 @@ use admission::{Admission, Files};
 use clients::{Client, ToClient};
 use control::{Bootstrap, Control, Setup};
 use guard::Guard;
-use head::Head;
+use head_node::HeadNode;
 use kin::Kin;
 use peers::Peers;
 use petasos_fabric::{Clock, Owners, Time};
@@ -80,10 +83,10 @@ pub use guard::{GUARD, run as run_guard};
 
 pub(crate) use clients::{Asked, MAX_FRAME as MAX_CLIENT_FRAME, ToClient as FromDaemon, greeting};
 pub(crate) use control::Program as Launched;
-pub(crate) use head::{Plan, run as run_head};
+pub(crate) use head_node::{Plan, run as run_head};
 pub(crate) use place::bases;
 pub(crate) use staging::{Coming, ToStage};
-pub(crate) use tree::Starter;
+pub(crate) use tree::{Starter, parent};
 
 /// The word on the command line that makes a process the daemon of another host.
 pub const DAEMON: &str = "pmix-daemon";
@@ -163,9 +166,9 @@ struct Daemon {
     watch: Watch,
     /// The program that this is, to start others of.
     own: PathBuf,
-    /// What only the head's daemon has.
-    head: Option<Box<Head>>,
-    /// Standard input of a daemon that is not the head's: who started it is gone when it ends.
+    /// What only the daemon of the head node has.
+    head: Option<Box<HeadNode>>,
+    /// Standard input of a daemon that is not the head node's: who started it is gone when it ends.
     leash: bool,
     logged: u32,
     /// It is over, and why if it is so before its time.
@@ -373,7 +376,7 @@ impl Daemon {
     /// To the head.
     fn report(&mut self, what: Control) {
         match self.head {
-            Some(_) => self.head_control(self.me, what),
+            Some(_) => self.report_came(self.me, what),
             None => self.send(Node::HEAD, what),
         }
     }
@@ -389,28 +392,6 @@ impl Daemon {
     fn send(&mut self, to: Node, what: Control) {
         if !self.peers.send(to, what, &self.waker) {
             self.lost(to, "it cannot be reached");
-        }
-    }
-
-    /// A daemon cannot be reached any more.
-    fn lost(&mut self, node: Node, why: &str) {
-        if self.over.is_some() {
-            return;
-        }
-        self.peers.down(node);
-        if !self.head_hears_loss(node, why) {
-            return;
-        }
-        // Where another node can take its place, that is decided before its ranks count as failed. Otherwise it is
-        // named first, for those that it was to start cannot be reached, either.
-        let may_be_replaced = self.head.as_ref().is_some_and(|head| head.is_running());
-        if !may_be_replaced {
-            self.head_lost_node(node, why);
-        }
-        self.engine.peer_lost(self.clock.now(), node);
-        if may_be_replaced {
-            self.pump();
-            self.head_lost_node(node, why);
         }
     }
 
@@ -445,7 +426,7 @@ impl Daemon {
         match what {
             Control::Engine(message) => self.engine.message(self.clock.now(), from, message),
             Control::OutputTaken(0) => {}
-            what if self.head.is_some() => self.head_control(from, what),
+            what if self.head.is_some() => self.report_came(from, what),
             what if from == Node::HEAD => self.obey(what),
             // Only the head gives orders.
             _ => self.log(&format!("{from} gives an order that is not its to give")),
@@ -475,7 +456,7 @@ impl Daemon {
                     self.lost(node, "other nodes do not reach it");
                 }
                 Output::Orphaned(why) if self.over.is_none() => self.over = Some(Err(why)),
-                other => self.head_output(other),
+                other => self.engine_reports(other),
             }
         }
     }
@@ -562,7 +543,7 @@ impl Daemon {
         self.settle_ranks(now);
         self.bury_kin();
         self.look_for_silence();
-        self.head_time(now);
+        self.tell_controller(Controller::time);
     }
 
     fn see_to(&mut self, source: Source) {
@@ -596,7 +577,7 @@ impl Daemon {
             Source::Out(number) => self.read_output(number, false),
             Source::Err(number) => self.read_output(number, true),
             Source::Feed => self.write_input(),
-            Source::Input => self.head_read_input(),
+            Source::Input => self.read_input(),
             Source::Leash => {
                 let mut byte = [0; 64];
                 match rustix::io::read(rustix::stdio::stdin(), &mut byte) {
@@ -631,7 +612,9 @@ impl Daemon {
             }
             Wake::Dialled(node, Err(why)) => self.lost(node, &why),
             Wake::Asked(node, alive) => self.system_answered(node, alive),
-            Wake::Signal(number) if self.head.is_some() => self.head_signal(number),
+            Wake::Signal(number) if self.head.is_some() => {
+                self.tell_controller(|controller, now| controller.signal(now, number));
+            }
             Wake::Signal(number) => self.asked_to_end(number),
             Wake::Inventory(found) => {
                 self.found = Some(*found);
@@ -639,7 +622,9 @@ impl Daemon {
             }
             Wake::Placed(result) => self.placed(result),
             Wake::Printed => {}
-            Wake::Unwritten(lost) => self.head_unwritten(lost),
+            Wake::Unwritten(lost) => {
+                self.tell_controller(|controller, now| controller.output_unwritten(now, lost));
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 //! how it ended.
 
 use super::wake::{Wake, Waker};
+use crate::controller::Unwritten;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
@@ -12,7 +13,7 @@ use rustix::{
 };
 use std::{
     collections::BTreeMap,
-    fmt, io,
+    io,
     os::fd::BorrowedFd,
     sync::{
         Arc,
@@ -26,40 +27,6 @@ use std::{
 const ROOM: usize = 1 << 20;
 /// A line is printed in parts if it is longer.
 const LONGEST_LINE: usize = 64 << 10;
-
-/// Output that could not be written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unwritten {
-    /// The reader of a pipe has closed it, as `head` does.
-    Closed,
-    /// The system refused it.
-    Refused {
-        /// Whether that is standard error.
-        error: bool,
-        why: String,
-    },
-}
-
-impl Unwritten {
-    fn of(error: bool, why: &io::Error) -> Unwritten {
-        match why.kind() {
-            io::ErrorKind::BrokenPipe => Unwritten::Closed,
-            _ => Unwritten::Refused { error, why: why.to_string() },
-        }
-    }
-}
-
-impl fmt::Display for Unwritten {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unwritten::Closed => f.write_str("its output is no longer read"),
-            Unwritten::Refused { error, why } => {
-                let stream = if *error { "error" } else { "output" };
-                write!(f, "output of the ranks is lost: writing to standard {stream}: {why}")
-            }
-        }
-    }
-}
 
 /// The printing thread, and what it has to do.
 #[derive(Debug)]

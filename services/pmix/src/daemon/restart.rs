@@ -1,7 +1,7 @@
 //! Ranks that are started again: what was there of the process before is gone by then.
 
 use super::{Daemon, control::Control};
-use crate::{Node, Proc, Termination};
+use crate::{Proc, Termination};
 use rustix::process::{Signal, kill_process_group};
 
 impl Daemon {
@@ -17,7 +17,7 @@ impl Daemon {
             shelf.forget(proc.rank);
         }
         if let Some(head) = &mut self.head {
-            head.begins_again(proc.rank, restarts);
+            head.controller.restarted(proc.rank, restarts);
         }
         if !here {
             return;
@@ -72,27 +72,5 @@ impl Daemon {
         let proc = self.job.as_ref().map(|job| job.proc(rank));
         let finalized = proc.is_some_and(|proc| self.engine.has_finalized(proc, restarts));
         self.report(Control::Ended { rank, restarts, finalized, why });
-    }
-
-    /// At the head: a process ended. Where it is started again at once, that is decided before it counts as failed.
-    pub(super) fn head_hears_end(
-        &mut self,
-        on: Node,
-        rank: u32,
-        restarts: u32,
-        finalized: bool,
-        why: Termination,
-    ) {
-        if let Some(proc) = self.job.as_ref().map(|job| job.proc(rank))
-            && !finalized
-            && !why.is_clean()
-        {
-            self.engine.heard_gone(self.clock.now(), proc, restarts, why.clone());
-        } else if let Some(job) = &self.job {
-            let how = if finalized { Termination::Finalized } else { why.clone() };
-            self.engine.heard_done(self.clock.now(), job.proc(rank), restarts, how);
-        }
-        self.pump();
-        self.rank_is_over(on, rank, restarts, why);
     }
 }

@@ -3,14 +3,14 @@
 
 use super::{
     Daemon,
-    control::{Control, Setup},
+    control::Setup,
     place::{self, Place},
     wake::Wake,
 };
 use crate::{
     Node, Value,
     event::Range,
-    launch::{FileMover, Files, Key, NotPlaced, Placing, Staged, Target},
+    launch::{FileMover, Files, Key, NotPlaced, Placing, Staged},
     net::handshake::derived,
     status,
 };
@@ -60,6 +60,11 @@ pub(crate) struct Work {
 }
 
 impl Work {
+    /// What is on its way to a node.
+    pub(super) fn under_way(&self, node: Node) -> Option<PathBuf> {
+        self.placing.under_way(node)
+    }
+
     /// Has the mover end, and waits for that, but not for ever.
     pub(crate) fn end(&mut self) {
         self.placing.stop();
@@ -142,19 +147,14 @@ impl Daemon {
         Key(derived(&self.secret, b"petasos files"))
     }
 
-    /// All daemons are ready: files are brought to them, if there are any. Says whether.
-    pub(super) fn begin_staging(&mut self) -> bool {
+    /// All daemons are ready: files are brought to them.
+    pub(super) fn begin_staging(&mut self) {
         let (key, begun) = (self.files_key(), self.clock.now());
         let waker = self.waker.another();
-        let Some(head) = &mut self.head else { return false };
-        let Some(staging) = &head.plan.staging else { return false };
-        let targets = head.prepared.iter().filter(|(_, address)| !address.is_empty());
-        let targets = targets.filter_map(|(node, address)| {
-            let host = head.hello.get(node)?.0.name.clone();
-            Some(Target { node: *node, host, address: address.clone() })
-        });
-        let placing = Placing::new(staging.files.clone(), targets.collect(), key);
-        let (placing, all) = (Arc::new(placing), head.all());
+        let Some(head) = &mut self.head else { return };
+        let Some(staging) = &head.plan.staging else { return };
+        let targets = head.roster.targets(head.controller.hosts());
+        let placing = Arc::new(Placing::new(staging.files.clone(), targets, key));
         let (work, mover) = (placing.clone(), staging.mover.clone());
         let started = waker.and_then(|waker| {
             let place = move || waker.tell(Wake::Placed(place_all(&*mover, &work)));
@@ -162,40 +162,34 @@ impl Daemon {
         });
         match started {
             Ok(thread) => head.work = Some(Work { placing, thread: Some(thread), begun }),
-            Err(error) => self.fail(1, format!("bringing files to the nodes: {error}")),
+            Err(error) => {
+                let text = format!("bringing files to the nodes: {error}");
+                self.tell_controller(|controller, now| controller.fail(now, 1, text));
+            }
         }
-        for node in all {
-            self.order(node, Control::Watch);
-        }
-        true
     }
 
     /// All files are there, or one cannot be.
     pub(super) fn placed(&mut self, result: Result<(), NotPlaced>) {
         let now = self.clock.now();
         let Some(head) = &mut self.head else { return };
-        let staging = head.is_staging();
+        let staging = head.controller.is_staging();
         let Some(work) = head.work.as_mut().filter(|_| staging) else { return };
         work.end();
         let (files, hosts) = (&work.placing.files, work.placing.targets.len());
         let took = now.since(work.begun);
         if let Err(why) = result {
-            return self.fail(1, why.to_string());
+            let text = why.to_string();
+            return self.tell_controller(|controller, now| controller.fail(now, 1, text));
         }
         let staged = Staged { files: files.count(), bytes: files.bytes(), hosts, took };
-        head.staged = Some(staged.clone());
         let info = vec![
             ("petasos.stage.files".to_owned(), staged.files.into()),
             ("petasos.stage.bytes".to_owned(), staged.bytes.into()),
             ("petasos.stage.seconds".to_owned(), Value::Real(took.as_secs_f64())),
         ];
         self.engine.announce(now, status::FILES_STAGED, Range::Session, info);
-        self.head_starts();
-    }
-
-    /// What was on its way to a node that is lost.
-    pub(super) fn lost_on_the_way(&self, node: Node) -> Option<PathBuf> {
-        self.head.as_ref()?.work.as_ref()?.placing.under_way(node)
+        self.tell_controller(|controller, now| controller.staged(now, staged));
     }
 
     /// No more files come.

@@ -30,8 +30,7 @@ impl Daemon {
         if wants.links
             && let Some(head) = &self.head
         {
-            let others = head.hello.iter().filter(|(node, _)| **node != Node::HEAD);
-            let others: Vec<_> = others.map(|(node, (_, at))| (*node, at.clone())).collect();
+            let others = head.roster.addresses();
             for (node, _) in others.clone() {
                 self.order(node, Control::Others(others.clone()));
             }

@@ -1,7 +1,6 @@
 //! What threads tell the daemon's loop, which sleeps in `poll`.
 
-use super::print::Unwritten;
-use crate::{Node, inventory::Inventory, launch::NotPlaced};
+use crate::{Node, controller::Unwritten, inventory::Inventory, launch::NotPlaced};
 use std::{
     io::{Read, Write},
     net::TcpStream,

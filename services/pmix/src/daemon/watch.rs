@@ -176,7 +176,7 @@ impl Daemon {
         let stdin = rustix::stdio::stdin();
         if self.leash {
             all.push((Source::Leash, PollFd::from_borrowed_fd(stdin, read)));
-        } else if self.head_takes_input() {
+        } else if self.takes_input() {
             all.push((Source::Input, PollFd::from_borrowed_fd(stdin, read)));
         }
         for (node, pidfd) in self.running_remotes() {

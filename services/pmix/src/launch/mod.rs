@@ -443,17 +443,7 @@ impl Launch {
             links: self.measure_links,
             log: self.log.clone(),
         };
-        let verdict = daemon::run_head(plan)?;
-        Ok(Outcome {
-            code: verdict.code,
-            why: verdict.why,
-            unread: verdict.unread,
-            output_lost: verdict.output_lost,
-            ranks: verdict.ranks,
-            restarts: verdict.restarts,
-            replaced: verdict.replaced,
-            staged: verdict.staged,
-        })
+        Ok(daemon::run_head(plan)?)
     }
 
     fn stage(&self, staging: Staging) -> Result<ToStage, LaunchError> {
