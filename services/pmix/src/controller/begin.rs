@@ -65,7 +65,7 @@ impl Controller {
         if self.ready.len() < self.hosts.len() {
             return;
         }
-        if !self.rules.stages {
+        if !self.stages {
             return self.start(now);
         }
         self.phase = Phase::Staging;
@@ -85,12 +85,12 @@ impl Controller {
     fn start(&mut self, now: Time) {
         self.phase = Phase::Running;
         self.until = self.time_of_job(now);
-        self.orders.push_back(Order::AllowRestarts(self.rules.restarts));
+        self.orders.push_back(Order::AllowRestarts(self.settings.restarts_allowed()));
         self.order_all(Order::Start);
         self.finish_if_all_ended();
     }
 
     fn time_of_job(&self, now: Time) -> Time {
-        self.rules.timeout.map_or(Time::NEVER, |time| now.after(time))
+        self.settings.timeout.map_or(Time::NEVER, |time| now.after(time))
     }
 }

@@ -105,7 +105,7 @@ impl Controller {
             Phase::Gathering => {
                 // Others that are missing are so because of these.
                 let is_first = |node: &Node| {
-                    let by = parent(*node, self.rules.fan_out);
+                    let by = parent(*node, self.settings.fan_out);
                     by == Node::HEAD || self.arrived.contains(&by)
                 };
                 let text = self.names(self.others_not_in(&self.arrived).filter(is_first));
@@ -123,12 +123,12 @@ impl Controller {
                 self.fail(now, 1, format!("{text}: not ready within {START:?}"));
             }
             Phase::Staging => {
-                let time = self.rules.timeout.unwrap_or_default();
+                let time = self.settings.timeout.unwrap_or_default();
                 let text = format!("the files were not on all nodes within {time:?}");
                 self.fail(now, TIMED_OUT, text);
             }
             Phase::Running => {
-                let time = self.rules.timeout.unwrap_or_default();
+                let time = self.settings.timeout.unwrap_or_default();
                 let left = self.ranks.running().take(MAX_NAMED).map(|rank| rank.to_string());
                 let left = left.collect::<Vec<_>>().join(", ");
                 let text = format!("the time of {time:?} is over; running: rank {left}");
@@ -166,7 +166,7 @@ impl Controller {
     pub(crate) fn outcome(mut self, unwritten: Option<Unwritten>) -> Outcome {
         unwritten.into_iter().for_each(|lost| self.failures.lose_output(lost));
         let named = |node: Node| self.host(node).to_owned();
-        let verdict = self.failures.verdict(self.rules.keep_going);
+        let verdict = self.failures.verdict(self.settings.keep_going);
         let (code, why) = verdict.map_or((0, None), |(code, why)| (code, Some(why)));
         let ends = self.ranks.ends().iter();
         let replaced = self.ranks.replacements();

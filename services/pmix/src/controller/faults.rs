@@ -53,7 +53,7 @@ impl Controller {
 
     /// These ranks failed together.
     fn ranks_failed(&mut self, now: Time, ranks: Vec<u32>, code: i32, why: String) {
-        match self.rules.keep_going {
+        match self.settings.keep_going {
             true => self.failures.tolerate(ranks, code, why),
             false => self.fail(now, code, why),
         }
@@ -118,12 +118,12 @@ impl Controller {
 
     /// Whether nodes that are lost are replaced without a request.
     fn replaces_by_itself(&self) -> bool {
-        self.rules.spares > 0 && self.rules.restart_failed
+        self.settings.spares > 0 && self.settings.restart_failed
     }
 
     /// Whether a node was kept as a spare, and has not been needed so far.
     fn is_spare(&self, node: Node) -> bool {
-        let first = self.hosts.len().saturating_sub(self.rules.spares as usize).max(1);
+        let first = self.hosts.len().saturating_sub(self.settings.spares as usize).max(1);
         (first..self.hosts.len()).contains(&(node.0 as usize)) && !self.ranks.has_replaced(node)
     }
 
@@ -170,7 +170,7 @@ impl Controller {
     /// Output could not be written: the job ends, for what else it would write is lost as well, unless it was told to
     /// go on.
     pub(crate) fn output_unwritten(&mut self, now: Time, lost: Unwritten) {
-        if !self.rules.keep_going {
+        if !self.settings.keep_going {
             self.fail(now, lost.code(), lost.to_string());
         }
         self.failures.lose_output(lost);

@@ -21,35 +21,17 @@ mod ranks;
 #[cfg(test)]
 mod tests;
 
-use crate::{Node, job::Run, launch::Staged};
+use crate::{
+    Node,
+    job::Run,
+    launch::{Settings, Staged},
+};
 use failures::Failures;
 pub(crate) use failures::Unwritten;
 pub(crate) use faults::Loss;
 use petasos_fabric::Time;
 use ranks::Ranks;
-use std::{
-    collections::{BTreeSet, VecDeque},
-    time::Duration,
-};
-
-/// What of the user's choices controls a job.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Rules {
-    /// Whether the others go on when a rank fails.
-    pub(crate) keep_going: bool,
-    /// How often a rank may be restarted; `None`: never.
-    pub(crate) restarts: Option<u32>,
-    /// Whether ranks are restarted, and nodes replaced, without a request.
-    pub(crate) restart_failed: bool,
-    /// The last so many nodes have no ranks, and replace others that are lost.
-    pub(crate) spares: u32,
-    /// How long the job may take; the files before it may take as long.
-    pub(crate) timeout: Option<Duration>,
-    /// Whether files are brought to the nodes before ranks start.
-    pub(crate) stages: bool,
-    /// How many other daemons a daemon starts; 0: the head node's starts all.
-    pub(crate) fan_out: u32,
-}
+use std::collections::{BTreeSet, VecDeque};
 
 /// What the daemon of the head node is to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +102,9 @@ enum Phase {
 /// The control state of a job. See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Controller {
-    rules: Rules,
+    settings: Settings,
+    /// Whether files are brought to the nodes before ranks start.
+    stages: bool,
     /// The names of the hosts, by node.
     hosts: Vec<String>,
     phase: Phase,
@@ -142,9 +126,17 @@ pub(crate) struct Controller {
 
 impl Controller {
     /// The controller of a job with ranks on these nodes, which has just begun. The first host is the head node's.
-    pub(crate) fn new(rules: Rules, hosts: Vec<String>, runs: Vec<Run>, now: Time) -> Controller {
+    /// `stages`: files are brought to the nodes before ranks start.
+    pub(crate) fn new(
+        settings: Settings,
+        stages: bool,
+        hosts: Vec<String>,
+        runs: Vec<Run>,
+        now: Time,
+    ) -> Controller {
         let mut controller = Controller {
-            rules,
+            settings,
+            stages,
             hosts,
             phase: Phase::Gathering,
             arrived: BTreeSet::new(),

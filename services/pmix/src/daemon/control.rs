@@ -5,9 +5,13 @@ use super::{
     staging::Coming,
     tree::{Planned, Starter},
 };
-use crate::{Node, Termination, job::JobSpec, message::Message};
+use crate::{
+    Node, Termination,
+    job::JobSpec,
+    launch::{Settings, Speaks},
+    message::Message,
+};
 use petasos_macros::Wire;
-use std::time::Duration;
 
 /// What a started daemon reads first, from its standard input: nobody else sees it.
 #[derive(Wire, Clone, Debug)]
@@ -22,11 +26,7 @@ pub(crate) struct Bootstrap {
     pub(crate) alone: bool,
     /// Where the head may be reached: `IP:PORT`, to be tried in turn.
     pub(crate) head: Vec<String>,
-    pub(crate) connect: Duration,
-    /// How long a machine may be silent.
-    pub(crate) silence: Duration,
-    /// What it logs.
-    pub(crate) log: Option<String>,
+    pub(crate) settings: Settings,
     /// How it starts others.
     pub(crate) starter: Starter,
     /// Those that it starts, and those that these start.
@@ -41,8 +41,8 @@ pub(crate) struct Program {
     pub(crate) environment: Vec<(String, String)>,
     /// Whether each gets a core of its own.
     pub(crate) bind: bool,
-    /// What they speak to the daemon: `native`, `pmi1`, `pmix`, or `auto`.
-    pub(crate) wire: String,
+    /// What they speak to the daemon.
+    pub(crate) speaks: Speaks,
 }
 
 /// All that a daemon needs to know.

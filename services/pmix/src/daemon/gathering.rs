@@ -82,7 +82,7 @@ impl Daemon {
         // A spare keeps what the node with the most ranks would need.
         let most = counts.iter().filter(|(node, _)| **node != Node::HEAD);
         let most = most.map(|(_, count)| *count).max().unwrap_or_default();
-        let spares = plan.hosts.len() - plan.spares as usize;
+        let spares = plan.hosts.len() - plan.settings.spares as usize;
         let planned = |(at, host): (usize, &String)| {
             let node = Node(at as u32 + 1);
             let ranks = counts.get(&node).copied().unwrap_or_default();
@@ -97,9 +97,7 @@ impl Daemon {
             ranks: 0,
             alone: head.ranks_are_alone(),
             head: head.roster.own_urls(),
-            connect: plan.connect,
-            silence: plan.silence,
-            log: plan.log.clone(),
+            settings: plan.settings.clone(),
             starter: plan.starter.clone(),
             below: plan.hosts.iter().enumerate().map(planned).collect(),
         };
@@ -137,7 +135,7 @@ impl Daemon {
         let mut info = vec![("petasos.command".to_owned(), Value::from(command))];
         info.extend(plan.staging.iter().flat_map(staging::described));
         info.extend(measured);
-        let spares = plan.spares;
+        let spares = plan.settings.spares;
         info.extend((spares > 0).then(|| (SPARES.to_owned(), spares.into())));
         let hosts = head.controller.hosts().iter();
         let job = JobSpec {
@@ -168,7 +166,7 @@ impl super::head_node::HeadNode {
     fn ranks_are_alone(&self) -> bool {
         let with_ranks = self.plan.runs.iter().filter(|run| run.count > 0);
         let hosts: BTreeSet<Node> = with_ranks.map(|run| run.node).collect();
-        self.plan.spares == 0 && hosts.len() == 1
+        self.plan.settings.spares == 0 && hosts.len() == 1
     }
 }
 

@@ -13,15 +13,15 @@ use super::{
 };
 use crate::{
     Node, Termination,
-    controller::{Controller, Loss, Order, Rules},
+    controller::{Controller, Loss, Order},
     engine::{Config, Output},
     job::Run,
-    launch::{Outcome, Plugins},
+    launch::{Outcome, Plugins, Settings},
     net::handshake::{hex, random},
 };
 use nix::sys::signal::SigSet;
 use petasos_fabric::Time;
-use std::{io, time::Duration};
+use std::io;
 
 /// A job to be run.
 #[derive(Clone, Debug)]
@@ -31,40 +31,10 @@ pub(crate) struct Plan {
     pub(crate) runs: Vec<Run>,
     pub(crate) program: Program,
     pub(crate) starter: Starter,
-    pub(crate) labels: bool,
-    pub(crate) keep_going: bool,
-    /// How often a rank may be started again, where that is offered.
-    pub(crate) restarts: Option<u32>,
-    /// Whether it is without anybody asking.
-    pub(crate) restart_failed: bool,
-    /// The last so many hosts have no ranks, and take the place of others that are lost.
-    pub(crate) spares: u32,
-    pub(crate) timeout: Option<Duration>,
-    pub(crate) log: Option<String>,
-    pub(crate) connect: Duration,
-    /// How long a machine may be silent.
-    pub(crate) silence: Duration,
-    /// Whether standard input goes to rank 0.
-    pub(crate) input: bool,
+    pub(crate) settings: Settings,
     /// Files that are brought to the nodes first.
     pub(crate) staging: Option<ToStage>,
     pub(crate) plugins: Plugins,
-    /// Whether it is measured how long messages between the nodes take, before ranks start.
-    pub(crate) links: bool,
-}
-
-impl Plan {
-    fn rules(&self) -> Rules {
-        Rules {
-            keep_going: self.keep_going,
-            restarts: self.restarts,
-            restart_failed: self.restart_failed,
-            spares: self.spares,
-            timeout: self.timeout,
-            stages: self.staging.is_some(),
-            fan_out: self.starter.fan_out,
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -85,25 +55,32 @@ pub(super) struct HeadNode {
 /// Runs a job from here, to its end.
 pub(crate) fn run(plan: Plan) -> io::Result<Outcome> {
     let nodes = plan.hosts.len() as u32 + 1;
-    let (connect, restart_failed, spares) = (plan.connect, plan.restart_failed, plan.spares);
     let before = SigSet::thread_get_mask()?;
+    let settings = &plan.settings;
     // No rank is restarted before all have been started.
-    let config = Config { connect, restart_failed, spares, ..Config::default() };
-    let mut daemon = Daemon::new(Node::HEAD, nodes, random(), plan.silence, config)?;
+    let config = Config {
+        connect: settings.connect,
+        restart_failed: settings.restart_failed,
+        spares: settings.spares,
+        ..Config::default()
+    };
+    let mut daemon = Daemon::new(Node::HEAD, nodes, random(), settings.silence, config)?;
     daemon.plugins = plan.plugins.clone();
     signals::take_users(daemon.waker.another()?)?;
-    let printer = Printer::start(plan.labels, daemon.waker.another()?)?;
+    let printer = Printer::start(settings.labels, daemon.waker.another()?)?;
     let port = if nodes > 1 { Some(daemon.peers.listen()?) } else { None };
     let mut hosts = vec![super::host_name()];
     hosts.extend_from_slice(&plan.hosts);
+    let (runs, now) = (plan.runs.clone(), daemon.clock.now());
+    let stages = plan.staging.is_some();
     daemon.head = Some(Box::new(HeadNode {
         name: hex(&random()[..8]),
-        controller: Controller::new(plan.rules(), hosts, plan.runs.clone(), daemon.clock.now()),
+        controller: Controller::new(settings.clone(), stages, hosts, runs, now),
         roster: Roster::new(port),
         setup: None,
         work: None,
         printer,
-        input: Input::new(plan.input),
+        input: Input::new(settings.input),
         plan,
     }));
     daemon.take_inventory();
@@ -255,7 +232,7 @@ impl Daemon {
         let loss = Loss {
             node,
             why: why.to_owned(),
-            ended_above: self.ended_above(node, head.plan.starter.fan_out),
+            ended_above: self.ended_above(node, head.plan.settings.fan_out),
             file: head.work.as_ref().and_then(|work| work.under_way(node)),
             not_replaced: self.engine.why_not_replaced(node).map(|why| why.to_string()),
         };

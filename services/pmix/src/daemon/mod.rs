@@ -687,13 +687,13 @@ pub fn run_daemon(plugins: Plugins) -> Result<(), String> {
         return Err(format!("{}: version {own} here, {theirs} at the head", host_name()));
     }
     if let Some(begin) = plugins.log {
-        begin(bootstrap.log.as_deref());
+        begin(bootstrap.settings.log.as_deref());
     }
     tracing::debug!(node = bootstrap.node.0, ranks = bootstrap.ranks, "a daemon begins");
-    let config = Config { connect: bootstrap.connect, ..Config::default() };
+    let config = Config { connect: bootstrap.settings.connect, ..Config::default() };
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", host_name());
-    let Bootstrap { node, nodes, secret, silence, .. } = bootstrap;
-    let daemon = Daemon::new(node, nodes, secret, silence, config);
+    let Bootstrap { node, nodes, secret, .. } = bootstrap;
+    let daemon = Daemon::new(node, nodes, secret, bootstrap.settings.silence, config);
     let mut daemon = daemon.map_err(|error| named(&error))?;
     daemon.plugins = plugins;
     daemon.take_ends().map_err(|error| named(&error))?;

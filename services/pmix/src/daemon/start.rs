@@ -11,7 +11,12 @@ use super::{
     ranks::{Pipes, Rank},
     sweep::{MARKS, marks},
 };
-use crate::{Termination, inventory, job::JobMap, launch::is_of_a_launcher, pmix41};
+use crate::{
+    Termination, inventory,
+    job::JobMap,
+    launch::{Speaks, is_of_a_launcher},
+    pmix41,
+};
 use rustix::{net::sockopt::set_socket_passcred, process::getpid, thread::CpuSet};
 use std::{
     collections::BTreeMap,
@@ -63,7 +68,7 @@ const PMIX_RANK: &str = "PMIX_RANK";
 /// What is the same for all ranks of a node, found out once.
 #[derive(Debug)]
 pub(super) struct Common {
-    speaks: Speaks,
+    served: Served,
     /// The processors for ranks, in turn, if each keeps to one.
     cores: Vec<u32>,
     /// What is to be said of how the program is served.
@@ -76,9 +81,9 @@ pub(super) struct Common {
     spawner: Spawner,
 }
 
-/// What the program speaks to its daemon.
+/// How the program is served.
 #[derive(Debug)]
-enum Speaks {
+enum Served {
     Native,
     Pmi1,
     /// The wire of the PMIx library, and where that finds its daemon.
@@ -175,32 +180,34 @@ impl Daemon {
             return Err(NOT_SET_UP.to_owned());
         };
         let program = &setup.program;
-        let wire = program.wire.as_str();
-        let chosen = match wire {
-            "pmi1" => Library::Mpich,
-            "pmix" => Library::Pmix,
-            _ => Library::None,
+        let speaks = program.speaks;
+        let chosen = match speaks {
+            Speaks::Pmi1 => Library::Mpich,
+            Speaks::Pmix => Library::Pmix,
+            Speaks::Native | Speaks::Auto => Library::None,
         };
         // What the program is seen to speak is what it is served with, whatever was chosen: else each of its ranks takes
         // itself for a job of one.
         let seen = self.library();
-        let other = seen != Library::None && wire != "auto" && seen != chosen;
+        let other = seen != Library::None && speaks != Speaks::Auto && seen != chosen;
         let note = other.then(|| {
-            format!("the program speaks {}, and is served so, not by --wire {wire}", seen.wire())
+            let (seen, chosen) = (seen.wire(), speaks.name());
+            format!("the program speaks {seen}, and is served so, not by --wire {chosen}")
         });
         let uri = || {
             let uri = fs::read_to_string(place.path().join("pmix41"));
             uri.map_err(|error| unready("where the daemon is", &error))
         };
         let single = self.job.as_ref().is_some_and(|job| job.size() == 1);
-        let speaks = match seen {
-            Library::None if wire == "native" || wire == "auto" && single => Speaks::Native,
-            Library::None => Speaks::Either(uri()?),
-            Library::Mpich => Speaks::Pmi1,
-            Library::Pmix => Speaks::Pmix(uri()?),
+        let alone = speaks == Speaks::Auto && single;
+        let served = match seen {
+            Library::None if speaks == Speaks::Native || alone => Served::Native,
+            Library::None => Served::Either(uri()?),
+            Library::Mpich => Served::Pmi1,
+            Library::Pmix => Served::Pmix(uri()?),
         };
         let cores = if program.bind { inventory::binding() } else { Vec::new() };
-        let environment = self.environment(job, &speaks)?;
+        let environment = self.environment(job, &served)?;
         let image = Image::new(&program.arguments, &environment, Some(&program.directory));
         let image = image.map_err(|error| self.why_not(&error))?;
         let nothing = File::open("/dev/null").and_then(|file| beyond_streams(file.into()));
@@ -210,10 +217,10 @@ impl Daemon {
         // (`sched_autogroup_enabled`). Those that yield while they wait would be slow so: `sched_yield` lets only others
         // of the same session run. Elsewhere none takes the terminal from another, if there is one.
         let session = match self.is_crowded() {
-            true => matches!(speaks, Speaks::Pmi1),
+            true => matches!(served, Served::Pmi1),
             false => has_terminal(),
         };
-        Ok(Common { speaks, cores, session, note, image, nothing, spawner })
+        Ok(Common { served, cores, session, note, image, nothing, spawner })
     }
 
     /// Whether there are more ranks on this node than processors that this daemon may use.
@@ -244,7 +251,7 @@ impl Daemon {
     fn environment(
         &self,
         job: &JobMap,
-        speaks: &Speaks,
+        served: &Served,
     ) -> Result<BTreeMap<OsString, OsString>, String> {
         let (Some(setup), Some(place)) = (&self.setup, &self.place) else {
             return Err(NOT_SET_UP.to_owned());
@@ -268,9 +275,9 @@ impl Daemon {
         set("PETASOS_JOB_NAME", job.spec().name.as_ref());
         set("PETASOS_NODE_NAME", node.as_ref());
         set("PETASOS_LOCAL_SIZE", local_size.as_ref());
-        match speaks {
-            Speaks::Native | Speaks::Pmi1 => {}
-            Speaks::Pmix(uri) | Speaks::Either(uri) => {
+        match served {
+            Served::Native | Served::Pmi1 => {}
+            Served::Pmix(uri) | Served::Either(uri) => {
                 PMIX_URIS.iter().for_each(|name| set(name, uri.as_ref()));
                 PMIX_DIRECTORIES.iter().for_each(|name| set(name, place.path().as_os_str()));
                 set("PMIX_NAMESPACE", job.space().as_ref());
@@ -278,10 +285,10 @@ impl Daemon {
                 PMIX_SETTINGS.iter().for_each(|(name, value)| set(name, value.as_ref()));
             }
         }
-        if matches!(speaks, Speaks::Pmi1 | Speaks::Either(_)) {
+        if matches!(served, Served::Pmi1 | Served::Either(_)) {
             all.insert("PMI_SIZE".into(), size.into());
         }
-        if matches!(speaks, Speaks::Either(_)) {
+        if matches!(served, Served::Either(_)) {
             let (name, version) = MPICH_WIRE;
             all.entry(name.into()).or_insert_with(|| version.into());
         }
@@ -291,7 +298,7 @@ impl Daemon {
                 all.entry(name.into()).or_insert_with(|| value.into());
             }
         }
-        if matches!(speaks, Speaks::Pmix(_) | Speaks::Either(_)) {
+        if matches!(served, Served::Pmix(_) | Served::Either(_)) {
             // Unless the user has said something else.
             let (name, longest) = PMIX_LONGEST;
             all.entry(name.into()).or_insert_with(|| longest.into());
@@ -317,10 +324,10 @@ impl Daemon {
             (RESTARTS, restarts.to_string()),
         ];
         let (mut connected, mut inherited) = (None, None);
-        if matches!(common.speaks, Speaks::Pmix(_) | Speaks::Either(_)) {
+        if matches!(common.served, Served::Pmix(_) | Served::Either(_)) {
             own.push((PMIX_RANK, rank.clone()));
         }
-        if matches!(common.speaks, Speaks::Pmi1 | Speaks::Either(_)) {
+        if matches!(common.served, Served::Pmi1 | Served::Either(_)) {
             let pair = self.connection(number);
             let (ours, theirs) = pair.map_err(|error| unready("a connection", &error))?;
             own.extend([(PMI_FD, theirs.as_raw_fd().to_string()), (PMI_RANK, rank)]);

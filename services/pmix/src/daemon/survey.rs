@@ -16,7 +16,7 @@ impl Daemon {
     /// What is wanted: by networks, and by who runs the job.
     fn wanted(&self) -> Wants {
         let mut wants = self.networks_want();
-        wants.links |= self.head.as_ref().is_some_and(|head| head.plan.links);
+        wants.links |= self.head.as_ref().is_some_and(|head| head.plan.settings.measure_links);
         wants.inventory |= wants.links;
         wants
     }

@@ -54,8 +54,6 @@ pub(crate) struct Starter {
     pub(crate) command: Vec<String>,
     /// The program on the other hosts.
     pub(crate) program: String,
-    /// How many a daemon starts itself; 0: the head starts all.
-    pub(crate) fan_out: u32,
 }
 
 /// A start command that runs.
@@ -94,7 +92,7 @@ fn branches(me: Node, below: Vec<Planned>, fan_out: u32) -> Vec<(Planned, Vec<Pl
 impl Daemon {
     /// Starts what is right below this daemon. `own` is what it was told itself.
     pub(super) fn start_daemons(&mut self, own: &Bootstrap) {
-        for (planned, below) in branches(self.me, own.below.clone(), own.starter.fan_out) {
+        for (planned, below) in branches(self.me, own.below.clone(), own.settings.fan_out) {
             let Planned { node, host, ranks } = planned;
             let told = Bootstrap { node, ranks, below, ..own.clone() };
             match self.start_daemon(&own.starter, &host, &told) {

@@ -4,6 +4,7 @@ mod files;
 mod hosts;
 mod mover;
 mod network;
+mod settings;
 mod slurm;
 
 use crate::{
@@ -15,6 +16,8 @@ pub use files::{FileToStage, Files, FilesError};
 pub use hosts::{Host, HostError, parse_hostfile, parse_hosts};
 pub use mover::{Estimate, FileMover, Key, NotPlaced, Placing, Receiving, Target};
 pub use network::{ForRanks, Known, Network, Reserved, Row, ThisNode, Wants};
+use petasos_macros::Wire;
+pub use settings::Settings;
 pub(crate) use slurm::hosts_of_step;
 pub use slurm::{Allocation, AllocationError, allocation};
 use std::{
@@ -38,7 +41,7 @@ pub enum Map {
 }
 
 /// What the program speaks to its daemon.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Wire, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Speaks {
     /// PMI-1 if it is linked with MPICH or a descendant, PMIx if with Open MPI; both for any other one, which may be a
@@ -53,6 +56,18 @@ pub enum Speaks {
     Pmix,
 }
 
+impl Speaks {
+    /// As `--wire` takes it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Speaks::Auto => "auto",
+            Speaks::Native => "native",
+            Speaks::Pmi1 => "pmi1",
+            Speaks::Pmix => "pmix",
+        }
+    }
+}
+
 /// What the engine of a launch does not do itself, and does not depend on: put in by whoever runs jobs, at the
 /// head and in the daemons of other hosts alike.
 #[derive(Clone, Debug, Default)]
@@ -63,7 +78,7 @@ pub struct Plugins {
     /// Networks that connect ranks; addresses come from the first that has them. Without any, ranks find each
     /// other only by what they put on their cards.
     pub networks: Vec<Arc<dyn Network>>,
-    /// Begins the log of a daemon on another host, with what [`Launch::log`] says at the launcher: that is not known
+    /// Begins the log of a daemon on another host, with what [`Settings::log`] says at the launcher: that is not known
     /// before the daemon was told of the job. Called once there, and never at the head.
     pub log: Option<fn(Option<&str>)>,
 }
@@ -90,30 +105,11 @@ pub struct Launch {
     pub speaks: Speaks,
     /// The program and its arguments.
     pub arguments: Vec<String>,
+    /// How the job is run.
+    pub settings: Settings,
     /// The command that starts a program on another host: `{host}` stands for its name, which
     /// comes last if it does not stand anywhere. Default: `ssh -x -o BatchMode=yes`.
     pub remote: Vec<String>,
-    /// How many other daemons a daemon starts: where there are more hosts, those that are started start
-    /// others. 0: this process starts all. Default: 16.
-    pub fan_out: u32,
-    /// Whether each line of output begins with its rank.
-    pub labels: bool,
-    /// Whether the others go on when a rank fails.
-    pub keep_going: bool,
-    /// How often a rank that failed may be started again, where the job goes on then. Default: 3.
-    pub restarts: u32,
-    /// Whether ranks that fail are started again without anybody asking; only when one has been so as often as it
-    /// may be, the job fails, or goes on without it if it is to.
-    pub restart_failed: bool,
-    /// So many hosts, the last in the list, get a daemon and no ranks: each takes the place of one that is lost, with its
-    /// ranks, without anybody asking (`restart_failed`) or when a rank asks (`keep_going`). Default: 0.
-    pub spares: u32,
-    /// How long the job may take.
-    pub timeout: Option<Duration>,
-    /// How long after the first rank all others must have connected. Default: 60 s.
-    pub connect: Duration,
-    /// Whether standard input goes to rank 0.
-    pub input: bool,
     /// What ranks are to find on their nodes: in a private directory there, which they know by the variable
     /// `PETASOS_STAGE_DIR` and the key `petasos.stage.dir`, and which goes with the job.
     pub files: Vec<FileToStage>,
@@ -123,15 +119,6 @@ pub struct Launch {
     pub stage_directory: Option<String>,
     /// What is put in.
     pub plugins: Plugins,
-    /// Before the ranks start it is measured how long messages between the nodes take: job data then has it, under
-    /// `petasos.inventory.links`, in jobs of up to 1,024 nodes.
-    pub measure_links: bool,
-    /// How long a host may be silent, without any end of its connections, before it is held for lost; at least 100 ms.
-    /// It is not while its system answers, whatever its processes do. Zero: only the kernel watches, for 5 s, as it does
-    /// where a host's system cannot be asked. Default: 1 s.
-    pub silence: Duration,
-    /// What the daemons on other hosts log, in the words of [`Plugins::log`] there.
-    pub log: Option<String>,
 }
 
 /// Why a job could not be run.
@@ -267,22 +254,11 @@ impl Launch {
             speaks: Speaks::default(),
             arguments,
             remote: ["ssh", "-x", "-o", "BatchMode=yes"].map(str::to_owned).to_vec(),
-            fan_out: 16,
-            labels: false,
-            keep_going: false,
-            restarts: 3,
-            restart_failed: false,
-            spares: 0,
-            timeout: None,
-            connect: Duration::from_secs(60),
-            silence: Duration::from_secs(1),
-            input: true,
+            settings: Settings::default(),
             files: Vec::new(),
             stage_program: false,
             stage_directory: None,
             plugins: Plugins::default(),
-            measure_links: false,
-            log: None,
         }
     }
 
@@ -300,14 +276,15 @@ impl Launch {
             // On one's own host one may ask for more processes than there are cores.
             slots.push((Node::HEAD, self.ranks));
         }
-        let spares = self.spares as usize;
-        let few = LaunchError::TooFewHosts { spares: self.spares, hosts: self.hosts.len() };
+        let Settings { spares: count, keep_going, restart_failed, .. } = self.settings;
+        let spares = count as usize;
+        let few = LaunchError::TooFewHosts { spares: count, hosts: self.hosts.len() };
         let with_ranks = match self.hosts.len().checked_sub(spares) {
             Some(0) if spares > 0 => return Err(few),
             None => return Err(few),
             Some(with_ranks) => with_ranks,
         };
-        if spares > 0 && !self.keep_going && !self.restart_failed {
+        if spares > 0 && !keep_going && !restart_failed {
             return Err(LaunchError::IdleSpares);
         }
         for host in &self.hosts[..with_ranks] {
@@ -350,7 +327,7 @@ impl Launch {
             }
             hosts.push(name.clone());
         }
-        Ok(Placement { hosts, spares: self.spares, node_of })
+        Ok(Placement { hosts, spares: count, node_of })
     }
 
     /// Looks at the files that are to be brought to the nodes, and how long that will take; `None` if there
@@ -416,32 +393,15 @@ impl Launch {
                 directory,
                 environment,
                 bind: self.bind,
-                wire: match self.speaks {
-                    Speaks::Auto => "auto",
-                    Speaks::Native => "native",
-                    Speaks::Pmi1 => "pmi1",
-                    Speaks::Pmix => "pmix",
-                }
-                .to_owned(),
+                speaks: self.speaks,
             },
             starter: Starter {
                 command: self.remote.clone(),
                 program: std::env::current_exe()?.to_string_lossy().into_owned(),
-                fan_out: self.fan_out,
             },
-            labels: self.labels,
-            keep_going: self.keep_going,
-            restarts: (self.keep_going || self.restart_failed).then_some(self.restarts),
-            restart_failed: self.restart_failed,
-            spares: placement.spares,
-            timeout: self.timeout,
-            connect: self.connect,
-            silence: self.silence,
-            input: self.input,
+            settings: self.settings.clone(),
             staging: staging.map(|staging| self.stage(staging)).transpose()?,
             plugins: self.plugins.clone(),
-            links: self.measure_links,
-            log: self.log.clone(),
         };
         Ok(daemon::run_head(plan)?)
     }

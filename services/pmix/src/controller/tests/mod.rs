@@ -6,6 +6,7 @@ mod world;
 
 use super::*;
 use crate::{JobId, Missing, Proc, Termination};
+use std::time::Duration;
 
 const HERE: Node = Node::HEAD;
 const A: Node = Node(1);
@@ -16,20 +17,25 @@ fn at(seconds: u64) -> Time {
 }
 
 /// A job with so many ranks on each node, this one first.
-fn job(rules: Rules, ranks: &[u32]) -> Controller {
+fn job(settings: Settings, ranks: &[u32]) -> Controller {
+    with(settings, false, ranks)
+}
+
+/// The same, with files for the nodes or without.
+fn with(settings: Settings, stages: bool, ranks: &[u32]) -> Controller {
     let hosts = ["here", "a", "b", "c"][..ranks.len()].iter().map(|name| name.to_string());
     let run = |(node, count): (usize, &u32)| Run { node: Node(node as u32), count: *count };
     let runs = ranks.iter().enumerate().map(run).collect();
-    Controller::new(rules, hosts.collect(), runs, at(0))
+    Controller::new(settings, stages, hosts.collect(), runs, at(0))
 }
 
 fn orders(controller: &mut Controller) -> Vec<Order> {
     std::iter::from_fn(|| controller.poll()).collect()
 }
 
-/// The same, when its daemons are ready.
-fn ready(rules: Rules, ranks: &[u32]) -> Controller {
-    let mut controller = job(rules, ranks);
+/// A job whose daemons are ready: files are brought to them next, or its ranks run.
+fn ready(settings: Settings, stages: bool, ranks: &[u32]) -> Controller {
+    let mut controller = with(settings, stages, ranks);
     let nodes: Vec<Node> = controller.nodes().collect();
     nodes[1..].iter().for_each(|node| assert!(controller.daemon_arrived(*node)));
     controller.surveyed();
@@ -38,9 +44,9 @@ fn ready(rules: Rules, ranks: &[u32]) -> Controller {
     controller
 }
 
-/// The same, when its ranks run.
-fn running(rules: Rules, ranks: &[u32]) -> Controller {
-    let controller = ready(rules, ranks);
+/// A job whose ranks run.
+fn running(settings: Settings, ranks: &[u32]) -> Controller {
+    let controller = ready(settings, false, ranks);
     assert!(controller.is_running());
     controller
 }
@@ -66,8 +72,8 @@ fn outcome(mut controller: Controller) -> (i32, String) {
 
 #[test]
 fn a_job_of_two_hosts_begins_and_ends() {
-    let stages = Rules { stages: true, restarts: Some(3), ..Rules::default() };
-    let mut job = job(stages, &[1, 1]);
+    let settings = Settings { restart_failed: true, ..Settings::default() };
+    let mut job = with(settings, true, &[1, 1]);
     assert_eq!(orders(&mut job), [Order::StartDaemons]);
     assert!(job.daemon_arrived(A) && !job.daemon_arrived(A));
     assert_eq!(orders(&mut job), [Order::Survey]);
@@ -94,7 +100,7 @@ fn a_job_of_two_hosts_begins_and_ends() {
 
 #[test]
 fn the_first_failure_is_the_exit_code_and_the_others_are_asked_then_made_to_end() {
-    let mut job = running(Rules { restarts: Some(3), ..Rules::default() }, &[1, 2]);
+    let mut job = running(Settings::default(), &[1, 2]);
     ends(&mut job, A, 1, Termination::Exited(7));
     let both = |signal| [Order::Signal(HERE, signal), Order::Signal(A, signal)];
     let end = [&[Order::AllowRestarts(None)], &both(15)[..]].concat();
@@ -115,7 +121,7 @@ fn the_first_failure_is_the_exit_code_and_the_others_are_asked_then_made_to_end(
 #[test]
 fn exit_codes_are_those_of_a_shell() {
     let code = |why: Termination| {
-        let mut job = running(Rules::default(), &[1]);
+        let mut job = running(Settings::default(), &[1]);
         ends(&mut job, HERE, 0, why);
         outcome(job).0
     };
@@ -124,7 +130,7 @@ fn exit_codes_are_those_of_a_shell() {
     assert_eq!(code(Termination::NotFinalized), 1);
     assert_eq!(code(Termination::Failed("cut".to_owned())), 1);
     let abort = |status| {
-        let mut job = running(Rules::default(), &[1, 1]);
+        let mut job = running(Settings::default(), &[1, 1]);
         job.aborted(at(2), Proc::new(JobId(0), 1), status, "no more");
         ends(&mut job, HERE, 0, Termination::Signalled(15));
         ends(&mut job, A, 1, Termination::Exited(3));
@@ -136,7 +142,7 @@ fn exit_codes_are_those_of_a_shell() {
 
 #[test]
 fn with_keep_going_the_others_go_on_and_the_first_code_counts() {
-    let mut job = running(Rules { keep_going: true, ..Rules::default() }, &[1, 1, 1]);
+    let mut job = running(Settings { keep_going: true, ..Settings::default() }, &[1, 1, 1]);
     ends(&mut job, A, 1, Termination::Exited(5));
     loses(&mut job, B, None);
     assert_eq!(orders(&mut job), []);
@@ -146,8 +152,8 @@ fn with_keep_going_the_others_go_on_and_the_first_code_counts() {
 
 #[test]
 fn a_rank_that_is_restarted_has_not_failed() {
-    let rules = Rules { keep_going: true, restarts: Some(2), ..Rules::default() };
-    let mut job = running(rules, &[2]);
+    let settings = Settings { keep_going: true, restarts: 2, ..Settings::default() };
+    let mut job = running(settings, &[2]);
     ends(&mut job, HERE, 1, Termination::Exited(5));
     job.restarted(1, 1);
     ends(&mut job, HERE, 0, Termination::Exited(0));
@@ -163,9 +169,9 @@ fn a_rank_that_is_restarted_has_not_failed() {
 
 #[test]
 fn a_rank_that_fails_once_too_often_is_named_with_its_restarts() {
-    let rules = Rules { restart_failed: true, restarts: Some(2), ..Rules::default() };
+    let settings = Settings { restart_failed: true, restarts: 2, ..Settings::default() };
     for (restarts, said) in [(1, "once"), (2, "2 times")] {
-        let mut job = running(rules, &[1]);
+        let mut job = running(settings.clone(), &[1]);
         job.restarted(0, restarts);
         job.rank_ended(at(6), HERE, 0, restarts, Termination::Exited(3));
         let why = format!("rank 0 on here: it exited with code 3, after it was restarted {said}");
@@ -176,7 +182,7 @@ fn a_rank_that_fails_once_too_often_is_named_with_its_restarts() {
 #[test]
 fn time_stands_still_while_the_job_is_stopped_and_counts_anew_for_the_ranks() {
     let timeout = Some(Duration::from_secs(10));
-    let mut job = ready(Rules { stages: true, timeout, ..Rules::default() }, &[3]);
+    let mut job = ready(Settings { timeout, ..Settings::default() }, true, &[3]);
     assert_eq!(job.deadline(), at(11));
     job.staged(at(5), Staged { files: 1, bytes: 1, hosts: 1, took: Duration::ZERO });
     assert_eq!(job.deadline(), at(15));
@@ -190,14 +196,14 @@ fn time_stands_still_while_the_job_is_stopped_and_counts_anew_for_the_ranks() {
     [0, 2].iter().for_each(|rank| ends(&mut job, HERE, *rank, Termination::Signalled(15)));
     assert_eq!(outcome(job), (124, "the time of 10s is over; running: rank 0, 2".to_owned()));
     // Without files it is the time of the ranks alone, and the files have theirs.
-    let mut job = ready(Rules { stages: true, timeout, ..Rules::default() }, &[1]);
+    let mut job = ready(Settings { timeout, ..Settings::default() }, true, &[1]);
     job.time(at(11));
     assert_eq!(outcome(job), (124, "the files were not on all nodes within 10s".to_owned()));
 }
 
 #[test]
 fn signals_end_the_job_or_are_handed_on() {
-    let mut job = running(Rules::default(), &[1]);
+    let mut job = running(Settings::default(), &[1]);
     job.signal(at(2), 10);
     job.signal(at(2), 12);
     assert_eq!(orders(&mut job), [Order::Signal(HERE, 10), Order::Signal(HERE, 12)]);
@@ -211,7 +217,7 @@ fn signals_end_the_job_or_are_handed_on() {
 
 #[test]
 fn before_the_ranks_start_signals_reach_only_the_launcher() {
-    let mut job = job(Rules::default(), &[1, 1]);
+    let mut job = job(Settings::default(), &[1, 1]);
     orders(&mut job);
     job.signal(at(1), 10);
     assert_eq!(orders(&mut job), []);
@@ -227,7 +233,7 @@ fn before_the_ranks_start_signals_reach_only_the_launcher() {
 fn output_that_is_lost_ends_the_job_or_its_success() {
     let full = || Unwritten::Refused { error: false, why: "it is full".to_owned() };
     let lost = |keep_going: bool, why: Unwritten| {
-        let mut job = running(Rules { keep_going, ..Rules::default() }, &[1]);
+        let mut job = running(Settings { keep_going, ..Settings::default() }, &[1]);
         job.output_unwritten(at(2), why);
         assert_eq!(job.is_running(), keep_going);
         ends(&mut job, HERE, 0, Termination::Exited(0));
@@ -245,7 +251,7 @@ fn output_that_is_lost_ends_the_job_or_its_success() {
         assert_eq!([outcome.why.as_deref(), outcome.output_lost.as_deref()], [Some(why); 2]);
     }
     // That it is lost may be known only in the end, and whatever failed before comes first.
-    let mut job = running(Rules { keep_going: true, ..Rules::default() }, &[1]);
+    let mut job = running(Settings { keep_going: true, ..Settings::default() }, &[1]);
     ends(&mut job, HERE, 0, Termination::Exited(7));
     let outcome = job.outcome(Some(full()));
     assert_eq!((outcome.code, outcome.output_lost.is_some()), (7, true));
@@ -253,33 +259,33 @@ fn output_that_is_lost_ends_the_job_or_its_success() {
 
 #[test]
 fn a_daemon_that_does_not_come_up_ends_the_job() {
-    let mut early = job(Rules::default(), &[0, 1, 1]);
+    let mut early = job(Settings::default(), &[0, 1, 1]);
     early.daemon_not_started(at(1), A, B, "exit status: 1");
     let why = "b: no daemon was started there (by the one on a): exit status: 1";
     assert_eq!(outcome(early), (1, why.to_owned()));
-    let mut ended = job(Rules::default(), &[0, 1, 1]);
+    let mut ended = job(Settings::default(), &[0, 1, 1]);
     ended.daemon_arrived(A);
     ended.daemon_not_started(at(1), HERE, A, "signal: 9");
     assert_eq!(outcome(ended), (1, "a: the daemon there has ended: signal: 9".to_owned()));
     // Of those that are late, the ones that others have to start are not named.
-    let mut late = job(Rules { fan_out: 1, ..Rules::default() }, &[0, 1, 1, 1]);
+    let mut late = job(Settings { fan_out: 1, ..Settings::default() }, &[0, 1, 1, 1]);
     late.daemon_arrived(A);
     late.time(at(60));
     let why = "b: no daemon came up within 60s (2 are missing in all)";
     assert_eq!(outcome(late), (1, why.to_owned()));
-    let mut silent = job(Rules::default(), &[1]);
+    let mut silent = job(Settings::default(), &[1]);
     silent.survey_began(at(9));
     silent.time(at(68));
     assert_eq!(silent.deadline(), at(69));
     silent.time(at(69));
     let why = "the nodes have not said what they have within 60s";
     assert_eq!(outcome(silent), (1, why.to_owned()));
-    let mut unready = job(Rules::default(), &[0, 1]);
+    let mut unready = job(Settings::default(), &[0, 1]);
     unready.daemon_arrived(A);
     unready.surveyed();
     unready.time(at(60));
     assert_eq!(outcome(unready), (1, "a: not ready within 60s".to_owned()));
-    let mut refused = job(Rules::default(), &[0, 1]);
+    let mut refused = job(Settings::default(), &[0, 1]);
     refused.daemon_arrived(A);
     refused.prepared(at(1), A, Err("no room".to_owned()));
     assert_eq!(outcome(refused), (1, "a: no room".to_owned()));
@@ -293,20 +299,20 @@ fn a_host_that_is_lost_before_the_ranks_start_ends_the_job() {
         job.node_lost(at(2), Loss { node: B, why, ended_above, file, not_replaced: None });
         outcome(job)
     };
-    let gathering = || job(Rules::default(), &[0, 1, 1]);
+    let gathering = || job(Settings::default(), &[0, 1, 1]);
     let why = |text: &str| (1, text.to_owned());
     assert_eq!(lost(gathering(), None, None), why("b: the daemon there is lost: cut"));
     let above = why("a: the daemon there is lost: it has ended");
     assert_eq!(lost(gathering(), Some(A), None), above);
-    let staging = ready(Rules { stages: true, ..Rules::default() }, &[0, 1, 1]);
+    let staging = ready(Settings::default(), true, &[0, 1, 1]);
     let file = why("b: /mesh: the daemon there is lost: cut");
     assert_eq!(lost(staging, None, Some("/mesh")), file);
 }
 
 #[test]
 fn a_spare_takes_the_place_of_a_host_that_is_lost() {
-    let rules = Rules { spares: 1, restart_failed: true, restarts: Some(3), ..Rules::default() };
-    let mut job = running(rules, &[1, 2, 0]);
+    let settings = Settings { spares: 1, restart_failed: true, restarts: 3, ..Settings::default() };
+    let mut job = running(settings, &[1, 2, 0]);
     ends(&mut job, A, 1, Termination::Exited(0));
     assert!(job.loss_heard(A, "cut"));
     job.replaced(A, B);
@@ -327,8 +333,8 @@ fn a_spare_takes_the_place_of_a_host_that_is_lost() {
 
 #[test]
 fn a_spare_that_is_lost_is_one_less_and_without_any_the_host_is() {
-    let rules = Rules { spares: 1, restart_failed: true, restarts: Some(3), ..Rules::default() };
-    let mut job = running(rules, &[0, 1, 0]);
+    let settings = Settings { spares: 1, restart_failed: true, restarts: 3, ..Settings::default() };
+    let mut job = running(settings, &[0, 1, 0]);
     loses(&mut job, B, None);
     let line = "the spare host b is lost: cut".to_owned();
     assert_eq!((orders(&mut job), job.is_running()), (vec![Order::Say(line)], true));
@@ -339,7 +345,7 @@ fn a_spare_that_is_lost_is_one_less_and_without_any_the_host_is() {
 
 #[test]
 fn ranks_that_never_connect_are_named_with_their_hosts() {
-    let mut job = running(Rules::default(), &[1, 1]);
+    let mut job = running(Settings::default(), &[1, 1]);
     let mut missing = Missing::default();
     missing.add(Proc::new(JobId(0), 1));
     missing.more = 2;

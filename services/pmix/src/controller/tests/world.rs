@@ -55,7 +55,8 @@ pub(super) struct World {
     now: Time,
     events: BTreeMap<(Time, u64), Event>,
     number: u64,
-    rules: Rules,
+    settings: Settings,
+    stages: bool,
     hosts: u32,
     controller: Controller,
     stage: Stage,
@@ -94,16 +95,16 @@ impl World {
         if !keep_going && !restart_failed {
             spares = 0;
         }
-        let most = random.below(4) as u32;
-        let rules = Rules {
+        let settings = Settings {
             keep_going,
-            restarts: (keep_going || restart_failed).then_some(most),
+            restarts: random.below(4) as u32,
             restart_failed,
             spares,
             timeout: random.one_in(3).then(|| Duration::from_secs(1 + random.below(60))),
-            stages: random.one_in(3),
             fan_out: random.below(3) as u32,
+            ..Settings::default()
         };
+        let stages = random.one_in(3);
         let with_ranks = hosts - spares;
         let mut runs: Vec<Run> = (0..1 + random.below(6))
             .map(|_| Run {
@@ -125,9 +126,10 @@ impl World {
             now,
             events: BTreeMap::new(),
             number: 0,
-            rules,
+            controller: Controller::new(settings.clone(), stages, names, runs, now),
+            settings,
+            stages,
             hosts,
-            controller: Controller::new(rules, names, runs, now),
             stage: Stage::Gathering,
             arrived: [Node::HEAD].into(),
             lost: BTreeSet::new(),
@@ -227,7 +229,8 @@ impl World {
 
     /// While something is awaited that may never come there is a deadline.
     fn check_deadline(&self) {
-        let may_last = !self.ends && self.stage >= Stage::Staging && self.rules.timeout.is_none();
+        let may_last =
+            !self.ends && self.stage >= Stage::Staging && self.settings.timeout.is_none();
         let is_set = self.controller.deadline() != Time::NEVER;
         assert!(is_set || may_last, "seed {}: no deadline: {:?}", self.seed, self.stage);
     }
@@ -240,7 +243,7 @@ impl World {
     }
 
     fn ranks_fail(&mut self, ranks: Vec<u32>, code: i32) {
-        match self.rules.keep_going {
+        match self.settings.keep_going {
             true => self.tolerated.push((ranks, code)),
             false => self.fails(code),
         }
@@ -291,7 +294,7 @@ impl World {
             }
             Event::Unwritten(lost) => {
                 self.unwritten.get_or_insert(lost.clone());
-                if !self.rules.keep_going {
+                if !self.settings.keep_going {
                     self.fails(if lost == Unwritten::Closed { 141 } else { 1 });
                 }
                 self.controller.output_unwritten(now, lost);
@@ -324,7 +327,7 @@ impl World {
             _ => 1,
         };
         let may = self.allowed.is_some_and(|most| restarts < most);
-        let again = code != 0 && may && self.rules.restart_failed;
+        let again = code != 0 && may && self.settings.restart_failed;
         if again && !matches!(why, Termination::NotStarted(_)) {
             self.restart(rank, process.on);
         } else if code != 0 && self.fatal.is_none() {
@@ -387,7 +390,7 @@ impl World {
         ranks.iter().for_each(|rank| drop(self.running.remove(rank)));
         self.lost_with.insert(node, ranks.clone());
         let is_running = self.controller.is_running();
-        if is_running && self.rules.restart_failed {
+        if is_running && self.settings.restart_failed {
             self.replace(node);
         }
         match ran {
@@ -410,7 +413,7 @@ impl World {
         };
         let ranks = self.lost_with.get(&node).cloned().unwrap_or_default();
         let few = ranks.iter().all(|rank| self.last[rank].restarts < most);
-        let mut spares = (self.hosts - self.rules.spares..self.hosts).map(Node);
+        let mut spares = (self.hosts - self.settings.spares..self.hosts).map(Node);
         let is_free = |spare: &Node| {
             !self.lost.contains(spare) && self.replaced.values().all(|by| by != spare)
         };
@@ -493,7 +496,7 @@ impl World {
                 _ => self.plan_soon(5, Event::Prepared(node, Ok(()))),
             },
             Order::Stage => {
-                assert!(self.rules.stages, "seed {seed}");
+                assert!(self.stages, "seed {seed}");
                 self.stage = Stage::Staging;
                 match self.random.below(4) {
                     0 if self.trouble() => {
@@ -568,7 +571,7 @@ impl World {
         }
         let output = match unwritten {
             None => 0,
-            Some(Unwritten::Closed) if self.rules.keep_going => 0,
+            Some(Unwritten::Closed) if self.settings.keep_going => 0,
             Some(Unwritten::Closed) => 141,
             Some(Unwritten::Refused { .. }) => 1,
         };
