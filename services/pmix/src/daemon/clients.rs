@@ -237,7 +237,7 @@ impl Daemon {
             self.next_client += 1;
             let frames = Frames::new(Stream::Tcp(stream), MAX_FRAME);
             let around = self.surroundings();
-            let directory = self.place.as_ref().map_or(Path::new(""), Place::path);
+            let directory = self.files.place().map_or(Path::new(""), Place::path);
             tracing::debug!(client = self.next_client, %from, "connected, to speak PMIx");
             let speaks = Speaks::Pmix41(pmix41::Session::new(self.me, directory, around));
             self.clients.insert(self.next_client, Client::new(frames, speaks, now));
@@ -280,8 +280,8 @@ impl Daemon {
 
     /// A process has failed for this, also if it does not notice.
     fn has_failed(&mut self, rank: Option<u32>, why: String) {
-        if let Some(rank) = rank.and_then(|rank| self.ranks.get_mut(&rank)) {
-            rank.failed.get_or_insert(why);
+        if let Some(rank) = rank {
+            self.ranks.fail(rank, why);
         }
     }
 
@@ -389,17 +389,17 @@ impl Daemon {
     fn process_of(&mut self, number: u64, rank: u32, connects: bool) -> Option<Pid> {
         let client = self.clients.get(&number)?;
         let Some(stream) = client.frames.tcp() else { return client.frames.sender() };
-        if connects && !self.was_a_rank(rank) {
+        if connects && !self.ranks.was_a_client(rank) {
             return None;
         }
         let (far, near) = (stream.peer_addr().ok()?, stream.local_addr().ok()?);
-        let first = self.ranks.get(&rank)?.running()?;
+        let first = self.ranks.running(rank)?;
         holder(first, self.owners.socket_of(far, near)?)
     }
 
     /// Where a process of the PMIx library may have files, of which it is told in its job's data.
     fn make_own_directory(&self, rank: Option<u32>, job: &JobMap) -> io::Result<()> {
-        let (Some(rank), Some(place)) = (rank, &self.place) else { return Ok(()) };
+        let (Some(rank), Some(place)) = (rank, self.files.place()) else { return Ok(()) };
         if job.node_of(rank) != Some(self.me) {
             return Ok(());
         }
@@ -414,8 +414,7 @@ impl Daemon {
     pub(crate) fn client_gone(&mut self, number: u64) {
         let now = self.clock.now();
         let Some(client) = self.clients.get_mut(&number) else { return };
-        let waits =
-            client.rank.is_some_and(|r| self.ranks.get(&r).is_some_and(|r| r.ended.is_none()));
+        let waits = client.rank.is_some_and(|rank| self.ranks.running(rank).is_some());
         client.closing = Some(if waits { now.after(MOMENT) } else { now });
         self.settle_clients(now);
     }

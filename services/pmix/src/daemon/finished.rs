@@ -45,9 +45,9 @@ impl Daemon {
     }
 
     fn has_finalized(&self, rank: u32) -> bool {
-        let process = self.job.as_ref().zip(self.ranks.get(&rank));
+        let process = self.job.as_ref().zip(self.ranks.get(rank));
         process.is_some_and(|(job, process)| {
-            self.engine.has_finalized(job.proc(rank), process.restarts)
+            self.engine.has_finalized(job.proc(rank), process.restarts())
         })
     }
 

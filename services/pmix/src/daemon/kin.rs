@@ -175,9 +175,9 @@ fn children() -> Option<Vec<Pid>> {
 impl Daemon {
     /// Whether it was started to be a child of this process.
     fn is_own(&self, pid: Pid) -> bool {
-        self.guard.as_ref().is_some_and(|guard| guard.pid() == Some(pid))
+        self.guards.is(pid)
             || self.is_start_command(pid)
-            || self.ranks.values().any(|rank| rank.running() == Some(pid))
+            || self.ranks.all_running().any(|running| running == pid)
             // What a plug-in has started: ranks, and what they leave behind, are in other groups.
             || getpgid(Some(pid)).is_ok_and(|group| group == getpgrp())
     }
@@ -193,12 +193,12 @@ impl Daemon {
     /// In the end, when no rank is left: ends what they have left behind. Says whether nothing is left of it.
     pub(super) fn end_kin(&mut self) -> bool {
         let Some(mut kin) = self.kin.take() else { return false };
-        let ours = |pid| !sweep::has(pid, STARTED_BY, &self.mark);
+        let ours = |pid| !sweep::has(pid, STARTED_BY, self.guards.mark());
         kin.end_all(|pid| self.is_own(pid), ours)
     }
 
     /// What a start command has in its environment besides.
     pub(super) fn started_by(&self) -> (&OsStr, &OsStr) {
-        (STARTED_BY.as_ref(), self.mark.as_ref())
+        (STARTED_BY.as_ref(), self.guards.mark().as_ref())
     }
 }

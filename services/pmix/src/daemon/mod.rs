@@ -11,11 +11,13 @@ mod child;
 mod clients;
 mod control;
 mod elf;
+mod files;
 mod finished;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod gathering;
 mod guard;
+mod guards;
 mod head_node;
 mod image;
 mod input;
@@ -25,6 +27,7 @@ mod networks;
 mod peers;
 mod place;
 mod print;
+mod rank;
 mod ranks;
 mod replace;
 mod restart;
@@ -47,7 +50,7 @@ use crate::{
     engine::{Config, Engine, Output},
     inventory::{Inventory, Watcher},
     job::JobMap,
-    launch::{Plugins, Receiving, Reserved, ThisNode},
+    launch::{Plugins, Reserved, ThisNode},
     net::handshake::{Secret, derived, hex, random},
     pmix41::Surroundings,
     shelf::{self, Shelf},
@@ -56,22 +59,21 @@ use crate::{
 use admission::{Admission, Files};
 use clients::{Client, ToClient};
 use control::{Bootstrap, Control, Setup};
-use guard::Guard;
+use files::JobFiles;
+use guards::Guards;
 use head_node::HeadNode;
 use kin::Kin;
 use peers::Peers;
 use petasos_fabric::{Clock, Owners, Time};
 use petasos_wire::{Encoding, from_bytes};
-use place::Place;
-use ranks::Rank;
-use rustix::{io::Errno, process::Pid};
+use ranks::LocalRanks;
+use rustix::io::Errno;
 use silence::Silence;
 use std::{
     collections::BTreeMap,
     io::{self, Read, Write},
     net::{Ipv4Addr, TcpListener, TcpStream},
     os::unix::net::UnixListener,
-    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -90,8 +92,6 @@ pub(crate) use tree::{Starter, parent};
 
 /// The word on the command line that makes a process the daemon of another host.
 pub const DAEMON: &str = "pmix-daemon";
-/// Guards that are started, one after the other was ended.
-const MAX_GUARDS: u32 = 16;
 /// The longest that a daemon is told first: with all that it starts.
 const MAX_BOOTSTRAP: usize = 64 << 20;
 /// Lines about those who were turned away, at most.
@@ -110,25 +110,15 @@ struct Daemon {
     watches_all: bool,
     job: Option<Arc<JobMap>>,
     setup: Option<Setup>,
-    place: Option<Place>,
-    /// Where files of the job are brought to.
-    stage: Option<Place>,
-    /// They may come.
-    receiving: Option<Receiving>,
+    files: JobFiles,
     plugins: Plugins,
-    guard: Option<Guard>,
-    /// How many there have been after the first.
-    guards: u32,
-    /// What processes of this node have in their environment.
-    mark: String,
+    guards: Guards,
     /// What these leave behind.
     kin: Option<Kin>,
     /// When connections are taken.
     admission: Admission,
     /// Whose they are.
     owners: Owners,
-    /// The process that each rank of this node is, or was when it finalized.
-    processes: BTreeMap<u32, Pid>,
     /// The job's data, and the cards that are here, for the processes of this node.
     shelf: Option<Shelf>,
     /// Something was said there to processes that may sleep.
@@ -138,21 +128,11 @@ struct Daemon {
     pmix41: Option<TcpListener>,
     clients: BTreeMap<u64, Client>,
     next_client: u64,
-    ranks: BTreeMap<u32, Rank>,
-    /// Ranks that are to be started again, once nothing is left of the process before: for the how manieth time.
-    again: BTreeMap<u32, u32>,
-    /// Standard input for rank 0 has ended.
-    input_ended: bool,
-    /// What of it came before the word that rank 0 is here now.
-    early_input: Vec<u8>,
-    /// The processors for ranks, in turn, if each keeps to one.
-    cores: Vec<u32>,
+    ranks: LocalRanks,
     /// What clients of the PMIx library are told of this node.
     around: Option<Arc<Surroundings>>,
     /// The daemons that this one has started.
     remotes: BTreeMap<Node, Remote>,
-    /// Bytes of output that the head has not taken.
-    untaken: u64,
     /// What is kept for the processes.
     reserved: Vec<Reserved>,
     waker: Waker,
@@ -164,8 +144,6 @@ struct Daemon {
     /// What networks are told of this node.
     here: Option<ThisNode>,
     watch: Watch,
-    /// The program that this is, to start others of.
-    own: PathBuf,
     /// What only the daemon of the head node has.
     head: Option<Box<HeadNode>>,
     /// Standard input of a daemon that is not the head node's: who started it is gone when it ends.
@@ -227,31 +205,21 @@ impl Daemon {
             watches_all: false,
             job: None,
             setup: None,
-            place: None,
-            stage: None,
-            receiving: None,
+            files: JobFiles::default(),
             plugins: Plugins::default(),
-            guard: None,
-            guards: 0,
-            mark: sweep::mark(),
+            guards: Guards::new()?,
             kin: Some(kin),
             admission: Admission::new(files),
             owners: Owners::new(),
-            processes: BTreeMap::new(),
             shelf: None,
             rings: false,
             listener: None,
             pmix41: None,
             clients: BTreeMap::new(),
             next_client: 0,
-            ranks: BTreeMap::new(),
-            again: BTreeMap::new(),
-            input_ended: false,
-            early_input: Vec::new(),
-            cores: Vec::new(),
+            ranks: LocalRanks::default(),
             around: None,
             remotes: BTreeMap::new(),
-            untaken: 0,
             reserved: Vec::new(),
             waker,
             wakes,
@@ -259,7 +227,6 @@ impl Daemon {
             found: None,
             here: None,
             watch: Watch::new()?,
-            own: std::env::current_exe()?,
             head: None,
             leash: false,
             logged: 0,
@@ -316,17 +283,18 @@ impl Daemon {
 
     /// Makes everything ready that processes need, but them; gives where files for them are taken.
     fn prepare(&mut self, mut setup: Setup) -> Result<Vec<u8>, String> {
-        let made = Place::make(&format!("{}.{}", setup.job.name, self.me.0));
-        let (place, instead) = made.map_err(|error| error.to_string())?;
-        if let Some(instead) = instead {
+        let made = self.files.make(&format!("{}.{}", setup.job.name, self.me.0));
+        if let Some(instead) = made.map_err(|error| error.to_string())? {
             self.log(&instead);
         }
-        let secret = self.set_up_networks(&mut setup, place.path())?;
-        let stage = self.make_stage(&mut setup)?;
+        let directory = self.files.place().map(|place| place.path().to_owned()).unwrap_or_default();
+        let secret = self.set_up_networks(&mut setup, &directory)?;
+        self.make_stage(&mut setup)?;
         let job = JobMap::new(setup.job.clone()).map_err(|error| error.to_string())?;
         let job = Arc::new(job.with_space(space_of(&setup.job.name, &self.secret)));
-        let make = || -> io::Result<(Place, UnixListener, TcpListener, Guard)> {
-            let guard = guard_of(&self.own, &self.mark, &place, stage.as_ref())?;
+        self.guards.start(self.files.directories()).map_err(|error| error.to_string())?;
+        let place = self.files.place().ok_or("there is no directory")?;
+        let make = || -> io::Result<(UnixListener, TcpListener)> {
             if let Some(secret) = &secret {
                 place.write("secret", secret)?;
             }
@@ -340,16 +308,15 @@ impl Daemon {
             let port = pmix41.local_addr()?.port();
             let uri = format!("pmix-server.{};tcp4://127.0.0.1:{port}", std::process::id());
             place.write("pmix41", uri.as_bytes())?;
-            Ok((place, listener, pmix41, guard))
+            Ok((listener, pmix41))
         };
-        let (place, listener, pmix41, guard) = make().map_err(|error| error.to_string())?;
+        let (listener, pmix41) = make().map_err(|error| error.to_string())?;
         self.pmix41 = Some(pmix41);
         // Where the system does not allow it, processes read the file, and ask for every card.
         self.shelf = Shelf::create(&job).ok().filter(|shelf| {
             std::os::unix::fs::symlink(shelf.path(), place.path().join(shelf::NAME)).is_ok()
         });
-        (self.place, self.listener, self.guard) = (Some(place), Some(listener), Some(guard));
-        self.stage = stage;
+        self.listener = Some(listener);
         for (node, address) in &setup.daemons {
             self.peers.found_at(*node, vec![address.clone()]);
         }
@@ -359,17 +326,10 @@ impl Daemon {
         address
     }
 
-    /// Somebody ended the guard: there is another one, which learns what there is.
+    /// The guard was ended: there is another one, which learns what there is.
     fn guard_ended(&mut self) {
-        self.guard = None;
-        self.guards += 1;
-        let Some(place) = self.place.as_ref().filter(|_| self.guards <= MAX_GUARDS) else { return };
-        match guard_of(&self.own, &self.mark, place, self.stage.as_ref()) {
-            Ok(guard) => {
-                self.ranks.values().filter_map(Rank::running).for_each(|pid| guard.runs(pid));
-                self.guard = Some(guard);
-            }
-            Err(error) => self.log(&format!("starting another guard: {error}")),
+        if let Err(error) = self.guards.replace(self.ranks.all_running()) {
+            self.log(&format!("starting another guard: {error}"));
         }
     }
 
@@ -405,11 +365,11 @@ impl Daemon {
             Control::Others(others) => self.learn_of(others),
             Control::Watch => self.watch_all(),
             Control::Start => {
-                self.all_received();
+                self.files.all_received();
                 self.watch_all();
                 self.start_ranks();
             }
-            Control::OutputTaken(bytes) => self.untaken = self.untaken.saturating_sub(bytes),
+            Control::OutputTaken(bytes) => self.ranks.output_taken(bytes),
             Control::Input(bytes) => self.feed(&bytes),
             Control::Signal(number) => self.signal_ranks(number),
             Control::Bye => self.over = Some(Ok(())),
@@ -493,14 +453,7 @@ impl Daemon {
         self.flush();
         self.kill_ranks();
         let nothing_left = self.end_kin();
-        match &self.guard {
-            Some(guard) if nothing_left => guard.nothing_is_left(),
-            // It sees to the rest when it ends, which is waited for.
-            Some(_) => {}
-            // There has been one, and its successors were killed.
-            None if self.guards > 0 && !nothing_left => drop(sweep::sweep(&self.mark)),
-            None => {}
-        }
+        self.guards.finish(nothing_left);
         self.end_staging();
         self.pump();
         self.flush();
@@ -510,9 +463,8 @@ impl Daemon {
             self.flush();
         }
         self.clients.clear();
-        self.place = None;
-        self.stage = None;
-        self.guard = None;
+        self.files.remove();
+        self.guards.end();
     }
 
     fn flush(&mut self) {
@@ -655,12 +607,6 @@ impl Daemon {
             self.lost(node, &why);
         }
     }
-}
-
-/// The guard of a daemon with this mark and these directories.
-fn guard_of(own: &Path, mark: &str, place: &Place, stage: Option<&Place>) -> io::Result<Guard> {
-    let all = [Some(place), stage];
-    Guard::start(own, mark, all.into_iter().flatten().map(Place::path))
 }
 
 /// What clients of the PMIx library have to name, over a port that anybody can reach: the name of the job, which is no

@@ -13,7 +13,7 @@ impl Daemon {
         }
         // Who does not map that memory, and begins from now on, reads this.
         let bytes = table::write(&job);
-        if let Some(Err(error)) = self.place.as_ref().map(|place| place.renew(shelf::JOB, &bytes)) {
+        if let Some(Err(error)) = self.files.place().map(|place| place.renew(shelf::JOB, &bytes)) {
             self.log(&format!("the job's data: {error}"));
         }
         self.job = Some(job);

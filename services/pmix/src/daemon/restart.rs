@@ -2,7 +2,6 @@
 
 use super::{Daemon, control::Control};
 use crate::{Proc, Termination};
-use rustix::process::{Signal, kill_process_group};
 
 impl Daemon {
     /// The engine says that a process is replaced, of this node or another.
@@ -22,40 +21,26 @@ impl Daemon {
         if !here {
             return;
         }
-        self.again.insert(proc.rank, restarts);
-        match self.ranks.get(&proc.rank) {
-            None => self.begin_again(proc.rank),
-            // It closed its connection, and may still be there.
-            Some(rank) if rank.ended.is_none() => {
-                let _ = kill_process_group(rank.pid, Signal::KILL);
-            }
-            // The last that it wrote is still on its way.
-            Some(_) => {}
+        if self.ranks.restart(proc.rank, restarts) {
+            self.begin_again(proc.rank);
         }
     }
 
     /// Starts a rank again, if it is to be.
     pub(super) fn begin_again(&mut self, number: u32) {
         let Some(job) = self.job.clone().filter(|_| self.over.is_none()) else { return };
-        let Some(restarts) = self.again.remove(&number) else { return };
+        let Some(restarts) = self.ranks.take_restart(number) else { return };
         self.drop_clients_of(number);
-        self.processes.remove(&number);
         let started = self.common(&job);
         let started =
             started.and_then(|mut common| self.start_rank(number, restarts, &job, &mut common));
         match started {
             Ok(started) => {
-                let pid = started.pid.as_raw_nonzero().get() as u32;
+                let pid = started.pid().as_raw_nonzero().get() as u32;
                 self.ranks.insert(number, started);
                 self.engine.proc_started(job.proc(number), pid);
                 if number == 0 {
-                    let early = std::mem::take(&mut self.early_input);
-                    if !early.is_empty() {
-                        self.feed(&early);
-                    }
-                    if self.input_ended {
-                        self.feed(&[]);
-                    }
+                    self.feed_again();
                 }
             }
             Err(why) => {

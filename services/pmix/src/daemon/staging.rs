@@ -1,12 +1,7 @@
 //! Files of the job on their way to its nodes: after all daemons are ready, and before any rank starts.
 //! What moves them is a plug-in; here is when, where to, and what becomes of the job if they do not come.
 
-use super::{
-    Daemon,
-    control::Setup,
-    place::{self, Place},
-    wake::Wake,
-};
+use super::{Daemon, control::Setup, wake::Wake};
 use crate::{
     Node, Value,
     event::Range,
@@ -91,38 +86,35 @@ pub(crate) fn described(staging: &ToStage) -> Vec<(String, Value)> {
 }
 
 impl Daemon {
-    /// Makes the directory for the files, and has ranks know of it.
-    pub(super) fn make_stage(&mut self, setup: &mut Setup) -> Result<Option<Place>, String> {
+    /// Makes the directory for the files, if any come here, and has ranks know of it.
+    pub(super) fn make_stage(&mut self, setup: &mut Setup) -> Result<(), String> {
         let ranks = setup.job.runs.iter().any(|run| run.node == self.me && run.count > 0);
         let spare = self.me.0 as usize + setup.spares as usize >= setup.job.nodes.len();
         let Some(coming) = setup.coming.as_ref().filter(|_| ranks || spare) else {
-            return Ok(None);
+            return Ok(());
         };
         // As the user wrote it, where the user was.
         let directory = coming.directory.as_ref();
         let directory = directory.map(|named| Path::new(&setup.program.directory).join(named));
-        let base = place::files_base(directory.as_deref());
-        let place = Place::below(&base, &format!("{}.{}", setup.job.name, self.me.0));
-        let (place, instead) =
-            place.map_err(|error| format!("files, in {}: {error}", base.display()))?;
-        if let Some(instead) = instead {
+        let name = format!("{}.{}", setup.job.name, self.me.0);
+        if let Some(instead) = self.files.make_stage(directory.as_deref(), &name)? {
             self.log(&instead);
         }
-        let path = place.path().to_str();
-        let path =
-            path.ok_or_else(|| format!("{}: this path is no text", place.path().display()))?;
-        let path = path.to_owned();
+        let path = self.files.stage().unwrap_or(Path::new(""));
+        let text = path.to_str();
+        let text = text.ok_or_else(|| format!("{}: this path is no text", path.display()))?;
+        let path = text.to_owned();
         if let (Some(name), Some(first)) = (&coming.program, setup.program.arguments.first_mut()) {
             *first = format!("{path}/{name}");
         }
         setup.program.environment.push((STAGE_DIR.to_owned(), path.clone()));
         setup.job.info.push((STAGE_KEY.to_owned(), path.into()));
-        Ok(Some(place))
+        Ok(())
     }
 
     /// Gets ready to take files; gives where.
     pub(super) fn receive_files(&mut self, setup: &Setup) -> Result<Vec<u8>, String> {
-        let (Some(coming), Some(stage)) = (&setup.coming, &self.stage) else {
+        let Some(coming) = setup.coming.as_ref().filter(|_| self.files.stage().is_some()) else {
             return Ok(Vec::new());
         };
         let mover = self.plugins.movers.iter().find(|mover| mover.name() == coming.mover);
@@ -137,10 +129,8 @@ impl Daemon {
                 Some(own.ok_or("the way to the head has no address")?)
             }
         };
-        let receiving = mover.receive(stage.path(), own, &self.files_key())?;
-        let address = receiving.address.clone();
-        self.receiving = Some(receiving);
-        Ok(address)
+        let key = self.files_key();
+        self.files.receive(&**mover, own, &key)
     }
 
     fn files_key(&self) -> Key {
@@ -197,7 +187,7 @@ impl Daemon {
         if let Some(work) = self.head.as_mut().and_then(|head| head.work.as_mut()) {
             work.end();
         }
-        self.receiving = None;
+        self.files.all_received();
     }
 
     /// It is known that files will not be needed: so nothing new is begun.
@@ -205,11 +195,6 @@ impl Daemon {
         if let Some(work) = self.head.as_ref().and_then(|head| head.work.as_ref()) {
             work.placing.stop();
         }
-    }
-
-    /// The ranks start.
-    pub(super) fn all_received(&mut self) {
-        self.receiving = None;
     }
 }
 

@@ -4,11 +4,10 @@ use super::{
     Daemon,
     child::{First, Process, Spawner, Streams, beyond_streams, has_terminal, pipe},
     greeting,
-    guard::Guard,
     image::{Image, find, variable, why_not},
     kin::STARTED_BY,
     libraries,
-    ranks::{Pipes, Rank},
+    rank::{Pipes, Rank},
     sweep::{MARKS, marks},
 };
 use crate::{
@@ -146,7 +145,7 @@ impl Daemon {
         let Some(job) = self.job.clone() else { return };
         let mut common = self.common(&job);
         if let Ok(common) = &mut common {
-            self.cores.clone_from(&common.cores);
+            self.ranks.keep_to(&common.cores);
             common.note.take().into_iter().for_each(|note| self.log(&note));
         }
         let mut failed = Vec::new();
@@ -160,7 +159,7 @@ impl Daemon {
             };
             match started {
                 Ok(started) => {
-                    let pid = started.pid.as_raw_nonzero().get() as u32;
+                    let pid = started.pid().as_raw_nonzero().get() as u32;
                     tracing::debug!(rank, pid, "a rank is started");
                     self.engine.proc_started(job.proc(*rank), pid);
                     self.ranks.insert(*rank, started);
@@ -176,7 +175,7 @@ impl Daemon {
     }
 
     pub(super) fn common(&self, job: &JobMap) -> Result<Common, String> {
-        let (Some(setup), Some(place)) = (&self.setup, &self.place) else {
+        let (Some(setup), Some(place)) = (&self.setup, self.files.place()) else {
             return Err(NOT_SET_UP.to_owned());
         };
         let program = &setup.program;
@@ -253,7 +252,7 @@ impl Daemon {
         job: &JobMap,
         served: &Served,
     ) -> Result<BTreeMap<OsString, OsString>, String> {
-        let (Some(setup), Some(place)) = (&self.setup, &self.place) else {
+        let (Some(setup), Some(place)) = (&self.setup, self.files.place()) else {
             return Err(NOT_SET_UP.to_owned());
         };
         let node = job.node(self.me).map_or("", |node| &node.name);
@@ -270,7 +269,7 @@ impl Daemon {
             set(name, value.as_ref());
         }
         set(crate::JOB_DIR, place.path().as_os_str());
-        set(MARKS, &marks(&self.mark, std::env::var_os(MARKS)));
+        set(MARKS, &marks(self.guards.mark(), std::env::var_os(MARKS)));
         set("PETASOS_SIZE", size.as_ref());
         set("PETASOS_JOB_NAME", job.spec().name.as_ref());
         set("PETASOS_NODE_NAME", node.as_ref());
@@ -339,7 +338,7 @@ impl Daemon {
             own.set(*core as usize);
             own
         });
-        let guard = self.guard.as_ref().map(Guard::socket);
+        let guard = self.guards.socket();
         let files = Some(self.admission.files.before);
         let session = common.session;
         let (daemon, ends) = (getpid(), true);
@@ -351,9 +350,7 @@ impl Daemon {
         }
         let pid = process.pid;
         Rank::new(process, pipes, restarts).map_err(|error| {
-            if let Some(guard) = &self.guard {
-                guard.ended(pid);
-            }
+            self.guards.process_ended(pid);
             unready("looking after it", &error)
         })
     }

@@ -30,9 +30,9 @@ pub(crate) struct Watch {
 
 /// Kinds of sources in the set, in the highest byte of their number there.
 const CLIENT: u64 = 0;
-const RANK: u64 = 1;
-const OUT: u64 = 2;
-const ERR: u64 = 3;
+pub(super) const RANK: u64 = 1;
+pub(super) const OUT: u64 = 2;
+pub(super) const ERR: u64 = 3;
 
 impl Watch {
     pub(crate) fn new() -> io::Result<Watch> {
@@ -41,7 +41,7 @@ impl Watch {
     }
 
     /// Has a descriptor in the set, or not. A closed one leaves by itself.
-    fn set(&self, is: &mut bool, wanted: bool, fd: impl AsFd, kind: u64, number: u64) {
+    pub(super) fn set(&self, is: &mut bool, wanted: bool, fd: impl AsFd, kind: u64, number: u64) {
         if *is == wanted {
             return;
         }
@@ -84,24 +84,14 @@ impl Daemon {
             let fd = client.frames.as_fd();
             self.watch.set(&mut client.watched, wanted, fd, CLIENT, *number);
         }
-        for (number, rank) in &mut self.ranks {
-            let (number, alive) = (u64::from(*number), rank.ended.is_none());
-            let [process, out, err] = &mut rank.watched;
-            self.watch.set(process, alive, &rank.pidfd, RANK, number);
-            if let Some(pipe) = &rank.out {
-                self.watch.set(out, takes_output, pipe, OUT, number);
-            }
-            if let Some(pipe) = &rank.err {
-                self.watch.set(err, takes_output, pipe, ERR, number);
-            }
-        }
+        self.ranks.watch(takes_output, &self.watch);
     }
 
     /// Waits until something happens, or this time: what is to be seen to.
     pub(crate) fn wait(&mut self, until: Time) -> Vec<Source> {
         self.watch();
         let deadline = self.engine.deadline().min(self.clients_deadline()).min(until);
-        let deadline = deadline.min(self.ranks_deadline()).min(self.head_deadline());
+        let deadline = deadline.min(self.ranks.deadline()).min(self.head_deadline());
         let now = self.clock.now();
         let deadline = deadline.min(self.silence.deadline()).min(self.admission.deadline(now));
         let deadline = deadline.min(self.peers.strangers.deadline(now));
@@ -152,7 +142,7 @@ impl Daemon {
         if let Some(ends) = self.kin.as_ref().and_then(Kin::as_fd) {
             all.push((Source::Kin, PollFd::from_borrowed_fd(ends, read)));
         }
-        if let Some(guard) = &self.guard {
+        if let Some(guard) = self.guards.watched() {
             all.push((Source::Guard, PollFd::new(guard, read)));
         }
         let open = proven && self.admission.is_open_to_all(now);
@@ -168,10 +158,8 @@ impl Daemon {
             let flags = if link.frames.backlog() > 0 { read | write } else { read };
             all.push((Source::Peer(*number), PollFd::new(&link.frames, flags)));
         }
-        for rank in self.ranks.values() {
-            if let (Some(input), false) = (&rank.input, rank.feed.is_empty()) {
-                all.push((Source::Feed, PollFd::new(input, write)));
-            }
+        if let Some(input) = self.ranks.takes_input() {
+            all.push((Source::Feed, PollFd::new(input, write)));
         }
         let stdin = rustix::stdio::stdin();
         if self.leash {

@@ -156,7 +156,8 @@ impl World {
     fn plan_troubles(&mut self) {
         self.plan(PATIENCE, Event::Signal(2));
         for node in 1..self.hosts {
-            if self.trouble() {
+            let may_be_replaced = self.settings.spares > 0 && self.random.one_in(3);
+            if may_be_replaced || self.trouble() {
                 self.plan_soon(40, Event::Lost(Node(node)));
             }
             if self.trouble() {
