@@ -51,20 +51,20 @@ use crate::{
     inventory::{Inventory, Watcher},
     job::JobMap,
     launch::{Plugins, Reserved, ThisNode},
-    net::handshake::{Secret, derived, hex, random},
+    net::handshake::{Secret, derived, hex},
     pmix41::Surroundings,
     shelf::{self, Shelf},
     table,
 };
 use admission::{Admission, Files};
-use clients::{Client, ToClient};
+use clients::{Clients, Listeners, ToClient};
 use control::{Bootstrap, Control, Setup};
 use files::JobFiles;
 use guards::Guards;
 use head_node::HeadNode;
 use kin::Kin;
 use peers::Peers;
-use petasos_fabric::{Clock, Owners, Time};
+use petasos_fabric::{Clock, Time};
 use petasos_wire::{Encoding, from_bytes};
 use ranks::LocalRanks;
 use rustix::io::Errno;
@@ -72,8 +72,7 @@ use silence::Silence;
 use std::{
     collections::BTreeMap,
     io::{self, Read, Write},
-    net::{Ipv4Addr, TcpListener, TcpStream},
-    os::unix::net::UnixListener,
+    net::TcpStream,
     sync::Arc,
     time::Duration,
 };
@@ -103,7 +102,6 @@ struct Daemon {
     clock: Clock,
     engine: Engine,
     secret: Secret,
-    token: [u8; 32],
     peers: Peers,
     silence: Silence,
     /// All daemons are ready, and watch their neighbours.
@@ -117,17 +115,10 @@ struct Daemon {
     kin: Option<Kin>,
     /// When connections are taken.
     admission: Admission,
-    /// Whose they are.
-    owners: Owners,
     /// The job's data, and the cards that are here, for the processes of this node.
     shelf: Option<Shelf>,
-    /// Something was said there to processes that may sleep.
-    rings: bool,
-    listener: Option<UnixListener>,
-    /// Where clients of the PMIx library connect.
-    pmix41: Option<TcpListener>,
-    clients: BTreeMap<u64, Client>,
-    next_client: u64,
+    listeners: Listeners,
+    clients: Clients,
     ranks: LocalRanks,
     /// What clients of the PMIx library are told of this node.
     around: Option<Arc<Surroundings>>,
@@ -199,7 +190,6 @@ impl Daemon {
             clock,
             engine: Engine::new(me, nodes, config, clock.now()),
             secret,
-            token: random(),
             peers: Peers::new(me, secret, silence)?,
             silence: Silence::new(silence),
             watches_all: false,
@@ -210,13 +200,9 @@ impl Daemon {
             guards: Guards::new()?,
             kin: Some(kin),
             admission: Admission::new(files),
-            owners: Owners::new(),
             shelf: None,
-            rings: false,
-            listener: None,
-            pmix41: None,
-            clients: BTreeMap::new(),
-            next_client: 0,
+            listeners: Listeners::new(),
+            clients: Clients::default(),
             ranks: LocalRanks::default(),
             around: None,
             remotes: BTreeMap::new(),
@@ -294,29 +280,19 @@ impl Daemon {
         let job = Arc::new(job.with_space(space_of(&setup.job.name, &self.secret)));
         self.guards.start(self.files.directories()).map_err(|error| error.to_string())?;
         let place = self.files.place().ok_or("there is no directory")?;
-        let make = || -> io::Result<(UnixListener, TcpListener)> {
+        let listeners = &mut self.listeners;
+        let mut make = || -> io::Result<()> {
             if let Some(secret) = &secret {
                 place.write("secret", secret)?;
             }
-            place.write("token", &self.token)?;
             place.write(shelf::JOB, &table::write(&job))?;
-            let listener = UnixListener::bind(place.socket())?;
-            listener.set_nonblocking(true)?;
-            let pmix41 = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-            pmix41.set_nonblocking(true)?;
-            rustix::net::listen(&pmix41, admission::QUEUE)?;
-            let port = pmix41.local_addr()?.port();
-            let uri = format!("pmix-server.{};tcp4://127.0.0.1:{port}", std::process::id());
-            place.write("pmix41", uri.as_bytes())?;
-            Ok((listener, pmix41))
+            listeners.open(place)
         };
-        let (listener, pmix41) = make().map_err(|error| error.to_string())?;
-        self.pmix41 = Some(pmix41);
+        make().map_err(|error| error.to_string())?;
         // Where the system does not allow it, processes read the file, and ask for every card.
         self.shelf = Shelf::create(&job).ok().filter(|shelf| {
             std::os::unix::fs::symlink(shelf.path(), place.path().join(shelf::NAME)).is_ok()
         });
-        self.listener = Some(listener);
         for (node, address) in &setup.daemons {
             self.peers.found_at(*node, vec![address.clone()]);
         }
@@ -444,8 +420,7 @@ impl Daemon {
     /// Sends what is left, for a moment, and ends everything.
     fn end(&mut self) {
         let until = self.clock.now().after(Duration::from_secs(1));
-        self.listener = None;
-        self.pmix41 = None;
+        self.listeners.close();
         self.peers.listener = None;
         self.peers.strangers.clear();
         // The others hear of it before anything here is waited for.

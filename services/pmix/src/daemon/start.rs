@@ -3,7 +3,6 @@
 use super::{
     Daemon,
     child::{First, Process, Spawner, Streams, beyond_streams, has_terminal, pipe},
-    greeting,
     image::{Image, find, variable, why_not},
     kin::STARTED_BY,
     libraries,
@@ -376,7 +375,7 @@ impl Daemon {
         let (ours, mut theirs) = UnixStream::pair()?;
         // From the first message on it is known which process it is of.
         set_socket_passcred(&ours, true)?;
-        theirs.write_all(&greeting(&self.token, Some(rank)))?;
+        theirs.write_all(&self.listeners.greeting(rank))?;
         Ok((ours, theirs.into()))
     }
 }

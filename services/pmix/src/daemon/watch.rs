@@ -29,7 +29,7 @@ pub(crate) struct Watch {
 }
 
 /// Kinds of sources in the set, in the highest byte of their number there.
-const CLIENT: u64 = 0;
+pub(super) const CLIENT: u64 = 0;
 pub(super) const RANK: u64 = 1;
 pub(super) const OUT: u64 = 2;
 pub(super) const ERR: u64 = 3;
@@ -79,18 +79,14 @@ impl Daemon {
     /// Brings the set up to date.
     fn watch(&mut self) {
         let takes_output = self.takes_output();
-        for (number, client) in &mut self.clients {
-            let wanted = client.closing.is_none() && client.is_read();
-            let fd = client.frames.as_fd();
-            self.watch.set(&mut client.watched, wanted, fd, CLIENT, *number);
-        }
+        self.clients.watch(&self.watch);
         self.ranks.watch(takes_output, &self.watch);
     }
 
     /// Waits until something happens, or this time: what is to be seen to.
     pub(crate) fn wait(&mut self, until: Time) -> Vec<Source> {
         self.watch();
-        let deadline = self.engine.deadline().min(self.clients_deadline()).min(until);
+        let deadline = self.engine.deadline().min(self.clients.deadline()).min(until);
         let deadline = deadline.min(self.ranks.deadline()).min(self.head_deadline());
         let now = self.clock.now();
         let deadline = deadline.min(self.silence.deadline()).min(self.admission.deadline(now));
@@ -127,9 +123,9 @@ impl Daemon {
         let mut all: Vec<(Source, PollFd<'_>)> = Vec::new();
         let (read, write) = (PollFlags::IN, PollFlags::OUT);
         all.push((Source::Wakes, PollFd::new(&self.wakes, read)));
-        let (now, proven) = (self.clock.now(), self.has_few_unproven());
+        let (now, proven) = (self.clock.now(), self.clients.have_few_unproven());
         if let Some(listener) =
-            self.listener.as_ref().filter(|_| proven && self.admission.is_open(now))
+            self.listeners.socket().filter(|_| proven && self.admission.is_open(now))
         {
             all.push((Source::Clients, PollFd::new(listener, read)));
         }
@@ -146,13 +142,11 @@ impl Daemon {
             all.push((Source::Guard, PollFd::new(guard, read)));
         }
         let open = proven && self.admission.is_open_to_all(now);
-        if let Some(listener) = self.pmix41.as_ref().filter(|_| open) {
+        if let Some(listener) = self.listeners.pmix41().filter(|_| open) {
             all.push((Source::Pmix41, PollFd::new(listener, read)));
         }
-        for client in self.clients.values() {
-            if client.closing.is_none() && client.frames.backlog() > 0 {
-                all.push((Source::Drain, PollFd::new(&client.frames, write)));
-            }
+        for frames in self.clients.unsent() {
+            all.push((Source::Drain, PollFd::new(frames, write)));
         }
         for (number, link) in &self.peers.links {
             let flags = if link.frames.backlog() > 0 { read | write } else { read };
