@@ -1,4 +1,5 @@
-//! How a job begins: its daemons come up, say what their nodes have, get ready, get files; then the ranks start.
+//! How a job begins: its daemons come up, say what their nodes have, get ready, get files; then the
+//! ranks start.
 
 use super::{Controller, Order, Phase};
 use crate::{Node, launch::Staged};

@@ -1,4 +1,5 @@
-//! How a job ends: because all ranks have ended, for a failure, by a signal, or because its time is over.
+//! How a job ends: because all ranks have ended, for a failure, by a signal, or because its time is
+//! over.
 
 use super::{Controller, Order, Phase, Unwritten, begin::START};
 use crate::{Node, daemon::parent, launch::Outcome};
@@ -6,7 +7,8 @@ use nix::sys::signal::Signal;
 use petasos_fabric::Time;
 use std::{collections::BTreeSet, time::Duration};
 
-/// How long ranks get to end by themselves once the job is to end, and daemons to say that they have.
+/// How long ranks get to end by themselves once the job is to end, and daemons to say that they
+/// have.
 pub(super) const GRACE: Duration = Duration::from_secs(3);
 /// The exit code of a job whose time is over.
 const TIMED_OUT: i32 = 124;
@@ -76,7 +78,8 @@ impl Controller {
             return;
         }
         if signal == Signal::SIGTSTP as i32 {
-            // Ranks cannot be asked to stop by themselves: without a terminal of their own the system would not do it.
+            // Ranks cannot be asked to stop by themselves: without a terminal of their own the
+            // system would not do it.
             self.signal_ranks(Signal::SIGSTOP as i32);
             return self.orders.push_back(Order::Pause);
         }
@@ -153,8 +156,8 @@ impl Controller {
         nodes.map(|node| self.host(node)).collect::<Vec<_>>().join(", ")
     }
 
-    /// The ranks of some nodes were to be ended, and the daemons have not said that they are: these are stopped, or stand
-    /// still.
+    /// The ranks of some nodes were to be ended, and the daemons have not said that they are: these
+    /// are stopped, or stand still.
     fn give_up_daemons(&mut self) {
         let nodes = self.ranks.nodes_running().into_iter();
         let others = nodes.filter(|node| *node != Node::HEAD && !self.ranks.is_lost(*node));
@@ -162,7 +165,8 @@ impl Controller {
         self.orders.extend(others.map(|node| Order::GiveUp(node, why)).collect::<Vec<_>>());
     }
 
-    /// How the job ended, after [`Order::Finish`]. `unwritten`: output that could not be written in the end.
+    /// How the job ended, after [`Order::Finish`]. `unwritten`: output that could not be written in
+    /// the end.
     pub(crate) fn outcome(mut self, unwritten: Option<Unwritten>) -> Outcome {
         unwritten.into_iter().for_each(|lost| self.failures.lose_output(lost));
         let named = |node: Node| self.host(node).to_owned();

@@ -1,5 +1,5 @@
-//! What failed in a job, and which of that is its exit code: first what ended the job, then the first rank that failed
-//! while the others went on, then output that is lost.
+//! What failed in a job, and which of that is its exit code: first what ended the job, then the
+//! first rank that failed while the others went on, then output that is lost.
 
 use nix::sys::signal::Signal;
 use std::{fmt, io};
@@ -25,7 +25,8 @@ impl Unwritten {
         }
     }
 
-    /// The exit code of a job whose output was lost: without a reader that of a program in a pipeline.
+    /// The exit code of a job whose output was lost: without a reader that of a program in a
+    /// pipeline.
     pub(super) fn code(&self) -> i32 {
         match self {
             Unwritten::Closed => 128 + Signal::SIGPIPE as i32,
@@ -100,7 +101,8 @@ impl Failures {
         self.unwritten.as_ref().filter(|_| !self.unread()).map(Unwritten::to_string)
     }
 
-    /// The exit code of the job, and why, if it has not gone well. A job that was told to go on without a reader has.
+    /// The exit code of the job, and why, if it has not gone well. A job that was told to go on
+    /// without a reader has.
     pub(super) fn verdict(&self, keep_going: bool) -> Option<(i32, String)> {
         let first = self.tolerated.first().map(|failed| (failed.code, failed.why.clone()));
         let unwritten = self.unwritten.as_ref().filter(|_| !(keep_going && self.unread()));

@@ -13,7 +13,8 @@ const NOT_STARTED: i32 = 127;
 pub(crate) struct Loss {
     pub(crate) node: Node,
     pub(crate) why: String,
-    /// Before the ranks start: a node whose daemon has started this one's, perhaps by way of others, and has ended.
+    /// Before the ranks start: a node whose daemon has started this one's, perhaps by way of
+    /// others, and has ended.
     pub(crate) ended_above: Option<Node>,
     /// The file that was on its way there.
     pub(crate) file: Option<PathBuf>,
@@ -22,8 +23,8 @@ pub(crate) struct Loss {
 }
 
 impl Controller {
-    /// The process of a rank, which was restarted so often before, has ended. Where the engine restarts it, that is to be
-    /// told before this.
+    /// The process of a rank, which was restarted so often before, has ended. Where the engine
+    /// restarts it, that is to be told before this.
     pub(crate) fn rank_ended(
         &mut self,
         now: Time,
@@ -65,13 +66,15 @@ impl Controller {
         self.failures.forgive(rank);
     }
 
-    /// The engine has a node replaced by a spare one. The ranks that are restarted there are told of after this.
+    /// The engine has a node replaced by a spare one. The ranks that are restarted there are told
+    /// of after this.
     pub(crate) fn replaced(&mut self, node: Node, by: Node) {
         self.ranks.replace(node, by);
     }
 
-    /// A node is lost: no order goes there from now on. False: that was known. Where it may be replaced
-    /// ([`Controller::is_running`]), the engine decides that next; then [`Controller::node_lost`] is to be called.
+    /// A node is lost: no order goes there from now on. False: that was known. Where it may be
+    /// replaced ([`Controller::is_running`]), the engine decides that next; then
+    /// [`Controller::node_lost`] is to be called.
     pub(crate) fn loss_heard(&mut self, node: Node, why: &str) -> bool {
         self.orders.retain(|order| order.node() != Some(node));
         self.ranks.lose(node, why)
@@ -127,8 +130,8 @@ impl Controller {
         (first..self.hosts.len()).contains(&(node.0 as usize)) && !self.ranks.has_replaced(node)
     }
 
-    /// The daemon of a node could not be started by that of another, or its start command has ended. It is not there, and
-    /// will not be.
+    /// The daemon of a node could not be started by that of another, or its start command has
+    /// ended. It is not there, and will not be.
     pub(crate) fn daemon_not_started(&mut self, now: Time, by: Node, node: Node, why: &str) {
         if self.phase != Phase::Gathering {
             return;
@@ -167,8 +170,8 @@ impl Controller {
         self.fail(now, 1, text);
     }
 
-    /// Output could not be written: the job ends, for what else it would write is lost as well, unless it was told to
-    /// go on.
+    /// Output could not be written: the job ends, for what else it would write is lost as well,
+    /// unless it was told to go on.
     pub(crate) fn output_unwritten(&mut self, now: Time, lost: Unwritten) {
         if !self.settings.keep_going {
             self.fail(now, lost.code(), lost.to_string());

@@ -1,17 +1,19 @@
 //! Control of a job, at its head node: a state machine without I/O.
 //!
-//! What comes in: that daemons are there and ready, that files are on the nodes, how ranks end, which nodes are lost,
-//! what the engine restarts and replaces, signals, and time. What goes out, by [`Controller::poll`]: orders for the
-//! daemon of the head node, which passes them on to the other daemons. In the end there is one [`Outcome`].
+//! What comes in: that daemons are there and ready, that files are on the nodes, how ranks end,
+//! which nodes are lost, what the engine restarts and replaces, signals, and time. What goes out,
+//! by [`Controller::poll`]: orders for the daemon of the head node, which passes them on to the
+//! other daemons. In the end there is one [`Outcome`].
 //!
 //! * `begin`: the phases from the start of the daemons to the start of the ranks.
-//! * `faults`: ranks that end or are restarted, nodes that are lost or replaced, and what of that fails the job.
+//! * `faults`: ranks that end or are restarted, nodes that are lost or replaced, and what of that
+//!   fails the job.
 //! * `end`: how the job ends, by itself, for a failure, a signal, or because its time is over.
 //! * `ranks` keeps what became of ranks and nodes, `failures` what failed, and so the exit code.
 //!
-//! A job ends in one of two ways. Before the ranks start there is nothing to wait for: the daemons are released at once.
-//! Later the ranks are asked to end, then made to, and at last a daemon that does not say that its ranks have ended is
-//! given up with them.
+//! A job ends in one of two ways. Before the ranks start there is nothing to wait for: the daemons
+//! are released at once. Later the ranks are asked to end, then made to, and at last a daemon that
+//! does not say that its ranks have ended is given up with them.
 
 mod begin;
 mod end;
@@ -64,7 +66,8 @@ pub(crate) enum Order {
     Say(String),
     /// The job is over: this node's daemon may end.
     Release(Node),
-    /// The job is over; [`Controller::outcome`] says how it ended. There is no other order after this.
+    /// The job is over; [`Controller::outcome`] says how it ended. There is no other order after
+    /// this.
     Finish,
 }
 
@@ -125,8 +128,8 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// The controller of a job with ranks on these nodes, which has just begun. The first host is the head node's.
-    /// `stages`: files are brought to the nodes before ranks start.
+    /// The controller of a job with ranks on these nodes, which has just begun. The first host is
+    /// the head node's. `stages`: files are brought to the nodes before ranks start.
     pub(crate) fn new(
         settings: Settings,
         stages: bool,

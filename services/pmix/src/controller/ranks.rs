@@ -33,8 +33,8 @@ impl Ranks {
         }
     }
 
-    /// The process of a rank, which was restarted so often before, has ended. `None`: that is no news; otherwise how
-    /// often the rank was restarted.
+    /// The process of a rank, which was restarted so often before, has ended. `None`: that is no
+    /// news; otherwise how often the rank was restarted.
     pub(super) fn end(
         &mut self,
         rank: u32,

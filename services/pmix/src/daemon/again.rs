@@ -1,10 +1,10 @@
-//! A process that has finalized may begin again as the same rank, as MPI sessions do; another program that a script
-//! starts after it in the same rank may not: see [`super::finished`]. So the daemon has to know which process a client
-//! is.
+//! A process that has finalized may begin again as the same rank, as MPI sessions do; another
+//! program that a script starts after it in the same rank may not: see [`super::finished`]. So the
+//! daemon has to know which process a client is.
 //!
-//! Over a Unix socket the kernel says it: who connected, or, where a connection is inherited, who wrote. Over loopback it
-//! does not: there the process is looked for among the rank's own that has this socket open, when it finalizes, and when
-//! the rank connects once more.
+//! Over a Unix socket the kernel says which process connected, or, where a connection is inherited,
+//! which one wrote. Over loopback it does not: there the process is looked for among the rank's own
+//! that has this socket open, when it finalizes, and when the rank connects once more.
 
 use super::Daemon;
 use crate::engine::ClientId;

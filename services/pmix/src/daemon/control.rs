@@ -1,4 +1,4 @@
-//! What the head and the other daemons say to each other beside what engines do.
+//! What the daemon of the head node and the others say to each other beside what engines do.
 
 use super::{
     networks::Said,
@@ -13,7 +13,7 @@ use crate::{
 };
 use petasos_macros::Wire;
 
-/// What a started daemon reads first, from its standard input: nobody else sees it.
+/// What a started daemon reads first, from its standard input: no other process sees it.
 #[derive(Wire, Clone, Debug)]
 pub(crate) struct Bootstrap {
     pub(crate) version: String,
@@ -24,7 +24,7 @@ pub(crate) struct Bootstrap {
     pub(crate) ranks: u32,
     /// Whether no other daemon will have any.
     pub(crate) alone: bool,
-    /// Where the head may be reached: `IP:PORT`, to be tried in turn.
+    /// Where the head node may be reached: `IP:PORT`, to be tried in turn.
     pub(crate) head: Vec<String>,
     pub(crate) settings: Settings,
     /// How it starts others.
@@ -64,13 +64,15 @@ pub(crate) struct Setup {
 #[derive(Wire, Clone, Debug, PartialEq)]
 pub(crate) enum Control {
     Engine(Message),
-    /// To the head: this daemon is there. Its address, its port, what networks offer for its processes.
+    /// To the head node: this daemon is there. Its address, its port, what networks offer for its
+    /// processes.
     Hello {
         host: String,
         port: u16,
         offers: Said,
     },
-    /// To the head: the daemon of this node could not be started, or its start command has ended, and why.
+    /// To the head node: the daemon of this node could not be started, or its start command has
+    /// ended, and why.
     NotStarted {
         node: Node,
         why: String,
@@ -78,24 +80,25 @@ pub(crate) enum Control {
     /// Where the other daemons are reached, where they are to be before [`Control::Setup`] says it.
     Others(Vec<(Node, String)>),
     Setup(Box<Setup>),
-    /// To the head: processes can be started, and files taken there (empty: none are); or not, and why.
+    /// To the head node: processes can be started, and files taken there (empty: none are); or not,
+    /// and why.
     Prepared(Result<Vec<u8>, String>),
-    /// From the head: all are ready, and watch their neighbours from now on, while files come.
+    /// From the head node: all are ready, and watch their neighbours from now on, while files come.
     Watch,
     Start,
-    /// To the head: a process wrote something.
+    /// To the head node: a process wrote something.
     Output {
         rank: u32,
         error: bool,
         bytes: Vec<u8>,
     },
-    /// From the head: so many bytes of output were taken.
+    /// From the head node: so many bytes of output were taken.
     OutputTaken(u64),
-    /// From the head, for rank 0; empty: the end.
+    /// From the head node, for rank 0; empty: the end.
     Input(Vec<u8>),
-    /// To the head: so many bytes were taken.
+    /// To the head node: so many bytes were taken.
     InputTaken(u64),
-    /// To the head: a process ended, and all that it wrote was sent.
+    /// To the head node: a process ended, and all that it wrote was sent.
     Ended {
         rank: u32,
         /// How often its rank had been started again.
@@ -104,8 +107,8 @@ pub(crate) enum Control {
         finalized: bool,
         why: Termination,
     },
-    /// From the head, to all processes.
+    /// From the head node, to all processes.
     Signal(i32),
-    /// From the head: it is over.
+    /// From the head node: it is over.
     Bye,
 }

@@ -1,6 +1,7 @@
-//! What a job has in files on this node: its private directory, and the one to which files are brought for its ranks.
+//! What a job has in files on this node: its private directory, and the one to which files are
+//! brought for its ranks.
 
-use super::place::{self, Place};
+use super::directory::{self, JobDirectory};
 use crate::launch::{FileMover, Key, Receiving};
 use std::{
     io,
@@ -10,9 +11,10 @@ use std::{
 
 #[derive(Debug, Default)]
 pub(super) struct JobFiles {
-    place: Option<Place>,
+    /// The private directory.
+    directory: Option<JobDirectory>,
     /// Where files of the job are brought to.
-    stage: Option<Place>,
+    stage: Option<JobDirectory>,
     /// They may come.
     receiving: Option<Receiving>,
 }
@@ -20,23 +22,23 @@ pub(super) struct JobFiles {
 impl JobFiles {
     /// Makes the private directory. Gives what is to be said if it is not where it is to be.
     pub(super) fn make(&mut self, name: &str) -> io::Result<Option<String>> {
-        let (place, instead) = Place::make(name)?;
-        self.place = Some(place);
+        let (directory, instead) = JobDirectory::make(name)?;
+        self.directory = Some(directory);
         Ok(instead)
     }
 
-    /// Makes the directory for files that are brought, below this one or where temporary files are. Gives what is to be
-    /// said if it is not where it is to be.
+    /// Makes the directory for files that are brought, below this one or where temporary files are.
+    /// Gives what is to be said if it is not where it is to be.
     pub(super) fn make_stage(
         &mut self,
         directory: Option<&Path>,
         name: &str,
     ) -> Result<Option<String>, String> {
-        let base = place::files_base(directory);
-        let made = Place::below(&base, name);
-        let (place, instead) =
+        let base = directory::files_base(directory);
+        let made = JobDirectory::below(&base, name);
+        let (stage, instead) =
             made.map_err(|error| format!("files, in {}: {error}", base.display()))?;
-        self.stage = Some(place);
+        self.stage = Some(stage);
         Ok(instead)
     }
 
@@ -60,23 +62,23 @@ impl JobFiles {
     }
 
     /// The private directory, if there is one.
-    pub(super) fn place(&self) -> Option<&Place> {
-        self.place.as_ref()
+    pub(super) fn directory(&self) -> Option<&JobDirectory> {
+        self.directory.as_ref()
     }
 
     /// The directory for files, if any are brought.
     pub(super) fn stage(&self) -> Option<&Path> {
-        self.stage.as_ref().map(Place::path)
+        self.stage.as_ref().map(JobDirectory::path)
     }
 
     /// All directories.
     pub(super) fn directories(&self) -> Vec<PathBuf> {
-        let all = [&self.place, &self.stage].into_iter().flatten();
-        all.map(|place| place.path().to_owned()).collect()
+        let all = [&self.directory, &self.stage].into_iter().flatten();
+        all.map(|directory| directory.path().to_owned()).collect()
     }
 
     /// Removes all of it.
     pub(super) fn remove(&mut self) {
-        (self.place, self.stage) = (None, None);
+        (self.directory, self.stage) = (None, None);
     }
 }

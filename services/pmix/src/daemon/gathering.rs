@@ -1,4 +1,5 @@
-//! At the head node, before the job is described: the daemons of the other hosts are started, and say what they offer.
+//! At the head node, before the job is described: the daemons of the other hosts are started, and
+//! say what they offer.
 
 use super::{
     Daemon,

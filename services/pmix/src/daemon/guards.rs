@@ -81,7 +81,8 @@ impl Guards {
         self.guard.as_ref().is_some_and(|guard| guard.pid() == Some(pid))
     }
 
-    /// The daemon has ended the processes of the job; `nothing_left`: and all that these have left behind.
+    /// The daemon has ended the processes of the job; `nothing_left`: and all that these have left
+    /// behind.
     pub(super) fn finish(&self, nothing_left: bool) {
         match &self.guard {
             Some(guard) if nothing_left => guard.nothing_is_left(),

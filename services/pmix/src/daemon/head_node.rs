@@ -1,5 +1,5 @@
-//! What only the daemon of the head node does: it has the [`Controller`] of the job hear of what happens, carries out its
-//! orders, and prints what the ranks write.
+//! What only the daemon of the head node does: it has the [`Controller`] of the job hear of what
+//! happens, carries out its orders, and prints what the ranks write.
 
 use super::{
     Daemon,
@@ -87,7 +87,8 @@ pub(crate) fn run(plan: Plan) -> io::Result<Outcome> {
     daemon.carry_out();
     daemon.live();
     daemon.end();
-    // Nothing is left of the job here. What is to be printed may wait for its reader, and a signal ends that.
+    // Nothing is left of the job here. What is to be printed may wait for its reader, and a signal
+    // ends that.
     before.thread_set_mask()?;
     daemon.outcome()
 }
@@ -102,7 +103,8 @@ impl Daemon {
         }
     }
 
-    /// Does what the controller orders. An order may lead to more: those come after all that are there.
+    /// Does what the controller orders. An order may lead to more: those come after all that are
+    /// there.
     pub(super) fn carry_out(&mut self) {
         while let Some(order) = self.head.as_mut().and_then(|head| head.controller.poll()) {
             match order {
@@ -215,8 +217,8 @@ impl Daemon {
         if !head.controller.loss_heard(node, why) {
             return;
         }
-        // Where another node can take its place, that is decided before its ranks count as failed. Otherwise it is
-        // named first, for those that it was to start cannot be reached, either.
+        // Where another node can take its place, that is decided before its ranks count as failed.
+        // Otherwise it is named first, for those that it was to start cannot be reached, either.
         if head.controller.is_running() {
             self.engine.peer_lost(now, node);
             self.pump();

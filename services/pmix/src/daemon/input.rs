@@ -7,7 +7,8 @@ use std::{
     time::Duration,
 };
 
-/// Input from a terminal is looked for again after this time where this process was in its background.
+/// Input from a terminal is looked for again after this time where this process was in its
+/// background.
 const BACKGROUND: Duration = Duration::from_millis(250);
 /// Standard input that has not been taken, in bytes.
 const WINDOW: u64 = 256 << 10;
@@ -17,7 +18,8 @@ pub(super) struct Input {
     /// Whether it goes to rank 0 at all.
     forwarded: bool,
     open: bool,
-    /// It is not read before: this process is in the background of a terminal, and what is typed there is for others.
+    /// It is not read before: this process is in the background of a terminal, and what is typed
+    /// there is for others.
     later: Time,
     /// Bytes that were sent, and that rank 0 has not taken.
     untaken: u64,
@@ -60,7 +62,8 @@ impl Input {
         self.untaken = self.untaken.saturating_sub(bytes);
     }
 
-    /// What was read and not taken is lost with rank 0. Says whether the new one is to be told that the input has ended.
+    /// What was read and not taken is lost with rank 0. Says whether the new one is to be told that
+    /// the input has ended.
     pub(super) fn begin_again(&mut self) -> bool {
         self.untaken = 0;
         self.forwarded && !self.open

@@ -1,7 +1,7 @@
 //! The daemon of a node: an [`Engine`](crate::engine::Engine) with its sockets, and the processes
 //! of the node. One thread, asleep in `poll` when there is nothing to do.
 //!
-//! The head's daemon runs within the command that launches the job, the others are started on
+//! The head node's daemon runs within the command that launches the job, the others are started on
 //! their hosts and end with it. Each has a private directory, and a guard that removes it and ends
 //! the processes if the daemon itself is killed.
 
@@ -10,6 +10,7 @@ mod again;
 mod child;
 mod clients;
 mod control;
+mod directory;
 mod elf;
 mod files;
 mod finished;
@@ -21,11 +22,9 @@ mod guards;
 mod head_node;
 mod image;
 mod input;
-mod kin;
 mod libraries;
 mod networks;
 mod peers;
-mod place;
 mod print;
 mod rank;
 mod ranks;
@@ -37,6 +36,7 @@ mod stack;
 mod staging;
 mod start;
 mod strangers;
+mod subreaper;
 mod surroundings;
 mod survey;
 mod sweep;
@@ -48,9 +48,8 @@ use crate::{
     Node, Proc,
     controller::Controller,
     engine::{Config, Engine, Output},
-    inventory::{Inventory, Watcher},
     job::JobMap,
-    launch::{Plugins, Reserved, ThisNode},
+    launch::Plugins,
     net::handshake::{Secret, derived, hex},
     pmix41::Surroundings,
     shelf::{self, Shelf},
@@ -62,7 +61,7 @@ use control::{Bootstrap, Control, Setup};
 use files::JobFiles;
 use guards::Guards;
 use head_node::HeadNode;
-use kin::Kin;
+use networks::Resources;
 use peers::Peers;
 use petasos_fabric::{Clock, Time};
 use petasos_wire::{Encoding, from_bytes};
@@ -76,6 +75,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use subreaper::Subreaper;
 use tree::Remote;
 use wake::{Wake, Waker, Wakes};
 use watch::Watch;
@@ -84,8 +84,8 @@ pub use guard::{GUARD, run as run_guard};
 
 pub(crate) use clients::{Asked, MAX_FRAME as MAX_CLIENT_FRAME, ToClient as FromDaemon, greeting};
 pub(crate) use control::Program as Launched;
+pub(crate) use directory::bases;
 pub(crate) use head_node::{Plan, run as run_head};
-pub(crate) use place::bases;
 pub(crate) use staging::{Coming, ToStage};
 pub(crate) use tree::{Starter, parent};
 
@@ -93,7 +93,7 @@ pub(crate) use tree::{Starter, parent};
 pub const DAEMON: &str = "pmix-daemon";
 /// The longest that a daemon is told first: with all that it starts.
 const MAX_BOOTSTRAP: usize = 64 << 20;
-/// Lines about those who were turned away, at most.
+/// Lines that a daemon logs, at most.
 const MAX_LOGGED: u32 = 100;
 
 #[derive(Debug)]
@@ -104,15 +104,13 @@ struct Daemon {
     secret: Secret,
     peers: Peers,
     silence: Silence,
-    /// All daemons are ready, and watch their neighbours.
-    watches_all: bool,
     job: Option<Arc<JobMap>>,
     setup: Option<Setup>,
     files: JobFiles,
     plugins: Plugins,
     guards: Guards,
     /// What these leave behind.
-    kin: Option<Kin>,
+    subreaper: Option<Subreaper>,
     /// When connections are taken.
     admission: Admission,
     /// The job's data, and the cards that are here, for the processes of this node.
@@ -124,21 +122,15 @@ struct Daemon {
     around: Option<Arc<Surroundings>>,
     /// The daemons that this one has started.
     remotes: BTreeMap<Node, Remote>,
-    /// What is kept for the processes.
-    reserved: Vec<Reserved>,
     waker: Waker,
     wakes: Wakes,
-    /// Looks at what this node has.
-    inventory: Option<Watcher>,
-    /// What it has, as it was last seen.
-    found: Option<Inventory>,
-    /// What networks are told of this node.
-    here: Option<ThisNode>,
+    resources: Resources,
     watch: Watch,
     /// What only the daemon of the head node has.
     head: Option<Box<HeadNode>>,
-    /// Standard input of a daemon that is not the head node's: who started it is gone when it ends.
-    leash: bool,
+    /// Standard input of a daemon that is not the head node's: the process that started it has
+    /// ended when it does.
+    follows_starter: bool,
     logged: u32,
     /// It is over, and why if it is so before its time.
     over: Option<Result<(), String>>,
@@ -165,11 +157,12 @@ enum Source {
     Err(u32),
     Feed,
     Input,
-    Leash,
+    /// Standard input, which ends with the process that started this daemon.
+    Starter,
     Guard,
     Remote(Node),
     /// A child of this process has ended.
-    Kin,
+    ChildEnded,
 }
 
 impl Daemon {
@@ -182,7 +175,7 @@ impl Daemon {
     ) -> io::Result<Daemon> {
         let files = Files::raise();
         // Before there are other threads, which would be told of the ends of children.
-        let kin = Kin::take_in();
+        let subreaper = Subreaper::begin();
         let (waker, wakes) = Wakes::make()?;
         let clock = Clock::start();
         Ok(Daemon {
@@ -192,13 +185,12 @@ impl Daemon {
             secret,
             peers: Peers::new(me, secret, silence)?,
             silence: Silence::new(silence),
-            watches_all: false,
             job: None,
             setup: None,
             files: JobFiles::default(),
             plugins: Plugins::default(),
             guards: Guards::new()?,
-            kin: Some(kin),
+            subreaper: Some(subreaper),
             admission: Admission::new(files),
             shelf: None,
             listeners: Listeners::new(),
@@ -206,15 +198,12 @@ impl Daemon {
             ranks: LocalRanks::default(),
             around: None,
             remotes: BTreeMap::new(),
-            reserved: Vec::new(),
             waker,
             wakes,
-            inventory: None,
-            found: None,
-            here: None,
+            resources: Resources::default(),
             watch: Watch::new()?,
             head: None,
-            leash: false,
+            follows_starter: false,
             logged: 0,
             over: None,
         })
@@ -223,14 +212,14 @@ impl Daemon {
     fn log(&mut self, what: &str) {
         self.logged += 1;
         if self.logged <= MAX_LOGGED {
-            // Who would read it may be gone.
+            // There may be no reader any more.
             let _ = writeln!(io::stderr(), "petasos: {}: {what}", host_name());
         }
     }
 
-    /// Starts those below, and is there for the head.
+    /// Starts those below, and is there for the head node.
     fn begin(&mut self, bootstrap: &Bootstrap) -> io::Result<()> {
-        self.leash = true;
+        self.follows_starter = true;
         let port = self.peers.listen()?;
         self.peers.found_at(Node::HEAD, bootstrap.head.clone());
         self.order_nothing(Node::HEAD);
@@ -245,7 +234,7 @@ impl Daemon {
         if let Some(Err(why)) = &self.over {
             return Err(io::Error::other(why.clone()));
         }
-        // Who started this daemon may die from now on.
+        // The process that started this daemon may end from now on.
         rustix::process::set_parent_process_death_signal(None)?;
         let none = || io::Error::other("the way to the head has no address");
         let host = self.peers.own_address(Some(Node::HEAD)).ok_or_else(none)?;
@@ -256,30 +245,20 @@ impl Daemon {
         Ok(())
     }
 
-    /// Has what this node has looked at, now and whenever it changes.
-    fn take_inventory(&mut self) {
-        let start = |waker: Waker| {
-            Watcher::start(move |found| waker.tell(Wake::Inventory(Box::new(found))))
-        };
-        match self.waker.another().and_then(start) {
-            Ok(watcher) => self.inventory = Some(watcher),
-            Err(error) => self.log(&format!("the inventory: {error}")),
-        }
-    }
-
     /// Makes everything ready that processes need, but them; gives where files for them are taken.
     fn prepare(&mut self, mut setup: Setup) -> Result<Vec<u8>, String> {
         let made = self.files.make(&format!("{}.{}", setup.job.name, self.me.0));
         if let Some(instead) = made.map_err(|error| error.to_string())? {
             self.log(&instead);
         }
-        let directory = self.files.place().map(|place| place.path().to_owned()).unwrap_or_default();
+        let directory =
+            self.files.directory().map(|place| place.path().to_owned()).unwrap_or_default();
         let secret = self.set_up_networks(&mut setup, &directory)?;
         self.make_stage(&mut setup)?;
         let job = JobMap::new(setup.job.clone()).map_err(|error| error.to_string())?;
         let job = Arc::new(job.with_space(space_of(&setup.job.name, &self.secret)));
         self.guards.start(self.files.directories()).map_err(|error| error.to_string())?;
-        let place = self.files.place().ok_or("there is no directory")?;
+        let place = self.files.directory().ok_or("there is no directory")?;
         let listeners = &mut self.listeners;
         let mut make = || -> io::Result<()> {
             if let Some(secret) = &secret {
@@ -309,7 +288,7 @@ impl Daemon {
         }
     }
 
-    /// To the head.
+    /// To the head node.
     fn report(&mut self, what: Control) {
         match self.head {
             Some(_) => self.report_came(self.me, what),
@@ -317,7 +296,7 @@ impl Daemon {
         }
     }
 
-    /// From the head to a node.
+    /// From the head node to a node.
     fn order(&mut self, to: Node, what: Control) {
         match to == self.me {
             true => self.obey(what),
@@ -331,7 +310,7 @@ impl Daemon {
         }
     }
 
-    /// What the head says.
+    /// What the head node says.
     fn obey(&mut self, what: Control) {
         match what {
             Control::Setup(setup) => {
@@ -364,7 +343,7 @@ impl Daemon {
             Control::OutputTaken(0) => {}
             what if self.head.is_some() => self.report_came(from, what),
             what if from == Node::HEAD => self.obey(what),
-            // Only the head gives orders.
+            // Only the head node gives orders.
             _ => self.log(&format!("{from} gives an order that is not its to give")),
         }
     }
@@ -427,7 +406,7 @@ impl Daemon {
         self.pump();
         self.flush();
         self.kill_ranks();
-        let nothing_left = self.end_kin();
+        let nothing_left = self.end_adopted();
         self.guards.finish(nothing_left);
         self.end_staging();
         self.pump();
@@ -468,7 +447,7 @@ impl Daemon {
             self.log(&format!("refused a connection: {late}"));
         }
         self.settle_ranks(now);
-        self.bury_kin();
+        self.reap_adopted();
         self.look_for_silence();
         self.tell_controller(Controller::time);
     }
@@ -505,13 +484,13 @@ impl Daemon {
             Source::Err(number) => self.read_output(number, true),
             Source::Feed => self.write_input(),
             Source::Input => self.read_input(),
-            Source::Leash => {
+            Source::Starter => {
                 let mut byte = [0; 64];
                 match rustix::io::read(rustix::stdio::stdin(), &mut byte) {
                     Ok(len) if len > 0 => {}
                     Err(Errno::INTR | Errno::AGAIN) => {}
-                    // From now on the connection with the head says whether that is there.
-                    _ if self.peers.is_up(Node::HEAD) => self.leash = false,
+                    // From now on the connection with the head node says whether that is there.
+                    _ if self.peers.is_up(Node::HEAD) => self.follows_starter = false,
                     _ => {
                         self.over =
                             Some(Err("the process that started this daemon has ended".to_owned()))
@@ -520,7 +499,7 @@ impl Daemon {
             }
             Source::Guard => self.guard_ended(),
             Source::Remote(node) => self.remote_ended(node),
-            Source::Kin => self.kin.iter_mut().for_each(Kin::hear),
+            Source::ChildEnded => self.subreaper.iter_mut().for_each(Subreaper::hear),
         }
     }
 
@@ -544,7 +523,7 @@ impl Daemon {
             }
             Wake::Signal(number) => self.asked_to_end(number),
             Wake::Inventory(found) => {
-                self.found = Some(*found);
+                self.resources.found(*found);
                 self.tell_inventory();
             }
             Wake::Placed(result) => self.placed(result),
@@ -584,8 +563,8 @@ impl Daemon {
     }
 }
 
-/// What clients of the PMIx library have to name, over a port that anybody can reach: the name of the job, which is no
-/// secret, and what nobody learns but its ranks. It is the same on all nodes.
+/// What clients of the PMIx library have to name, over a port that any process can reach: the name
+/// of the job, which is no secret, and what only its ranks learn. It is the same on all nodes.
 fn space_of(name: &str, secret: &Secret) -> String {
     let own = derived(secret, b"petasos pmix namespace");
     format!("{name}-{}", hex(&own[..16]))
@@ -596,8 +575,8 @@ pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The daemon of another host: it is told what it needs over standard input, and ends with that. It has
-/// these plug-ins, which are to be those of the launcher.
+/// The daemon of another host: it is told what it needs over standard input, and ends with that. It
+/// has these plug-ins, which are to be those of the launcher.
 ///
 /// # Errors
 /// If it cannot begin, or ends before its time; then it has ended its processes.

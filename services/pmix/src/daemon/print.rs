@@ -1,8 +1,8 @@
 //! What the processes write, on this process's standard output and error: by a thread, so that a
 //! slow reader does not hold up the daemon.
 //!
-//! What cannot be written is lost, and so the first error is told, once: while the job runs, and in the end with
-//! how it ended.
+//! What cannot be written is lost, and so the first error is told, once: while the job runs, and in
+//! the end with how it ended.
 
 use super::wake::{Wake, Waker};
 use crate::controller::Unwritten;
@@ -126,7 +126,8 @@ impl Printer {
     }
 }
 
-/// Writes all, whether or not the stream waits by itself: that is for all to change who share it.
+/// Writes all, whether or not the stream waits by itself: any process that shares it may change
+/// that.
 fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::write(to, bytes) {
@@ -142,8 +143,8 @@ fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Closes another descriptor of a stream, by which file systems that write later (as over a network) say whether all
-/// has come to its place.
+/// Closes another descriptor of a stream, by which file systems that write later (as over a
+/// network) say whether all has come to its place.
 fn close_another(stream: BorrowedFd<'_>) -> io::Result<()> {
     let another = stream.try_clone_to_owned()?;
     match nix::unistd::close(another) {

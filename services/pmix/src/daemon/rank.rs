@@ -50,8 +50,8 @@ pub(super) struct Pipes {
 }
 
 impl Rank {
-    /// A process that has been started, of a rank that was restarted so often before. It is ended again if it cannot be
-    /// looked after.
+    /// A process that has been started, of a rank that was restarted so often before. It is ended
+    /// again if it cannot be looked after.
     pub(super) fn new(process: Process, pipes: Pipes, restarts: u32) -> io::Result<Rank> {
         let Pipes { input, out, err } = pipes;
         let ready = process.pidfd().and_then(|pidfd| {
@@ -114,7 +114,8 @@ impl Rank {
         self.ended.is_none() && ends().is_ok_and(|ready| ready > 0)
     }
 
-    /// Waits for its end, which has come; gives how it ended, and how many bytes of its input it has not taken.
+    /// Waits for its end, which has come; gives how it ended, and how many bytes of its input it
+    /// has not taken.
     pub(super) fn wait(&mut self, now: Time) -> (Termination, u64) {
         let why = match self.process.wait() {
             Ok(status) => match (status.code(), status.signal()) {
@@ -169,7 +170,8 @@ impl Rank {
         Some(bytes)
     }
 
-    /// More of its standard input; empty: it ends. Gives how many bytes have been taken, or go nowhere.
+    /// More of its standard input; empty: it ends. Gives how many bytes have been taken, or go
+    /// nowhere.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> u64 {
         if self.input.is_none() {
             return bytes.len() as u64;

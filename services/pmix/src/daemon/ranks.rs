@@ -1,4 +1,5 @@
-//! The ranks of this node: the processes that they are now, those that they will be, and what goes in and out of them.
+//! The ranks of this node: the processes that they are now, those that they will be, and what goes
+//! in and out of them.
 
 use super::{Daemon, control::Control, guards::Guards, rank::Rank, watch::Watch};
 use crate::{Node, names::Group};
@@ -13,7 +14,8 @@ const WINDOW: u64 = 1 << 20;
 pub(super) struct LocalRanks {
     /// Their processes, until all that one wrote was read.
     all: BTreeMap<u32, Rank>,
-    /// Ranks that are to be restarted, once nothing is left of the process before: for the how manieth time.
+    /// Ranks that are to be restarted, once nothing is left of the process before: for the how
+    /// manieth time.
     again: BTreeMap<u32, u32>,
     /// The process that each rank is, or was when it finalized.
     clients: BTreeMap<u32, Pid>,
@@ -65,11 +67,12 @@ impl LocalRanks {
         self.all.get_mut(&number).into_iter().for_each(|rank| rank.fail(why.clone()));
     }
 
-    /// A rank is to be restarted, for the how manieth time, once nothing is left of the process before; that is ended,
-    /// if it is there. Says whether nothing is left of it now.
+    /// A rank is to be restarted, for the how manieth time, once nothing is left of the process
+    /// before; that is ended, if it is there. Says whether nothing is left of it now.
     pub(super) fn restart(&mut self, number: u32, restarts: u32) -> bool {
         self.again.insert(number, restarts);
-        // It closed its connection, and may still be there; or the last that it wrote is still on its way.
+        // It closed its connection, and may still be there; or the last that it wrote is still on
+        // its way.
         self.get(number).is_none_or(|rank| {
             rank.signal(Signal::KILL);
             false
@@ -134,8 +137,8 @@ impl LocalRanks {
         self.get(0).and_then(Rank::takes_input)
     }
 
-    /// More input for rank 0; empty: it ends. Where it is not here so far, its node is lost, and this is the one that
-    /// takes its place. Gives how many bytes have been taken, or go nowhere.
+    /// More input for rank 0; empty: it ends. Where it is not here so far, its node is lost, and
+    /// this is the one that takes its place. Gives how many bytes have been taken, or go nowhere.
     fn feed(&mut self, bytes: &[u8], is_here: bool) -> u64 {
         self.input_ended |= bytes.is_empty();
         if !is_here {
@@ -170,8 +173,8 @@ impl Daemon {
     /// The process of a rank has ended: ends what it started, and says so.
     pub(super) fn rank_ended(&mut self, number: u32) {
         let now = self.clock.now();
-        // Perhaps it is the one before it of which the set of descriptors tells: where that has just been closed, a
-        // process that is becoming its program may have it still.
+        // Perhaps it is the one before it of which the set of descriptors tells: where that has
+        // just been closed, a process that is becoming its program may have it still.
         if !self.ranks.get(number).is_some_and(Rank::has_just_ended) {
             return;
         }
@@ -266,7 +269,8 @@ impl Daemon {
         Signal::from_named_raw(number).into_iter().for_each(|signal| self.ranks.signal(signal));
     }
 
-    /// Sends a signal to those of these processes that are on this node, and to what they have started.
+    /// Sends a signal to those of these processes that are on this node, and to what they have
+    /// started.
     pub(super) fn signal_some(&self, group: &Group, number: i32) {
         let Some((job, signal)) = self.job.as_ref().zip(Signal::from_named_raw(number)) else {
             return;

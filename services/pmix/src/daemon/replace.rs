@@ -1,19 +1,23 @@
-//! Nodes that take the place of others: the ranks of one that is lost are here, or elsewhere, from now on.
+//! Nodes that take the place of others: the ranks of one that is lost are here, or elsewhere, from
+//! now on.
 
 use super::Daemon;
 use crate::{Node, shelf, table};
 
 impl Daemon {
-    /// The engine says that a node has the ranks of another. Those that are started again it names after this.
+    /// The engine says that a node has the ranks of another. Those that are started again it names
+    /// after this.
     pub(super) fn replaced(&mut self, node: Node, by: Node) {
         let id = self.job.as_ref().map(|job| job.id());
         let Some(job) = id.and_then(|id| self.engine.map(id)).cloned() else { return };
         if let Some(shelf) = &mut self.shelf {
             shelf.describe(&job);
         }
-        // Who does not map that memory, and begins from now on, reads this.
+        // A process that does not map that memory, and begins from now on, reads this.
         let bytes = table::write(&job);
-        if let Some(Err(error)) = self.files.place().map(|place| place.renew(shelf::JOB, &bytes)) {
+        if let Some(Err(error)) =
+            self.files.directory().map(|place| place.renew(shelf::JOB, &bytes))
+        {
             self.log(&format!("the job's data: {error}"));
         }
         self.job = Some(job);

@@ -8,7 +8,8 @@ impl Daemon {
     pub(super) fn restarted(&mut self, proc: Proc, restarts: u32) {
         let Some(job) = self.job.as_ref().filter(|job| job.id() == proc.job) else { return };
         if self.engine.restarts_of(proc) != restarts {
-            // It was so on a node that is lost by now, of which this one heard at the same time. The next one follows.
+            // It was so on a node that is lost by now, of which this one heard at the same time.
+            // The next one follows.
             return;
         }
         let here = job.node_of(proc.rank) == Some(self.me);
@@ -52,7 +53,7 @@ impl Daemon {
         }
     }
 
-    /// To the head: a process ended, and all that it wrote was sent.
+    /// To the head node: a process ended, and all that it wrote was sent.
     pub(super) fn report_end(&mut self, rank: u32, restarts: u32, why: Termination) {
         let proc = self.job.as_ref().map(|job| job.proc(rank));
         let finalized = proc.is_some_and(|proc| self.engine.has_finalized(proc, restarts));

@@ -10,7 +10,8 @@ use std::{fs, io, thread, time::Duration};
 /// How long it may take to tell the others that all stop.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Has those signals told to the daemon of the head node that a user, or the terminal, sends to a job.
+/// Has those signals told to the daemon of the head node that a user, or the terminal, sends to a
+/// job.
 pub(super) fn take_users(waker: Waker) -> io::Result<()> {
     let wanted = [
         Signal::SIGINT,
@@ -20,16 +21,18 @@ pub(super) fn take_users(waker: Waker) -> io::Result<()> {
         Signal::SIGUSR2,
         Signal::SIGTSTP,
     ];
-    // As with `nohup`, and where nobody could let this process go on.
+    // As with `nohup`, and where no shell could have this process go on.
     let is_left =
         |signal: &Signal| [Signal::SIGHUP, Signal::SIGTSTP].contains(signal) && is_ignored(*signal);
     let wanted = wanted.into_iter().filter(|signal| !is_left(signal));
-    // In the background of a terminal it is not stopped, with all that its ranks rely on: it reads nothing there.
+    // In the background of a terminal it is not stopped, with all that its ranks rely on: it reads
+    // nothing there.
     let blocked = [Signal::SIGTTIN, Signal::SIGTTOU];
     take(wanted, blocked, waker)
 }
 
-/// Has these signals told to the daemon, and blocks others besides. To be called before there are other threads.
+/// Has these signals told to the daemon, and blocks others besides. To be called before there are
+/// other threads.
 fn take(
     wanted: impl IntoIterator<Item = Signal>,
     besides: impl IntoIterator<Item = Signal>,
@@ -62,14 +65,16 @@ fn stop() {
     let mut stops = SigSet::empty();
     stops.add(Signal::SIGTSTP);
     if stops.thread_unblock().is_ok() {
-        // It is done to this thread, which so does not go on before; without a shell that could let it, nothing is.
+        // It is done to this thread, which so does not go on before; without a shell that could let
+        // it, nothing is.
         let _ = raise(Signal::SIGTSTP);
         let _ = stops.thread_block();
     }
 }
 
 impl Daemon {
-    /// The user stops the job at the terminal: this process stops when the others have been told that their ranks do.
+    /// The user stops the job at the terminal: this process stops when the others have been told
+    /// that their ranks do.
     pub(super) fn pause(&mut self) {
         let until = self.clock.now().after(FLUSH);
         self.flush();
@@ -83,9 +88,10 @@ impl Daemon {
         self.tell_controller(|controller, _| controller.resumed(took));
     }
 
-    /// What ends a daemon that is not the head's. A resource manager that ends the processes of a host asks all of them
-    /// to, the guard as well; when those that it started have ended, it kills the others at once, and so the guard
-    /// where that still has the work to do that this daemon leaves to it.
+    /// What ends a daemon that is not the head node's. A resource manager that ends the processes
+    /// of a host asks all of them to, the guard as well; when those that it started have ended, it
+    /// kills the others at once, and so the guard where that still has the work to do that this
+    /// daemon leaves to it.
     pub(super) fn take_ends(&self) -> io::Result<()> {
         let wanted = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
         let wanted = wanted.into_iter().filter(|signal| !is_ignored(*signal));

@@ -1,5 +1,6 @@
-//! Files of the job on their way to its nodes: after all daemons are ready, and before any rank starts.
-//! What moves them is a plug-in; here is when, where to, and what becomes of the job if they do not come.
+//! Files of the job on their way to its nodes: after all daemons are ready, and before any rank
+//! starts. What moves them is a plug-in; here is when, where to, and what becomes of the job if
+//! they do not come.
 
 use super::{Daemon, control::Setup, wake::Wake};
 use crate::{
@@ -37,7 +38,7 @@ pub(crate) struct Coming {
     pub(crate) program: Option<String>,
 }
 
-/// Files that the head has brought to the nodes.
+/// Files that the head node has brought to the nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct ToStage {
     pub(crate) files: Arc<Files>,
@@ -75,7 +76,7 @@ impl Work {
     }
 }
 
-/// What ranks and whoever asks may know of the files before they are there.
+/// What ranks, and commands that ask, may know of the files before they are there.
 pub(crate) fn described(staging: &ToStage) -> Vec<(String, Value)> {
     let key = |name: &str, value: Value| (format!("petasos.stage.{name}"), value);
     vec![

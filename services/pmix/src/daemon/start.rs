@@ -4,9 +4,9 @@ use super::{
     Daemon,
     child::{First, Process, Spawner, Streams, beyond_streams, has_terminal, pipe},
     image::{Image, find, variable, why_not},
-    kin::STARTED_BY,
     libraries,
     rank::{Pipes, Rank},
+    subreaper::STARTED_BY,
     sweep::{MARKS, marks},
 };
 use crate::{
@@ -31,8 +31,8 @@ use std::{
 const NOT_SET_UP: &str = "the job is not set up";
 /// Where the PMIx library finds its daemon.
 const PMIX_URIS: [&str; 2] = ["PMIX_SERVER_URI41", "PMIX_SERVER_URI4"];
-/// Where it and Open MPI have their files. It is each node's own, also where several are emulated on one
-/// machine.
+/// Where it and Open MPI have their files. It is each node's own, also where several are emulated
+/// on one machine.
 const PMIX_DIRECTORIES: [&str; 3] =
     ["PMIX_SERVER_TMPDIR", "PMIX_SYSTEM_TMPDIR", "OMPI_MCA_btl_vader_backing_directory"];
 /// What it is to do.
@@ -45,7 +45,7 @@ const PMIX_SETTINGS: [(&str, &str); 5] = [
     ("JSM_JSRUN_PORT", "1"),
 ];
 
-/// What libraries are told where ranks share processors: who waits lets another one run.
+/// What libraries are told where ranks share processors: one that waits lets another one run.
 const CROWDED: [(&str, &str); 1] = [("OMPI_MCA_mpi_yield_when_idle", "1")];
 
 /// MPICH 5 does not choose where it finds the variables of both wires: it is to take PMI-1.
@@ -86,8 +86,8 @@ enum Served {
     Pmi1,
     /// The wire of the PMIx library, and where that finds its daemon.
     Pmix(String),
-    /// It may be a script, or an interpreter, that starts a program of an MPI, of which it is not seen what that
-    /// speaks: both are served, so that none takes itself for a job of one.
+    /// It may be a script, or an interpreter, that starts a program of an MPI, of which it is not
+    /// seen what that speaks: both are served, so that none takes itself for a job of one.
     Either(String),
 }
 
@@ -174,7 +174,7 @@ impl Daemon {
     }
 
     pub(super) fn common(&self, job: &JobMap) -> Result<Common, String> {
-        let (Some(setup), Some(place)) = (&self.setup, self.files.place()) else {
+        let (Some(setup), Some(place)) = (&self.setup, self.files.directory()) else {
             return Err(NOT_SET_UP.to_owned());
         };
         let program = &setup.program;
@@ -184,8 +184,8 @@ impl Daemon {
             Speaks::Pmix => Library::Pmix,
             Speaks::Native | Speaks::Auto => Library::None,
         };
-        // What the program is seen to speak is what it is served with, whatever was chosen: else each of its ranks takes
-        // itself for a job of one.
+        // What the program is seen to speak is what it is served with, whatever was chosen: else
+        // each of its ranks takes itself for a job of one.
         let seen = self.library();
         let other = seen != Library::None && speaks != Speaks::Auto && seen != chosen;
         let note = other.then(|| {
@@ -211,9 +211,10 @@ impl Daemon {
         let nothing = File::open("/dev/null").and_then(|file| beyond_streams(file.into()));
         let nothing = nothing.map_err(|error| unready("/dev/null", &error))?;
         let spawner = Spawner::new();
-        // Where ranks share processors, those that wait busily get a share each by a session of their own
-        // (`sched_autogroup_enabled`). Those that yield while they wait would be slow so: `sched_yield` lets only others
-        // of the same session run. Elsewhere none takes the terminal from another, if there is one.
+        // Where ranks share processors, those that wait busily get a share each by a session of
+        // their own (`sched_autogroup_enabled`). Those that yield while they wait would be slow so:
+        // `sched_yield` lets only others of the same session run. Elsewhere none takes the terminal
+        // from another, if there is one.
         let session = match self.is_crowded() {
             true => matches!(served, Served::Pmi1),
             false => has_terminal(),
@@ -228,7 +229,8 @@ impl Daemon {
         std::thread::available_parallelism().is_ok_and(|processors| ranks > processors.get())
     }
 
-    /// By which library the program finds its peers, as far as that is seen from its file, and those of its libraries.
+    /// By which library the program finds its peers, as far as that is seen from its file, and
+    /// those of its libraries.
     fn library(&self) -> Library {
         let look = || {
             let program = &self.setup.as_ref()?.program;
@@ -251,13 +253,13 @@ impl Daemon {
         job: &JobMap,
         served: &Served,
     ) -> Result<BTreeMap<OsString, OsString>, String> {
-        let (Some(setup), Some(place)) = (&self.setup, self.files.place()) else {
+        let (Some(setup), Some(place)) = (&self.setup, self.files.directory()) else {
             return Err(NOT_SET_UP.to_owned());
         };
         let node = job.node(self.me).map_or("", |node| &node.name);
         let size = job.size().to_string();
         let local_size = job.ranks_on(self.me).len().to_string();
-        // Perhaps somebody else has started this daemon.
+        // Perhaps another launcher has started this daemon.
         let foreign = |name: &OsStr| name.to_str().is_some_and(is_of_a_launcher);
         let mut all: BTreeMap<OsString, OsString> =
             std::env::vars_os().filter(|(name, _)| !foreign(name)).collect();
@@ -301,7 +303,8 @@ impl Daemon {
             let (name, longest) = PMIX_LONGEST;
             all.entry(name.into()).or_insert_with(|| longest.into());
         }
-        // What each rank has of its own comes besides. That somebody has started this daemon is not said of its ranks.
+        // What each rank has of its own comes besides. That a command has started this daemon is
+        // not said of its ranks.
         OWN.iter().chain(&[STARTED_BY]).for_each(|name| drop(all.remove(OsStr::new(name))));
         Ok(all)
     }

@@ -1,10 +1,11 @@
-//! What the daemon waits for. There are a few descriptors for each process, and most are silent: they
-//! lie in a set that the kernel keeps, so that a wait costs what is ready, and not what there is.
+//! What the daemon waits for. There are a few descriptors for each process, and most are silent:
+//! they lie in a set that the kernel keeps, so that a wait costs what is ready, and not what there
+//! is.
 //!
-//! Requests come in bursts, and who is answered asks again at once. So after something came, the daemon
-//! looks again for a moment before it sleeps, and offers its processor meanwhile.
+//! Requests come in bursts, and a client that is answered asks again at once. So after something
+//! came, the daemon looks again for a moment before it sleeps, and offers its processor meanwhile.
 
-use super::{Daemon, Source, kin::Kin};
+use super::{Daemon, Source, subreaper::Subreaper};
 use crate::net::Looking;
 use petasos_fabric::Time;
 use rustix::{
@@ -135,8 +136,8 @@ impl Daemon {
         if self.peers.listener.is_some() {
             all.push((Source::Said, PollFd::new(&self.peers.strangers, read)));
         }
-        if let Some(ends) = self.kin.as_ref().and_then(Kin::as_fd) {
-            all.push((Source::Kin, PollFd::from_borrowed_fd(ends, read)));
+        if let Some(ends) = self.subreaper.as_ref().and_then(Subreaper::as_fd) {
+            all.push((Source::ChildEnded, PollFd::from_borrowed_fd(ends, read)));
         }
         if let Some(guard) = self.guards.watched() {
             all.push((Source::Guard, PollFd::new(guard, read)));
@@ -156,8 +157,8 @@ impl Daemon {
             all.push((Source::Feed, PollFd::new(input, write)));
         }
         let stdin = rustix::stdio::stdin();
-        if self.leash {
-            all.push((Source::Leash, PollFd::from_borrowed_fd(stdin, read)));
+        if self.follows_starter {
+            all.push((Source::Starter, PollFd::from_borrowed_fd(stdin, read)));
         } else if self.takes_input() {
             all.push((Source::Input, PollFd::from_borrowed_fd(stdin, read)));
         }

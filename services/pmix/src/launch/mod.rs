@@ -44,8 +44,8 @@ pub enum Map {
 #[derive(Wire, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Speaks {
-    /// PMI-1 if it is linked with MPICH or a descendant, PMIx if with Open MPI; both for any other one, which may be a
-    /// script that starts such a program.
+    /// PMI-1 if it is linked with MPICH or a descendant, PMIx if with Open MPI; both for any other
+    /// one, which may be a script that starts such a program.
     #[default]
     Auto,
     /// This project's own: programs that use [`Job`](crate::Job), and those that use nothing.
@@ -68,18 +68,19 @@ impl Speaks {
     }
 }
 
-/// What the engine of a launch does not do itself, and does not depend on: put in by whoever runs jobs, at the
-/// head and in the daemons of other hosts alike.
+/// What the engine of a launch does not do itself, and does not depend on: put in by the program
+/// that runs jobs, in the launcher and in the daemons of other hosts alike.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Plugins {
     /// Ways to bring files to nodes; the first is taken.
     pub movers: Vec<Arc<dyn FileMover>>,
-    /// Networks that connect ranks; addresses come from the first that has them. Without any, ranks find each
-    /// other only by what they put on their cards.
+    /// Networks that connect ranks; addresses come from the first that has them. Without any, ranks
+    /// find each other only by what they put on their cards.
     pub networks: Vec<Arc<dyn Network>>,
-    /// Begins the log of a daemon on another host, with what [`Settings::log`] says at the launcher: that is not known
-    /// before the daemon was told of the job. Called once there, and never at the head.
+    /// Begins the log of a daemon on another host, with what [`Settings::log`] says at the
+    /// launcher: that is not known before the daemon was told of the job. Called once there, and
+    /// never at the head node.
     pub log: Option<fn(Option<&str>)>,
 }
 
@@ -95,9 +96,11 @@ pub struct Launch {
     pub map: Map,
     /// Whether hosts take more ranks than they have slots, all alike, where there are more ranks.
     pub oversubscribe: bool,
-    /// Where ranks begin, on all hosts; seen from the directory of this process, which it is by default.
+    /// Where ranks begin, on all hosts; seen from the directory of this process, which it is by
+    /// default.
     pub directory: Option<PathBuf>,
-    /// Variables that ranks have in their environment beside those of this process, or in their place.
+    /// Variables that ranks have in their environment beside those of this process, or in their
+    /// place.
     pub variables: Vec<(String, String)>,
     /// Whether each rank keeps to a core of its own.
     pub bind: bool,
@@ -110,12 +113,13 @@ pub struct Launch {
     /// The command that starts a program on another host: `{host}` stands for its name, which
     /// comes last if it does not stand anywhere. Default: `ssh -x -o BatchMode=yes`.
     pub remote: Vec<String>,
-    /// What ranks are to find on their nodes: in a private directory there, which they know by the variable
-    /// `PETASOS_STAGE_DIR` and the key `petasos.stage.dir`, and which goes with the job.
+    /// What ranks are to find on their nodes: in a private directory there, which they know by the
+    /// variable `PETASOS_STAGE_DIR` and the key `petasos.stage.dir`, and which goes with the job.
     pub files: Vec<FileToStage>,
     /// Whether the program itself is brought to the nodes, and run there.
     pub stage_program: bool,
-    /// The directory of each host in which that private one is made. Default: that for temporary files.
+    /// The directory of each host in which that private one is made. Default: that for temporary
+    /// files.
     pub stage_directory: Option<String>,
     /// What is put in.
     pub plugins: Plugins,
@@ -176,19 +180,20 @@ pub enum LaunchError {
 pub struct Outcome {
     /// As an exit code: that of the first rank that failed; 0 if none did.
     pub code: i32,
-    /// Why, if not well: who on which host, and what became of it.
+    /// Why, if not well: which rank on which host, and what became of it.
     pub why: Option<String>,
-    /// Whether the reader of its output has closed it, as `head` does: then the job ends with code 141 unless it is to
-    /// go on, and programs in a pipeline say nothing of that.
+    /// Whether the reader of its output has closed it, as `head` does: then the job ends with code
+    /// 141 unless it is to go on, and programs in a pipeline say nothing of that.
     pub unread: bool,
-    /// Why output of the ranks is lost, as where a disk is full: the job ends then with a code that is not 0, unless it
-    /// is to go on; in the end it is not 0 in any case.
+    /// Why output of the ranks is lost, as where a disk is full: the job ends then with a code that
+    /// is not 0, unless it is to go on; in the end it is not 0 in any case.
     pub output_lost: Option<String>,
     /// What became of each rank: on which host, and how it ended.
     pub ranks: BTreeMap<u32, (String, Termination)>,
     /// How often ranks were started again, if they were.
     pub restarts: BTreeMap<u32, u32>,
-    /// Hosts that were lost and replaced: the host, why it was lost, and the spare that took its place.
+    /// Hosts that were lost and replaced: the host, why it was lost, and the spare that took its
+    /// place.
     pub replaced: Vec<(String, String, String)>,
     /// What was brought to the nodes, once all of it was there.
     pub staged: Option<Staged>,
@@ -330,12 +335,12 @@ impl Launch {
         Ok(Placement { hosts, spares: count, node_of })
     }
 
-    /// Looks at the files that are to be brought to the nodes, and how long that will take; `None` if there
-    /// are none.
+    /// Looks at the files that are to be brought to the nodes, and how long that will take; `None`
+    /// if there are none.
     ///
     /// # Errors
-    /// If one of them is not there, is no file, would have the name of another, or nothing moves files; or
-    /// as [`Launch::place`].
+    /// If one of them is not there, is no file, would have the name of another, or nothing moves
+    /// files; or as [`Launch::place`].
     pub fn staging(&self) -> Result<Option<Staging>, LaunchError> {
         let mut entries = self.files.clone();
         let mut program = None;
@@ -364,7 +369,8 @@ impl Launch {
 
     /// Runs the job to its end. Takes this process's signals, standard input and output; to be
     /// called before other threads are started. The program that calls it also has to give the
-    /// processes that begin with [`GUARD`](crate::GUARD) or [`DAEMON`](crate::DAEMON) to this crate.
+    /// processes that begin with [`GUARD`](crate::GUARD) or [`DAEMON`](crate::DAEMON) to this
+    /// crate.
     ///
     /// # Errors
     /// If it could not be begun; what happens to it then is in the [`Outcome`].
@@ -425,7 +431,8 @@ fn found(named: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|at| at.join(named)).find(|path| path.is_file())
 }
 
-/// What goes to the other hosts of the environment, with these besides. What is no text cannot go along.
+/// What goes to the other hosts of the environment, with these besides. What is no text cannot go
+/// along.
 fn environment(
     own: impl Iterator<Item = (OsString, OsString)>,
     besides: &[(String, String)],
@@ -461,7 +468,7 @@ const OF_A_TASK: [&str; 9] = [
 ];
 
 /// Whether a variable says how a process wires up with those that the same launcher started: if
-/// somebody else has started this one, its ranks must not take themselves for that launcher's.
+/// another launcher has started this one, its ranks must not take themselves for that launcher's.
 pub(crate) fn is_of_a_launcher(name: &str) -> bool {
     let settings = ["PMIX_MCA_", "PMIX_PREFIX"];
     name.starts_with("PMI_")

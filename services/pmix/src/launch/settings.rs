@@ -5,8 +5,8 @@ use std::time::Duration;
 #[derive(Wire, Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Settings {
-    /// How many other daemons a daemon starts: where there are more hosts, those that are started start
-    /// others. 0: this process starts all. Default: 16.
+    /// How many other daemons a daemon starts: where there are more hosts, those that are started
+    /// start others. 0: this process starts all. Default: 16.
     pub fan_out: u32,
     /// Whether each line of output begins with its rank.
     pub labels: bool,
@@ -16,24 +16,27 @@ pub struct Settings {
     pub keep_going: bool,
     /// How often a rank that failed may be started again, where the job goes on then. Default: 3.
     pub restarts: u32,
-    /// Whether ranks that fail are started again without a request; only when one has been so as often as it
-    /// may be, the job fails, or goes on without it if it is to.
+    /// Whether ranks that fail are started again without a request; only when one has been so as
+    /// often as it may be, the job fails, or goes on without it if it is to.
     pub restart_failed: bool,
-    /// So many hosts, the last in the list, get a daemon and no ranks: each takes the place of one that is lost, with its
-    /// ranks, without a request (`restart_failed`) or when a rank asks (`keep_going`). Default: 0.
+    /// So many hosts, the last in the list, get a daemon and no ranks: each takes the place of one
+    /// that is lost, with its ranks, without a request (`restart_failed`) or when a rank asks
+    /// (`keep_going`). Default: 0.
     pub spares: u32,
     /// How long the job may take.
     pub timeout: Option<Duration>,
     /// How long after the first rank all others must have connected. Default: 60 s.
     pub connect: Duration,
-    /// How long a host may be silent, without any end of its connections, before it is declared lost; at least 100 ms.
-    /// It is not while its system answers, whatever its processes do. Zero: only the kernel watches, for 5 s, as it does
-    /// where a host's system cannot be asked. Default: 1 s.
+    /// How long a host may be silent, without any end of its connections, before it is declared
+    /// lost; at least 100 ms. It is not while its system answers, whatever its processes do. Zero:
+    /// only the kernel watches, for 5 s, as it does where a host's system cannot be asked. Default:
+    /// 1 s.
     pub silence: Duration,
-    /// Before the ranks start it is measured how long messages between the nodes take: job data then has it, under
-    /// `petasos.inventory.links`, in jobs of up to 1,024 nodes.
+    /// Before the ranks start it is measured how long messages between the nodes take: job data
+    /// then has it, under `petasos.inventory.links`, in jobs of up to 1,024 nodes.
     pub measure_links: bool,
-    /// What the daemons on other hosts log, in the words of [`Plugins::log`](super::Plugins::log) there.
+    /// What the daemons on other hosts log, in the words of [`Plugins::log`](super::Plugins::log)
+    /// there.
     pub log: Option<String>,
 }
 

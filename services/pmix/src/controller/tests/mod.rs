@@ -1,5 +1,5 @@
-//! What `docs/launch.md` says of how jobs begin and end: each rule by an example here, and all of them under random orders
-//! of events in `seeds`.
+//! What `docs/launch.md` says of how jobs begin and end: each rule by an example here, and all of
+//! them under random orders of events in `seeds`.
 
 mod seeds;
 mod world;

@@ -1,6 +1,7 @@
-//! Jobs of many shapes, and whatever may happen to them in any order, one seed each: every job ends, once, with the exit
-//! code of the first failure that counts; nothing is begun after the end has; no order goes to a node that is lost; and
-//! where something is awaited that may never come there is a deadline.
+//! Jobs of many shapes, and whatever may happen to them in any order, one seed each: every job
+//! ends, once, with the exit code of the first failure that counts; nothing is begun after the end
+//! has; no order goes to a node that is lost; and where something is awaited that may never come
+//! there is a deadline.
 
 use super::world::World;
 use std::ops::Range;

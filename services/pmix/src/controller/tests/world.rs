@@ -1,6 +1,7 @@
-//! What a controller controls, simulated: daemons that come up, ranks that end, nodes that are lost, an engine that
-//! restarts and replaces, a user with signals; all from a seed, in virtual time. Each order is checked when it comes, and
-//! a model that knows only what happened says which exit code is right.
+//! What a controller controls, simulated: daemons that come up, ranks that end, nodes that are
+//! lost, an engine that restarts and replaces, a user with signals; all from a seed, in virtual
+//! time. Each order is checked when it comes, and a model that knows only what happened says which
+//! exit code is right.
 
 use super::*;
 use petasos_sim::Random;
@@ -78,7 +79,8 @@ pub(super) struct World {
     lost_with: BTreeMap<Node, Vec<u32>>,
     /// The ending orders have begun.
     ends: bool,
-    /// What is the exit code in the end: of what ended the job, of ranks that failed while it went on, of output.
+    /// What is the exit code in the end: of what ended the job, of ranks that failed while it went
+    /// on, of output.
     fatal: Option<i32>,
     tolerated: Vec<(Vec<u32>, i32)>,
     unwritten: Option<Unwritten>,
@@ -388,7 +390,7 @@ impl World {
         let ranks: Vec<u32> = ranks.map(|(rank, _)| *rank).collect();
         // What had ended where the daemon could not say so is lost as well.
         let ran = self.stage == Stage::Running;
-        ranks.iter().for_each(|rank| drop(self.running.remove(rank)));
+        self.running.retain(|rank, _| !ranks.contains(rank));
         self.lost_with.insert(node, ranks.clone());
         let is_running = self.controller.is_running();
         if is_running && self.settings.restart_failed {
@@ -549,7 +551,8 @@ impl World {
         }
     }
 
-    /// When the job is over: nothing runs, all that live are released, nothing more is ordered, and the code is right.
+    /// When the job is over: nothing runs, all that live are released, nothing more is ordered, and
+    /// the code is right.
     fn check_end(mut self) {
         let seed = self.seed;
         assert!(self.running.is_empty(), "seed {seed}: {:?} run", self.running);

@@ -1,10 +1,11 @@
-//! How clients connect: to a socket in the private directory, and those of the PMIx library over loopback.
+//! How clients connect: to a socket in the private directory, and those of the PMIx library over
+//! loopback.
 
 use super::{
     super::{
         Daemon,
         admission::{BATCH, QUEUE},
-        place::Place,
+        directory::JobDirectory,
     },
     Client, MAX_FRAME, Speaks, greeting,
 };
@@ -43,8 +44,8 @@ impl Listeners {
         Listeners { token: random(), socket: None, pmix41: None, owners: Owners::new() }
     }
 
-    /// Listens from now on; where, and for whom, is said in the private directory.
-    pub(in super::super) fn open(&mut self, place: &Place) -> io::Result<()> {
+    /// Listens from now on; where, and the token, is said in the private directory.
+    pub(in super::super) fn open(&mut self, place: &JobDirectory) -> io::Result<()> {
         place.write("token", &self.token)?;
         let socket = UnixListener::bind(place.socket())?;
         socket.set_nonblocking(true)?;
@@ -71,7 +72,8 @@ impl Listeners {
         self.pmix41.as_ref()
     }
 
-    /// What a program says first that speaks PMI-1 over a connection which it inherits, as this rank.
+    /// What a program says first that speaks PMI-1 over a connection which it inherits, as this
+    /// rank.
     pub(in super::super) fn greeting(&self, rank: u32) -> Vec<u8> {
         greeting(&self.token, Some(rank))
     }
@@ -111,7 +113,7 @@ impl Daemon {
         }
     }
 
-    /// Somebody was, which took so long.
+    /// A client was refused, which took so long.
     fn refused(&mut self, now: Time, took: Duration, why: &io::Error) {
         tracing::debug!(%why, "a client is refused");
         if self.admission.refused(now, took) {
@@ -170,7 +172,7 @@ impl Daemon {
             }
             let frames = Frames::new(Stream::Tcp(stream), MAX_FRAME);
             let around = self.surroundings();
-            let directory = self.files.place().map_or(Path::new(""), Place::path);
+            let directory = self.files.directory().map_or(Path::new(""), JobDirectory::path);
             let speaks = Speaks::Pmix41(pmix41::Session::new(self.me, directory, around));
             let client = self.clients.add(Client::new(frames, speaks, now));
             tracing::debug!(client, %from, "connected, to speak PMIx");

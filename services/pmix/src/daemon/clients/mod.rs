@@ -40,9 +40,10 @@ const MOMENT: Duration = Duration::from_millis(100);
 pub(crate) enum Asked {
     /// A request, which is answered over the socket.
     Request { id: u64, what: Request },
-    /// That it is done is said in shared memory, to many at once: see [`crate::shelf`]. All else comes over the socket.
+    /// That it is done is said in shared memory, to many at once: see [`crate::shelf`]. All else
+    /// comes over the socket.
     ByWord { id: u64, what: Request },
-    /// That request's answer comes over the socket after all: who asked sleeps there now.
+    /// That request's answer comes over the socket after all: the client sleeps there now.
     OverSocket { id: u64 },
 }
 
@@ -177,7 +178,8 @@ impl Clients {
         self.all.iter().filter(|(_, client)| own(client)).map(|(number, _)| *number).collect()
     }
 
-    /// Whether more may come: of those that have not proved to be of the job there are only so many.
+    /// Whether more may come: of those that have not proved to be of the job there are only so
+    /// many.
     pub(super) fn have_few_unproven(&self) -> bool {
         let unproven =
             |client: &&Client| client.prove_by != Time::NEVER && client.closing.is_none();
@@ -202,7 +204,8 @@ impl Clients {
         self.all.values().map(next).min().unwrap_or(Time::NEVER)
     }
 
-    /// Sends what waits for clients. Gives those to which it cannot be sent; or that do not read it, and how much that is.
+    /// Sends what waits for clients. Gives those to which it cannot be sent; or that do not read
+    /// it, and how much that is.
     fn flush(&mut self) -> Vec<(u64, Option<usize>)> {
         let mut gone = Vec::new();
         for (number, client) in &mut self.all {
@@ -258,7 +261,7 @@ impl Daemon {
         self.settle_clients(now);
     }
 
-    /// The connections of a process that is gone go, also those that somebody has inherited.
+    /// The connections of a process that is gone go, also those that another one has inherited.
     pub(super) fn drop_clients_of(&mut self, rank: u32) {
         let now = self.clock.now();
         for client in self.clients.all.values_mut().filter(|client| client.rank == Some(rank)) {

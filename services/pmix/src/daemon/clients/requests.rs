@@ -66,7 +66,7 @@ impl Daemon {
             match &mut client.speaks {
                 Speaks::Unknown => {
                     let Some(said) = client.frames.take_raw()? else { break };
-                    let rank = self.listeners.after_token(&said)?;
+                    let rank = self.listeners.after_token(said)?;
                     client.speaks = match <[u8; 4]>::try_from(rank) {
                         Ok(rank) => Speaks::Pmi1(Session::new(u32::from_le_bytes(rank)), 0),
                         Err(_) if rank.is_empty() => Speaks::Native,
@@ -132,7 +132,7 @@ impl Daemon {
         ended.map_or(Ok(true), Err)
     }
 
-    /// Whether a client asks for what matters to who is which rank: see [`super::again`].
+    /// Whether a client asks for what says which process is which rank: see [`super::again`].
     fn meet(&mut self, number: u64, what: &Request) {
         match what {
             Request::Connect(proc) if proc.job != JobId::TOOLS => {
@@ -150,8 +150,8 @@ impl Daemon {
         }
     }
 
-    /// The process that a client is. One that comes over loopback has to be looked for: when it connects, only if
-    /// a process was the rank before.
+    /// The process that a client is. One that comes over loopback has to be looked for: when it
+    /// connects, only if a process was the rank before.
     fn process_of(&mut self, number: u64, rank: u32, connects: bool) -> Option<Pid> {
         let client = self.clients.get(number)?;
         let Some(stream) = client.frames.tcp() else { return client.frames.sender() };
@@ -165,7 +165,7 @@ impl Daemon {
 
     /// Where a process of the PMIx library may have files, of which it is told in its job's data.
     fn make_own_directory(&self, rank: Option<u32>, job: &JobMap) -> io::Result<()> {
-        let (Some(rank), Some(place)) = (rank, self.files.place()) else { return Ok(()) };
+        let (Some(rank), Some(place)) = (rank, self.files.directory()) else { return Ok(()) };
         if job.node_of(rank) != Some(self.me) {
             return Ok(());
         }
@@ -208,7 +208,7 @@ impl Daemon {
             (_, ToClient::Answer { id: request, result })
                 if client.word == Word::Waiting(*request) =>
             {
-                // Who sleeps there looks at his word, and at his socket.
+                // A process that sleeps there looks at that word, and at its socket.
                 *rings = true;
                 match (result, self.shelf.as_mut(), client.rank) {
                     (Ok(Answer::Done), Some(shelf), Some(rank)) => {
