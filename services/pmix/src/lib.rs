@@ -25,6 +25,7 @@
 
 pub mod chain;
 mod client;
+mod controller;
 mod daemon;
 mod datastore;
 pub mod engine;

@@ -14,8 +14,8 @@ use petasos_pmix::{
     Node,
     inventory::binding,
     launch::{
-        FilesError, Launch, LaunchError, Map, Placement, Speaks, allocation, parse_hostfile,
-        parse_hosts,
+        FilesError, Launch, LaunchError, Map, Placement, Settings, Speaks, allocation,
+        parse_hostfile, parse_hosts,
     },
 };
 use serde::Serialize;
@@ -229,22 +229,27 @@ fn launch(options: &Run) -> Outcome<Launch> {
     launch.directory.clone_from(&options.wdir);
     launch.variables = options.export.iter().map(exported).collect::<Outcome<_>>()?;
     launch.bind = options.bind == Bind::Core;
-    launch.fan_out = options.fan_out;
-    launch.labels = options.label;
-    launch.keep_going = options.keep_going;
-    launch.restarts = options.restarts;
-    launch.restart_failed = options.restart_failed;
-    launch.spares = options.spares;
-    launch.timeout = options.timeout;
-    launch.connect = options.connect_timeout;
-    launch.silence = options.silence;
-    launch.measure_links = options.measure_links;
-    launch.log = log::filter_given();
+    set(&mut launch.settings, options);
     launch.files = options.stage.iter().map(|text| files::named(text)).collect::<Result<_, _>>()?;
     launch.stage_program = options.stage_program;
     launch.stage_directory.clone_from(&options.stage_dir);
     launch.plugins = plugins::all(Moving { rate: options.stage_rate, quiet: options.json });
     Ok(launch)
+}
+
+/// How the job is run.
+fn set(settings: &mut Settings, options: &Run) {
+    settings.fan_out = options.fan_out;
+    settings.labels = options.label;
+    settings.keep_going = options.keep_going;
+    settings.restarts = options.restarts;
+    settings.restart_failed = options.restart_failed;
+    settings.spares = options.spares;
+    settings.timeout = options.timeout;
+    settings.connect = options.connect_timeout;
+    settings.silence = options.silence;
+    settings.measure_links = options.measure_links;
+    settings.log = log::filter_given();
 }
 
 fn show(launch: &Launch, json: bool) -> Outcome {

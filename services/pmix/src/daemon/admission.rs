@@ -1,13 +1,15 @@
 //! When connections are taken, and what those may cost that are refused.
 //!
-//! Every process of the machine can connect to the port for clients of OpenPMIx as fast as the kernel lets them. Each that
-//! is refused takes a moment of the daemon's one thread, so these moments have a share of its time; past that the
-//! listener rests, and new connections wait in the kernel's queue. That is long ([`QUEUE`]), so that each has its turn: a
-//! connection that finds it full is tried again only after a second. A client that is let in has proved to be of this user,
+//! Every process of the machine can connect to the port for clients of OpenPMIx as fast as the
+//! kernel lets them. Each that is refused takes a moment of the daemon's one thread, so these
+//! moments have a share of its time; past that the listener rests, and new connections wait in the
+//! kernel's queue. That is long ([`QUEUE`]), so that each has its turn: a connection that finds it
+//! full is tried again only after a second. A client that is let in has proved to be of this user,
 //! and has to prove the rest within a time ([`PATIENCE`]).
 //!
-//! A listener also rests where descriptors are short: the kernel has nothing to give, and would say so again at once.
-//! Connections stop being taken a little before, for what the daemon needs itself.
+//! A listener also rests where descriptors are short: the kernel has nothing to give, and would say
+//! so again at once. Connections stop being taken a little before, for what the daemon needs
+//! itself.
 
 use petasos_fabric::Time;
 use rustix::{
@@ -20,8 +22,8 @@ use std::{
     time::Duration,
 };
 
-/// Refusing may take one part in so many of the time. A client waits until those before it are refused, so many times
-/// as long as that takes.
+/// Refusing may take one part in so many of the time. A client waits until those before it are
+/// refused, so many times as long as that takes.
 const SHARE: u32 = 10;
 /// And so much at once.
 const BURST: Duration = Duration::from_millis(2);
@@ -39,7 +41,7 @@ pub(crate) const BATCH: usize = 64;
 pub(crate) const QUEUE: i32 = 4096;
 /// Descriptors that no connection takes: for processes, for files, for another guard.
 const RESERVE: u64 = 32;
-/// Lines about those who were refused, at most.
+/// Lines about clients that were refused, at most.
 const MOST_TOLD: u32 = 20;
 
 /// The limit on descriptors: what it is for this process, and was before.
@@ -51,8 +53,8 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Three descriptors for each rank, and one for its connection, are soon more than the usual limit: has it be
-    /// as high as it may.
+    /// Three descriptors for each rank, and one for its connection, are soon more than the usual
+    /// limit: has it be as high as it may.
     pub(crate) fn raise() -> Files {
         let before = getrlimit(Resource::Nofile);
         // Where it may not be raised, starting a rank fails, and says why.
@@ -61,7 +63,8 @@ impl Files {
         Files { before, now: getrlimit(Resource::Nofile).current }
     }
 
-    /// Whether a connection can be taken, and enough is left: new descriptors have the lowest number that is free.
+    /// Whether a connection can be taken, and enough is left: new descriptors have the lowest
+    /// number that is free.
     fn have_room(&self, any: impl AsFd) -> Result<bool, Errno> {
         let next = fcntl_dupfd_cloexec(any, 0)?.as_raw_fd().cast_unsigned();
         let taken = u64::from(next);
@@ -69,7 +72,7 @@ impl Files {
     }
 }
 
-/// What is known of who was refused.
+/// What is known of clients that were refused.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) files: Files,
@@ -121,7 +124,8 @@ impl Admission {
         }
     }
 
-    /// A connection could not be taken: gives what is to be said of it, if all have to wait for that.
+    /// A connection could not be taken: gives what is to be said of it, if all have to wait for
+    /// that.
     pub(crate) fn failed(&mut self, error: &io::Error, now: Time) -> Option<String> {
         let error = Errno::from_io_error(error)?;
         let short = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM].contains(&error);
@@ -146,12 +150,13 @@ impl Admission {
         Some(format!("connections have to wait: {why}"))
     }
 
-    /// Somebody was refused, which took so long. Says whether to tell of it.
+    /// A client was refused, which took so long. Says whether to tell of it.
     pub(crate) fn refused(&mut self, now: Time, took: Duration) -> bool {
         self.spent = self.spent.saturating_sub(now.since(self.at) / SHARE) + took.min(ONE);
         self.at = now;
         if self.spent > BURST {
-            // Until all of it is made up for: to be woken for one at a time would cost more than that.
+            // Until all of it is made up for: to be woken for one at a time would cost more than
+            // that.
             self.rests = now.after(self.spent * SHARE);
         }
         self.told += 1;
@@ -189,7 +194,7 @@ mod tests {
         }
         let most = Duration::from_secs(10) / SHARE + BURST + each;
         assert!(taken <= most && taken * 2 > most, "{taken:?} of {most:?}");
-        // Others are not kept out by that, and after a pause nobody is.
+        // Others are not kept out by that, and after a pause none is.
         assert!(admission.is_open(now));
         let later = now.after(Duration::from_secs(1));
         assert!(admission.is_open_to_all(later));

@@ -1,10 +1,10 @@
-//! A process that has finalized may begin again as the same rank, as MPI sessions do; another program that a script
-//! starts after it in the same rank may not: see [`super::finished`]. So the daemon has to know which process a client
-//! is.
+//! A process that has finalized may begin again as the same rank, as MPI sessions do; another
+//! program that a script starts after it in the same rank may not: see [`super::finished`]. So the
+//! daemon has to know which process a client is.
 //!
-//! Over a Unix socket the kernel says it: who connected, or, where a connection is inherited, who wrote. Over loopback it
-//! does not: there the process is looked for among the rank's own that has this socket open, when it finalizes, and when
-//! the rank connects once more.
+//! Over a Unix socket the kernel says which process connected, or, where a connection is inherited,
+//! which one wrote. Over loopback it does not: there the process is looked for among the rank's own
+//! that has this socket open, when it finalizes, and when the rank connects once more.
 
 use super::Daemon;
 use crate::engine::ClientId;
@@ -15,17 +15,9 @@ use std::{collections::VecDeque, fs, path::PathBuf};
 const MOST: usize = 64;
 
 impl Daemon {
-    /// Whether a process has been this rank.
-    pub(super) fn was_a_rank(&self, rank: u32) -> bool {
-        self.processes.contains_key(&rank)
-    }
-
     /// A client says that it is this rank; it is of this process, if that is known.
     pub(super) fn connects(&mut self, client: u64, rank: u32, process: Option<Pid>) {
-        let again = process.is_some_and(|process| {
-            let known = *self.processes.entry(rank).or_insert(process);
-            known == process
-        });
+        let again = process.is_some_and(|process| self.ranks.connects(rank, process));
         // Programs of a script may inherit one connection, one after the other.
         self.engine.is_again(ClientId(client), again);
     }
@@ -33,7 +25,7 @@ impl Daemon {
     /// The client of a rank is done, for now.
     pub(super) fn finalizes(&mut self, rank: u32, process: Option<Pid>) {
         if let Some(process) = process {
-            self.processes.insert(rank, process);
+            self.ranks.finalizes(rank, process);
         }
     }
 }

@@ -1,13 +1,14 @@
 //! How a process begins: what it does itself before it becomes its program.
 //!
-//! It asks the kernel to end it with the daemon, and makes itself known to the guard, both before the
-//! program runs: so there is no moment at which the death of the daemon leaves it, or what it started,
-//! behind.
+//! It asks the kernel to end it with the daemon, and makes itself known to the guard, both before
+//! the program runs: so there is no moment at which the death of the daemon leaves it, or what it
+//! started, behind.
 //!
-//! Until it becomes the program it shares the memory of the daemon, of which only the thread that starts it stands
-//! still meanwhile, as with `vfork` and `posix_spawn`. The standard library starts processes so only if there is
-//! nothing to be done in them; otherwise it copies the daemon's page tables for each, and both sides then take a fault
-//! at each page that they write. No safe call does without that, and here are the only unsafe ones of this crate.
+//! Until it becomes the program it shares the memory of the daemon, of which only the thread that
+//! starts it stands still meanwhile, as with `vfork` and `posix_spawn`. The standard library starts
+//! processes so only if there is nothing to be done in them; otherwise it copies the daemon's page
+//! tables for each, and both sides then take a fault at each page that they write. No safe call
+//! does without that, and here are the only unsafe ones of this crate.
 
 #![allow(unsafe_code)]
 
@@ -51,15 +52,16 @@ use std::{
 /// What a process does before it becomes its program.
 #[derive(Debug)]
 pub(crate) struct First {
-    /// Who starts it.
+    /// The process that starts it.
     pub(crate) daemon: Pid,
     /// Whether the kernel ends it with that one.
     pub(crate) ends: bool,
     pub(crate) guard: Option<Arc<UnixStream>>,
     /// Where it runs, if not anywhere.
     pub(crate) cores: Option<CpuSet>,
-    /// Whether it has a session of its own, and not only a group: the scheduler then gives it a share of its own,
-    /// where many compete for the processors (`sched_autogroup_enabled`). It has no terminal then.
+    /// Whether it has a session of its own, and not only a group: the scheduler then gives it a
+    /// share of its own, where many compete for the processors (`sched_autogroup_enabled`). It has
+    /// no terminal then.
     pub(crate) session: bool,
     /// Its limit on open files, if not that of this process.
     pub(crate) files: Option<Rlimit>,
@@ -101,14 +103,15 @@ impl First {
     }
 }
 
-/// Whether this process has a terminal. Those in another group that read from it, or change it, are stopped, and nobody
-/// would ever let them go on: programs that ask for it (a shell that is to be interactive) are better off without.
+/// Whether this process has a terminal. Those in another group that read from it, or change it, are
+/// stopped, and nobody would ever let them go on: programs that ask for it (a shell that is to be
+/// interactive) are better off without.
 pub(crate) fn has_terminal() -> bool {
     File::open("/dev/tty").is_ok()
 }
 
-/// What a process has as its standard streams: where there is none, this process's own. None of them is one of
-/// this process's standard streams itself.
+/// What a process has as its standard streams: where there is none, this process's own. None of
+/// them is one of this process's standard streams itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Streams<'a> {
     pub(crate) input: Option<BorrowedFd<'a>>,
@@ -150,7 +153,8 @@ pub(crate) fn pipe() -> io::Result<(PipeReader, PipeWriter)> {
     Ok((beyond_streams(from.into())?.into(), beyond_streams(to.into())?.into()))
 }
 
-/// The same, by another number if its own is that of a standard stream, as where this process has none.
+/// The same, by another number if its own is that of a standard stream, as where this process has
+/// none.
 pub(crate) fn beyond_streams(fd: OwnedFd) -> io::Result<OwnedFd> {
     match fd.as_raw_fd() {
         ..=2 => Ok(fcntl_dupfd_cloexec(fd, 3)?),
@@ -169,8 +173,8 @@ impl Spawner {
         Spawner { stack: None }
     }
 
-    /// A process that has done what it is to do first, and is this program, with these variables besides the
-    /// image's own.
+    /// A process that has done what it is to do first, and is this program, with these variables
+    /// besides the image's own.
     ///
     /// # Errors
     /// If there can be no process, or it could not become the program; it is gone then.
@@ -187,25 +191,28 @@ impl Spawner {
         };
         let next = Next { image, pointers: image.pointers(variables), streams, first };
         let failed = AtomicI32::new(0);
-        // Runs in the memory of this process, whose other threads go on, and touches nothing that they may: it reads
-        // what it has captured, which nobody else has, and writes `failed` and its own stack. The thread-local memory is
-        // this thread's, and it writes only `errno` there, on which nothing relies across this call. Its system calls
-        // are rustix's, which are the bare ones (or libc's wrappers, which keep no state for these), and three of
-        // libc: `sigaction`, `pthread_sigmask` and `execve`, which POSIX allows where a signal interrupted anything.
-        // It does not allocate, free, lock, panic, or drop what others own.
+        // Runs in the memory of this process, whose other threads go on, and touches nothing that
+        // they may: it reads what it has captured, which nobody else has, and writes `failed` and
+        // its own stack. The thread-local memory is this thread's, and it writes only `errno`
+        // there, on which nothing relies across this call. Its system calls are rustix's, which are
+        // the bare ones (or libc's wrappers, which keep no state for these), and three of libc:
+        // `sigaction`, `pthread_sigmask` and `execve`, which POSIX allows where a signal
+        // interrupted anything. It does not allocate, free, lock, panic, or drop what others own.
         let begin: CloneCb<'_> = Box::new(|| {
             let Err(error) = next.begin();
             failed.store(error.raw_os_error(), Ordering::Relaxed);
             127
         });
-        // What this process does at a signal is not to be done by the other one, in the same memory.
+        // What this process does at a signal is not to be done by the other one, in the same
+        // memory.
         let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
-        // SAFETY: the other process runs `begin` on a stack of its own, in the memory of this one, while this thread
-        // stands still (`CLONE_VFORK`) until it is another program or gone; so `begin`, what it borrows, and the
-        // stack live longer than that. What `begin` does is right there, as said above, and the stack is large enough:
-        // the calls are few and not recursive, and their largest values are a set of processors and a signal action,
-        // of less than a KiB (and if it were not, the process would end at the page below, and harm nothing). No signal
-        // handler runs in it: all signals are blocked until none has a handler.
+        // SAFETY: the other process runs `begin` on a stack of its own, in the memory of this one,
+        // while this thread stands still (`CLONE_VFORK`) until it is another program or gone; so
+        // `begin`, what it borrows, and the stack live longer than that. What `begin` does is right
+        // there, as said above, and the stack is large enough: the calls are few and not recursive,
+        // and their largest values are a set of processors and a signal action, of less than a KiB
+        // (and if it were not, the process would end at the page below, and harm nothing). No
+        // signal handler runs in it: all signals are blocked until none has a handler.
         let cloned = unsafe {
             let shared = CloneFlags::CLONE_VM | CloneFlags::CLONE_VFORK;
             clone(begin, stack.bytes(), shared, Some(libc::SIGCHLD))
@@ -255,12 +262,13 @@ impl Next<'_> {
     }
 }
 
-/// Has no signal call anything of this process; those that are ignored stay so, but for one that the runtime of
-/// Rust has ignored, and that a program expects to end it.
+/// Has no signal call anything of this process; those that are ignored stay so, but for one that
+/// the runtime of Rust has ignored, and that a program expects to end it.
 fn forget_handlers() {
     for number in 1..=libc::SIGRTMAX() {
-        // SAFETY: a signal action is plain data, of which all zeroes are a value, the default one. The calls read
-        // and write those given here, which live, and otherwise refuse numbers that no signal has.
+        // SAFETY: a signal action is plain data, of which all zeroes are a value, the default one.
+        // The calls read and write those given here, which live, and otherwise refuse numbers that
+        // no signal has.
         unsafe {
             let (default, mut is): (libc::sigaction, libc::sigaction) = mem::zeroed();
             if libc::sigaction(number, ptr::null(), &raw mut is) != 0 {
@@ -276,8 +284,8 @@ fn forget_handlers() {
 
 /// Becomes a program, or says why not. Both lists end with a null pointer.
 fn execute(path: &CStr, arguments: &[*const c_char], environment: &[*const c_char]) -> Errno {
-    // SAFETY: both lists come from `Image::pointers`: they end with a null pointer, and what is before it points to
-    // texts of an image and of variables that `Next` and its caller hold.
+    // SAFETY: both lists come from `Image::pointers`: they end with a null pointer, and what is
+    // before it points to texts of an image and of variables that `Next` and its caller hold.
     unsafe { libc::execve(path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
     Errno::from_raw_os_error(nix::errno::Errno::last_raw())
 }

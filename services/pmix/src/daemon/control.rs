@@ -1,15 +1,19 @@
-//! What the head and the other daemons say to each other beside what engines do.
+//! What the daemon of the head node and the others say to each other beside what engines do.
 
 use super::{
     networks::Said,
     staging::Coming,
     tree::{Planned, Starter},
 };
-use crate::{Node, Termination, job::JobSpec, message::Message};
+use crate::{
+    Node, Termination,
+    job::JobSpec,
+    launch::{Settings, Speaks},
+    message::Message,
+};
 use petasos_macros::Wire;
-use std::time::Duration;
 
-/// What a started daemon reads first, from its standard input: nobody else sees it.
+/// What a started daemon reads first, from its standard input: no other process sees it.
 #[derive(Wire, Clone, Debug)]
 pub(crate) struct Bootstrap {
     pub(crate) version: String,
@@ -20,13 +24,9 @@ pub(crate) struct Bootstrap {
     pub(crate) ranks: u32,
     /// Whether no other daemon will have any.
     pub(crate) alone: bool,
-    /// Where the head may be reached: `IP:PORT`, to be tried in turn.
+    /// Where the head node may be reached: `IP:PORT`, to be tried in turn.
     pub(crate) head: Vec<String>,
-    pub(crate) connect: Duration,
-    /// How long a machine may be silent.
-    pub(crate) silence: Duration,
-    /// What it logs.
-    pub(crate) log: Option<String>,
+    pub(crate) settings: Settings,
     /// How it starts others.
     pub(crate) starter: Starter,
     /// Those that it starts, and those that these start.
@@ -41,8 +41,8 @@ pub(crate) struct Program {
     pub(crate) environment: Vec<(String, String)>,
     /// Whether each gets a core of its own.
     pub(crate) bind: bool,
-    /// What they speak to the daemon: `native`, `pmi1`, `pmix`, or `auto`.
-    pub(crate) wire: String,
+    /// What they speak to the daemon.
+    pub(crate) speaks: Speaks,
 }
 
 /// All that a daemon needs to know.
@@ -64,13 +64,15 @@ pub(crate) struct Setup {
 #[derive(Wire, Clone, Debug, PartialEq)]
 pub(crate) enum Control {
     Engine(Message),
-    /// To the head: this daemon is there. Its address, its port, what networks offer for its processes.
+    /// To the head node: this daemon is there. Its address, its port, what networks offer for its
+    /// processes.
     Hello {
         host: String,
         port: u16,
         offers: Said,
     },
-    /// To the head: the daemon of this node could not be started, or its start command has ended, and why.
+    /// To the head node: the daemon of this node could not be started, or its start command has
+    /// ended, and why.
     NotStarted {
         node: Node,
         why: String,
@@ -78,24 +80,25 @@ pub(crate) enum Control {
     /// Where the other daemons are reached, where they are to be before [`Control::Setup`] says it.
     Others(Vec<(Node, String)>),
     Setup(Box<Setup>),
-    /// To the head: processes can be started, and files taken there (empty: none are); or not, and why.
+    /// To the head node: processes can be started, and files taken there (empty: none are); or not,
+    /// and why.
     Prepared(Result<Vec<u8>, String>),
-    /// From the head: all are ready, and watch their neighbours from now on, while files come.
+    /// From the head node: all are ready, and watch their neighbours from now on, while files come.
     Watch,
     Start,
-    /// To the head: a process wrote something.
+    /// To the head node: a process wrote something.
     Output {
         rank: u32,
         error: bool,
         bytes: Vec<u8>,
     },
-    /// From the head: so many bytes of output were taken.
+    /// From the head node: so many bytes of output were taken.
     OutputTaken(u64),
-    /// From the head, for rank 0; empty: the end.
+    /// From the head node, for rank 0; empty: the end.
     Input(Vec<u8>),
-    /// To the head: so many bytes were taken.
+    /// To the head node: so many bytes were taken.
     InputTaken(u64),
-    /// To the head: a process ended, and all that it wrote was sent.
+    /// To the head node: a process ended, and all that it wrote was sent.
     Ended {
         rank: u32,
         /// How often its rank had been started again.
@@ -104,8 +107,8 @@ pub(crate) enum Control {
         finalized: bool,
         why: Termination,
     },
-    /// From the head, to all processes.
+    /// From the head node, to all processes.
     Signal(i32),
-    /// From the head: it is over.
+    /// From the head node: it is over.
     Bye,
 }

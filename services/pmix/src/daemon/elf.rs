@@ -1,5 +1,5 @@
-//! Which shared libraries a program, or a library, asks the loader for, where it has them looked for, and which loader
-//! that is: what an ELF file says, read in a few pieces however large it is.
+//! Which shared libraries a program, or a library, asks the loader for, where it has them looked
+//! for, and which loader that is: what an ELF file says, read in a few pieces however large it is.
 
 use std::{
     ffi::OsStr,
@@ -50,7 +50,8 @@ pub(crate) struct Wants {
     pub(crate) search: Vec<String>,
 }
 
-/// What a file asks for; `None` for what is not a 64-bit little-endian ELF file with a dynamic section.
+/// What a file asks for; `None` for what is not a 64-bit little-endian ELF file with a dynamic
+/// section.
 pub(crate) fn wants(path: &Path) -> Option<Wants> {
     read(path).ok().flatten()
 }

@@ -1,6 +1,7 @@
-//! A rank that is a script can start one MPI program after the other. Only the first is a rank of the job: who of the
-//! others has begun the second one nobody could tell, and what the first has put would be taken for the second's. So the
-//! second one fails; the libraries only say that they reached nobody, and here is why.
+//! A rank that is a script can start one MPI program after the other. Only the first is a rank of
+//! the job: which of the others have begun the second one could not be told, and what the first has
+//! put would be taken for the second's. So the second one fails; the libraries only say that they
+//! reached no peer, and here is why.
 
 use super::Daemon;
 use crate::{Error, Termination};
@@ -18,7 +19,8 @@ impl Daemon {
         }
     }
 
-    /// A program that speaks PMI-1 is refused something: says why, if it goes on over the connection of one before it.
+    /// A program that speaks PMI-1 is refused something: says why, if it goes on over the
+    /// connection of one before it.
     pub(super) fn explain_or_log(&mut self, rank: u32, error: &Error) {
         match self.has_finalized(rank) {
             true => self.explain(rank),
@@ -26,8 +28,8 @@ impl Daemon {
         }
     }
 
-    /// A rank has ended: says why, if it did as one does that speaks PMI-1 on the closed connection of a
-    /// program before it.
+    /// A rank has ended: says why, if it did as one does that speaks PMI-1 on the closed connection
+    /// of a program before it.
     pub(super) fn explain_end(&mut self, rank: u32, why: &Termination) {
         let broken =
             [Termination::Signalled(SIGPIPE), Termination::Exited(128 + SIGPIPE)].contains(why);
@@ -45,9 +47,9 @@ impl Daemon {
     }
 
     fn has_finalized(&self, rank: u32) -> bool {
-        let process = self.job.as_ref().zip(self.ranks.get(&rank));
+        let process = self.job.as_ref().zip(self.ranks.get(rank));
         process.is_some_and(|(job, process)| {
-            self.engine.has_finalized(job.proc(rank), process.restarts)
+            self.engine.has_finalized(job.proc(rank), process.restarts())
         })
     }
 

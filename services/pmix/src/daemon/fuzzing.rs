@@ -5,7 +5,10 @@ use super::{
     staging::Coming,
     tree::{Planned, Starter},
 };
-use crate::{Node, Termination};
+use crate::{
+    Node, Termination,
+    launch::{Settings, Speaks},
+};
 use std::time::Duration;
 
 pub(crate) use super::control::{Bootstrap, Control, Setup};
@@ -19,13 +22,14 @@ pub(crate) fn bootstrap() -> Bootstrap {
         ranks: 3,
         alone: false,
         head: vec!["127.0.0.1:4040".to_owned()],
-        connect: Duration::from_secs(60),
-        silence: Duration::from_secs(1),
-        log: Some("petasos=debug".to_owned()),
+        settings: Settings {
+            timeout: Some(Duration::from_secs(600)),
+            log: Some("petasos=debug".to_owned()),
+            ..Settings::default()
+        },
         starter: Starter {
             command: vec!["ssh".to_owned()],
             program: "/usr/bin/petasos".to_owned(),
-            fan_out: 16,
         },
         below: vec![Planned { node: Node(17), host: "b".to_owned(), ranks: 2 }],
     }
@@ -44,7 +48,7 @@ pub(crate) fn controls() -> Vec<Control> {
             directory: "/".to_owned(),
             environment: vec![("NAME".to_owned(), "value".to_owned())],
             bind: true,
-            wire: "auto".to_owned(),
+            speaks: Speaks::Auto,
         },
         daemons: vec![(Node(1), "10.0.0.1:4040".to_owned())],
         blobs: said(),

@@ -1,12 +1,13 @@
 //! A process beside each daemon that outlives it, however it dies: it ends what the daemon started,
 //! and removes what it left. It learns by the end of its standard input that the daemon is gone.
 //!
-//! What it has to know to begin with it reads there: command lines are for everybody to see.
+//! What it has to know to begin with it reads there: command lines are for every user to see.
 //!
 //! A rank makes itself known there before its program runs, and the daemon says when it is over: so
-//! the guard knows of each process that can have started others. Ranks that begin hold the other end of
-//! that input until their program runs, and so it does not end before they have made themselves known. What these
-//! others have made of themselves it finds by their mark, unless the daemon has said that nothing is left.
+//! the guard knows of each process that can have started others. Ranks that begin hold the other
+//! end of that input until their program runs, and so it does not end before they have made
+//! themselves known. What these others have made of themselves it finds by their mark, unless the
+//! daemon has said that nothing is left.
 
 use super::sweep;
 use nix::sys::signal::{SigSet, Signal};
@@ -32,7 +33,8 @@ use std::{
 pub const GUARD: &str = "pmix-guard";
 /// What is said of a process, and its number.
 const WORD: usize = 8;
-/// The most bytes that it is told first: more than a few paths have, and less than a socket takes at once.
+/// The most bytes that it is told first: more than a few paths have, and less than a socket takes
+/// at once.
 const MAX_FIRST: usize = 64 << 10;
 
 /// What is said to the guard of a process, and of the process group of that number.
@@ -73,7 +75,8 @@ impl Guard {
         ours.write_all(&first(mark, directories)?)?;
         let mut command = Command::new(own);
         command.arg(GUARD).stdin(OwnedFd::from(theirs));
-        // Where this daemon is within another one's job it ends with that, and its guard when it has cleaned up.
+        // Where this daemon is within another one's job it ends with that, and its guard when it
+        // has cleaned up.
         command.env_remove(sweep::MARKS);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         Ok(Guard { child: command.spawn()?, socket: Arc::new(ours) })
@@ -104,7 +107,8 @@ impl Guard {
     }
 }
 
-/// What the guard is told first: the length, the mark, and the directories, which end with a zero each.
+/// What the guard is told first: the length, the mark, and the directories, which end with a zero
+/// each.
 fn first<'a>(mark: &str, directories: impl Iterator<Item = &'a Path>) -> io::Result<Vec<u8>> {
     let mut said = vec![0; 4];
     for part in
@@ -142,7 +146,7 @@ impl AsFd for Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         let _ = self.socket.shutdown(Shutdown::Both);
-        // Somebody may have stopped it.
+        // It may have been stopped.
         if let Some(pid) = self.pid() {
             let _ = kill_process(pid, process::Signal::CONT);
         }
@@ -154,8 +158,8 @@ impl Drop for Guard {
 pub fn run() {
     // The terminal's signals are for the daemon.
     let _ = setsid();
-    // A resource manager may ask all processes on the node to end: the daemon does, and this one then has its work
-    // to do, which takes no time.
+    // A resource manager may ask all processes on the node to end: the daemon does, and this one
+    // then has its work to do, which takes no time.
     let mut asked = SigSet::empty();
     [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]
         .into_iter()
@@ -163,7 +167,7 @@ pub fn run() {
     let _ = asked.thread_block();
     let mut known = Known::default();
     let (mut input, mut word) = (io::stdin().lock(), [0; WORD]);
-    // Somebody else has started it.
+    // Another program has started it.
     let Ok((mark, directories)) = read_first(&mut input) else { return };
     while input.read_exact(&mut word).is_ok() {
         known.hear(word);
@@ -176,7 +180,7 @@ pub fn run() {
         sweep::sweep(&mark);
     }
     for directory in directories {
-        super::place::remove(&directory);
+        super::directory::remove(&directory);
     }
 }
 
@@ -232,7 +236,7 @@ mod tests {
         use Word::{Begins, Ended};
         assert_eq!(left(&[(Begins, 70_000)]), [70_000]);
         assert_eq!(left(&[(Begins, 9), (Begins, 7), (Begins, 8), (Ended, 8)]), [7, 9]);
-        // Nobody's mistake ends what is not ours.
+        // No mistake ends what is not ours.
         assert_eq!(left(&[(Begins, 7), (Begins, 1), (Ended, 9)]), [7]);
         assert_eq!(left(&[(Begins, 7), (Word::NothingLeft, 1)]), [0; 0]);
         assert_eq!(left(&[(Begins, 7), (Word::NothingLeft, 1), (Begins, 8)]), [8]);

@@ -1,5 +1,6 @@
-//! What processes are to be: a program that was found, its arguments and its environment, in the form in which
-//! the system takes them. All of it is put together before there is a process, which then only hands it over.
+//! What processes are to be: a program that was found, its arguments and its environment, in the
+//! form in which the system takes them. All of it is put together before there is a process, which
+//! then only hands it over.
 
 use nix::libc::c_char;
 use rustix::fs::{Access, access};
@@ -42,8 +43,8 @@ pub(crate) struct Pointers {
 }
 
 impl Image {
-    /// Finds the program as a shell does: by its path, or in one of the directories of `search`. Relative ones are
-    /// meant from `directory`, where it is to run.
+    /// Finds the program as a shell does: by its path, or in one of the directories of `search`.
+    /// Relative ones are meant from `directory`, where it is to run.
     ///
     /// # Errors
     /// If there is no such program, or it must not be run, or if words have a NUL in them.
@@ -131,7 +132,8 @@ pub(crate) fn why_not(
     }
 }
 
-/// By what the system runs a program: a script by what its first line names, others by their loader.
+/// By what the system runs a program: a script by what its first line names, others by their
+/// loader.
 fn needs(program: &Path) -> Option<PathBuf> {
     let mut first = Vec::new();
     fs::File::open(program).ok()?.take(LONGEST_LINE).read_to_end(&mut first).ok()?;
@@ -183,7 +185,7 @@ mod tests {
             found.map(|path| place.path().join(path)).map_err(|error| error.kind())
         };
         assert_eq!(search("one").unwrap(), place.path().join("./b/one"));
-        // A superuser may run what somebody may run, and nobody may run this.
+        // A superuser may run what any user may run, and none may run this.
         assert_eq!(search("two"), Err(ErrorKind::PermissionDenied));
         // A directory is no program.
         assert_eq!(search("b"), Err(ErrorKind::NotFound));

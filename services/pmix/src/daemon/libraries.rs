@@ -1,6 +1,7 @@
-//! Which of some libraries a program needs, itself or through others: a program in Fortran asks only for the library of
-//! its interface, which asks for that of the MPI. Libraries are looked for as the loader does: where the files say it
-//! (`DT_RPATH`, `DT_RUNPATH`), in `LD_LIBRARY_PATH`, in the loader's cache, and in the usual places.
+//! Which of some libraries a program needs, itself or through others: a program in Fortran asks
+//! only for the library of its interface, which asks for that of the MPI. Libraries are looked for
+//! as the loader does: where the files say it (`DT_RPATH`, `DT_RUNPATH`), in `LD_LIBRARY_PATH`, in
+//! the loader's cache, and in the usual places.
 
 use super::elf::wants;
 use std::{
@@ -29,8 +30,9 @@ const PLAIN: [&str; 9] = [
     "libgfortran.so",
 ];
 
-/// The first that `is` knows of the libraries that this program needs, those that it asks for itself before those that
-/// they ask for. `more`: directories as in `LD_LIBRARY_PATH`; relative ones are meant from `directory`.
+/// The first that `is` knows of the libraries that this program needs, those that it asks for
+/// itself before those that they ask for. `more`: directories as in `LD_LIBRARY_PATH`; relative
+/// ones are meant from `directory`.
 pub(super) fn find<T>(
     program: &Path,
     more: &OsStr,
@@ -91,7 +93,8 @@ fn read_cache() -> Vec<u8> {
     if small { fs::read(CACHE).unwrap_or_default() } else { Vec::new() }
 }
 
-/// Where libraries of this name are, as the loader's cache has it (`struct cache_file_new` of the C library).
+/// Where libraries of this name are, as the loader's cache has it (`struct cache_file_new` of the C
+/// library).
 fn cached(cache: &[u8], name: &str) -> Vec<PathBuf> {
     const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
     const HEADER: usize = 48;

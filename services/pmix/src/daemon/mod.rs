@@ -1,7 +1,7 @@
 //! The daemon of a node: an [`Engine`](crate::engine::Engine) with its sockets, and the processes
 //! of the node. One thread, asleep in `poll` when there is nothing to do.
 //!
-//! The head's daemon runs within the command that launches the job, the others are started on
+//! The head node's daemon runs within the command that launches the job, the others are started on
 //! their hosts and end with it. Each has a private directory, and a guard that removes it and ends
 //! the processes if the daemon itself is killed.
 
@@ -10,19 +10,23 @@ mod again;
 mod child;
 mod clients;
 mod control;
+mod directory;
 mod elf;
+mod files;
 mod finished;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
+mod gathering;
 mod guard;
-mod head;
+mod guards;
+mod head_node;
 mod image;
-mod kin;
+mod input;
 mod libraries;
 mod networks;
 mod peers;
-mod place;
 mod print;
+mod rank;
 mod ranks;
 mod replace;
 mod restart;
@@ -32,6 +36,7 @@ mod stack;
 mod staging;
 mod start;
 mod strangers;
+mod subreaper;
 mod surroundings;
 mod survey;
 mod sweep;
@@ -41,37 +46,36 @@ mod watch;
 
 use crate::{
     Node, Proc,
+    controller::Controller,
     datastore::{self, Datastore},
     engine::{Config, Engine, Output},
-    inventory::{Inventory, Watcher},
     job::JobMap,
-    launch::{Plugins, Receiving, Reserved, ThisNode},
-    net::handshake::{Secret, derived, hex, random},
+    launch::Plugins,
+    net::handshake::{Secret, derived, hex},
     pmix41::Surroundings,
     table,
 };
 use admission::{Admission, Files};
-use clients::{Client, ToClient};
+use clients::{Clients, Listeners, ToClient};
 use control::{Bootstrap, Control, Setup};
-use guard::Guard;
-use head::Head;
-use kin::Kin;
+use files::JobFiles;
+use guards::Guards;
+use head_node::HeadNode;
+use networks::Resources;
 use peers::Peers;
-use petasos_fabric::{Clock, Owners, Time};
+use petasos_fabric::{Clock, Time};
 use petasos_wire::{Encoding, from_bytes};
-use place::Place;
-use ranks::Rank;
-use rustix::{io::Errno, process::Pid};
+use ranks::LocalRanks;
+use rustix::io::Errno;
 use silence::Silence;
 use std::{
     collections::BTreeMap,
     io::{self, Read, Write},
-    net::{Ipv4Addr, TcpListener, TcpStream},
-    os::unix::net::UnixListener,
-    path::{Path, PathBuf},
+    net::TcpStream,
     sync::Arc,
     time::Duration,
 };
+use subreaper::Subreaper;
 use tree::Remote;
 use wake::{Wake, Waker, Wakes};
 use watch::Watch;
@@ -80,18 +84,16 @@ pub use guard::{GUARD, run as run_guard};
 
 pub(crate) use clients::{Asked, MAX_FRAME as MAX_CLIENT_FRAME, ToClient as FromDaemon, greeting};
 pub(crate) use control::Program as Launched;
-pub(crate) use head::{Plan, run as run_head};
-pub(crate) use place::bases;
+pub(crate) use directory::bases;
+pub(crate) use head_node::{Plan, run as run_head};
 pub(crate) use staging::{Coming, ToStage};
-pub(crate) use tree::Starter;
+pub(crate) use tree::{Starter, parent};
 
 /// The word on the command line that makes a process the daemon of another host.
 pub const DAEMON: &str = "pmix-daemon";
-/// Guards that are started, one after the other was ended.
-const MAX_GUARDS: u32 = 16;
 /// The longest that a daemon is told first: with all that it starts.
 const MAX_BOOTSTRAP: usize = 64 << 20;
-/// Lines about those who were turned away, at most.
+/// Lines that a daemon logs, at most.
 const MAX_LOGGED: u32 = 100;
 
 #[derive(Debug)]
@@ -100,73 +102,35 @@ struct Daemon {
     clock: Clock,
     engine: Engine,
     secret: Secret,
-    token: [u8; 32],
     peers: Peers,
     silence: Silence,
-    /// All daemons are ready, and watch their neighbours.
-    watches_all: bool,
     job: Option<Arc<JobMap>>,
     setup: Option<Setup>,
-    place: Option<Place>,
-    /// Where files of the job are brought to.
-    stage: Option<Place>,
-    /// They may come.
-    receiving: Option<Receiving>,
+    files: JobFiles,
     plugins: Plugins,
-    guard: Option<Guard>,
-    /// How many there have been after the first.
-    guards: u32,
-    /// What processes of this node have in their environment.
-    mark: String,
+    guards: Guards,
     /// What these leave behind.
-    kin: Option<Kin>,
+    subreaper: Option<Subreaper>,
     /// When connections are taken.
     admission: Admission,
-    /// Whose they are.
-    owners: Owners,
-    /// The process that each rank of this node is, or was when it finalized.
-    processes: BTreeMap<u32, Pid>,
     /// The job's data, and the cards that are here, for the processes of this node.
-    shelf: Option<Datastore>,
-    /// Something was said there to processes that may sleep.
-    rings: bool,
-    listener: Option<UnixListener>,
-    /// Where clients of the PMIx library connect.
-    pmix41: Option<TcpListener>,
-    clients: BTreeMap<u64, Client>,
-    next_client: u64,
-    ranks: BTreeMap<u32, Rank>,
-    /// Ranks that are to be started again, once nothing is left of the process before: for the how manieth time.
-    again: BTreeMap<u32, u32>,
-    /// Standard input for rank 0 has ended.
-    input_ended: bool,
-    /// What of it came before the word that rank 0 is here now.
-    early_input: Vec<u8>,
-    /// The processors for ranks, in turn, if each keeps to one.
-    cores: Vec<u32>,
+    datastore: Option<Datastore>,
+    listeners: Listeners,
+    clients: Clients,
+    ranks: LocalRanks,
     /// What clients of the PMIx library are told of this node.
     around: Option<Arc<Surroundings>>,
     /// The daemons that this one has started.
     remotes: BTreeMap<Node, Remote>,
-    /// Bytes of output that the head has not taken.
-    untaken: u64,
-    /// What is kept for the processes.
-    reserved: Vec<Reserved>,
     waker: Waker,
     wakes: Wakes,
-    /// Looks at what this node has.
-    inventory: Option<Watcher>,
-    /// What it has, as it was last seen.
-    found: Option<Inventory>,
-    /// What networks are told of this node.
-    here: Option<ThisNode>,
+    resources: Resources,
     watch: Watch,
-    /// The program that this is, to start others of.
-    own: PathBuf,
-    /// What only the head's daemon has.
-    head: Option<Box<Head>>,
-    /// Standard input of a daemon that is not the head's: who started it is gone when it ends.
-    leash: bool,
+    /// What only the daemon of the head node has.
+    head: Option<Box<HeadNode>>,
+    /// Standard input of a daemon that is not the head node's: the process that started it has
+    /// ended when it does.
+    follows_starter: bool,
     logged: u32,
     /// It is over, and why if it is so before its time.
     over: Option<Result<(), String>>,
@@ -193,11 +157,12 @@ enum Source {
     Err(u32),
     Feed,
     Input,
-    Leash,
+    /// Standard input, which ends with the process that started this daemon.
+    Starter,
     Guard,
     Remote(Node),
     /// A child of this process has ended.
-    Kin,
+    ChildEnded,
 }
 
 impl Daemon {
@@ -210,7 +175,7 @@ impl Daemon {
     ) -> io::Result<Daemon> {
         let files = Files::raise();
         // Before there are other threads, which would be told of the ends of children.
-        let kin = Kin::take_in();
+        let subreaper = Subreaper::begin();
         let (waker, wakes) = Wakes::make()?;
         let clock = Clock::start();
         Ok(Daemon {
@@ -218,47 +183,27 @@ impl Daemon {
             clock,
             engine: Engine::new(me, nodes, config, clock.now()),
             secret,
-            token: random(),
             peers: Peers::new(me, secret, silence)?,
             silence: Silence::new(silence),
-            watches_all: false,
             job: None,
             setup: None,
-            place: None,
-            stage: None,
-            receiving: None,
+            files: JobFiles::default(),
             plugins: Plugins::default(),
-            guard: None,
-            guards: 0,
-            mark: sweep::mark(),
-            kin: Some(kin),
+            guards: Guards::new()?,
+            subreaper: Some(subreaper),
             admission: Admission::new(files),
-            owners: Owners::new(),
-            processes: BTreeMap::new(),
-            shelf: None,
-            rings: false,
-            listener: None,
-            pmix41: None,
-            clients: BTreeMap::new(),
-            next_client: 0,
-            ranks: BTreeMap::new(),
-            again: BTreeMap::new(),
-            input_ended: false,
-            early_input: Vec::new(),
-            cores: Vec::new(),
+            datastore: None,
+            listeners: Listeners::new(),
+            clients: Clients::default(),
+            ranks: LocalRanks::default(),
             around: None,
             remotes: BTreeMap::new(),
-            untaken: 0,
-            reserved: Vec::new(),
             waker,
             wakes,
-            inventory: None,
-            found: None,
-            here: None,
+            resources: Resources::default(),
             watch: Watch::new()?,
-            own: std::env::current_exe()?,
             head: None,
-            leash: false,
+            follows_starter: false,
             logged: 0,
             over: None,
         })
@@ -267,14 +212,14 @@ impl Daemon {
     fn log(&mut self, what: &str) {
         self.logged += 1;
         if self.logged <= MAX_LOGGED {
-            // Who would read it may be gone.
+            // There may be no reader any more.
             let _ = writeln!(io::stderr(), "petasos: {}: {what}", host_name());
         }
     }
 
-    /// Starts those below, and is there for the head.
+    /// Starts those below, and is there for the head node.
     fn begin(&mut self, bootstrap: &Bootstrap) -> io::Result<()> {
-        self.leash = true;
+        self.follows_starter = true;
         let port = self.peers.listen()?;
         self.peers.found_at(Node::HEAD, bootstrap.head.clone());
         self.order_nothing(Node::HEAD);
@@ -289,7 +234,7 @@ impl Daemon {
         if let Some(Err(why)) = &self.over {
             return Err(io::Error::other(why.clone()));
         }
-        // Who started this daemon may die from now on.
+        // The process that started this daemon may end from now on.
         rustix::process::set_parent_process_death_signal(None)?;
         let none = || io::Error::other("the way to the head has no address");
         let host = self.peers.own_address(Some(Node::HEAD)).ok_or_else(none)?;
@@ -300,53 +245,33 @@ impl Daemon {
         Ok(())
     }
 
-    /// Has what this node has looked at, now and whenever it changes.
-    fn take_inventory(&mut self) {
-        let start = |waker: Waker| {
-            Watcher::start(move |found| waker.tell(Wake::Inventory(Box::new(found))))
-        };
-        match self.waker.another().and_then(start) {
-            Ok(watcher) => self.inventory = Some(watcher),
-            Err(error) => self.log(&format!("the inventory: {error}")),
-        }
-    }
-
     /// Makes everything ready that processes need, but them; gives where files for them are taken.
     fn prepare(&mut self, mut setup: Setup) -> Result<Vec<u8>, String> {
-        let made = Place::make(&format!("{}.{}", setup.job.name, self.me.0));
-        let (place, instead) = made.map_err(|error| error.to_string())?;
-        if let Some(instead) = instead {
+        let made = self.files.make(&format!("{}.{}", setup.job.name, self.me.0));
+        if let Some(instead) = made.map_err(|error| error.to_string())? {
             self.log(&instead);
         }
-        let secret = self.set_up_networks(&mut setup, place.path())?;
-        let stage = self.make_stage(&mut setup)?;
+        let directory =
+            self.files.directory().map(|place| place.path().to_owned()).unwrap_or_default();
+        let secret = self.set_up_networks(&mut setup, &directory)?;
+        self.make_stage(&mut setup)?;
         let job = JobMap::new(setup.job.clone()).map_err(|error| error.to_string())?;
         let job = Arc::new(job.with_space(space_of(&setup.job.name, &self.secret)));
-        let make = || -> io::Result<(Place, UnixListener, TcpListener, Guard)> {
-            let guard = guard_of(&self.own, &self.mark, &place, stage.as_ref())?;
+        self.guards.start(self.files.directories()).map_err(|error| error.to_string())?;
+        let place = self.files.directory().ok_or("there is no directory")?;
+        let listeners = &mut self.listeners;
+        let mut make = || -> io::Result<()> {
             if let Some(secret) = &secret {
                 place.write("secret", secret)?;
             }
-            place.write("token", &self.token)?;
             place.write(datastore::JOB, &table::write(&job))?;
-            let listener = UnixListener::bind(place.socket())?;
-            listener.set_nonblocking(true)?;
-            let pmix41 = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-            pmix41.set_nonblocking(true)?;
-            rustix::net::listen(&pmix41, admission::QUEUE)?;
-            let port = pmix41.local_addr()?.port();
-            let uri = format!("pmix-server.{};tcp4://127.0.0.1:{port}", std::process::id());
-            place.write("pmix41", uri.as_bytes())?;
-            Ok((place, listener, pmix41, guard))
+            listeners.open(place)
         };
-        let (place, listener, pmix41, guard) = make().map_err(|error| error.to_string())?;
-        self.pmix41 = Some(pmix41);
+        make().map_err(|error| error.to_string())?;
         // Where the system does not allow it, processes read the file, and ask for every card.
-        self.shelf = Datastore::create(&job).ok().filter(|shelf| {
-            std::os::unix::fs::symlink(shelf.path(), place.path().join(datastore::NAME)).is_ok()
+        self.datastore = Datastore::create(&job).ok().filter(|datastore| {
+            std::os::unix::fs::symlink(datastore.path(), place.path().join(datastore::NAME)).is_ok()
         });
-        (self.place, self.listener, self.guard) = (Some(place), Some(listener), Some(guard));
-        self.stage = stage;
         for (node, address) in &setup.daemons {
             self.peers.found_at(*node, vec![address.clone()]);
         }
@@ -356,29 +281,22 @@ impl Daemon {
         address
     }
 
-    /// Somebody ended the guard: there is another one, which learns what there is.
+    /// The guard was ended: there is another one, which learns what there is.
     fn guard_ended(&mut self) {
-        self.guard = None;
-        self.guards += 1;
-        let Some(place) = self.place.as_ref().filter(|_| self.guards <= MAX_GUARDS) else { return };
-        match guard_of(&self.own, &self.mark, place, self.stage.as_ref()) {
-            Ok(guard) => {
-                self.ranks.values().filter_map(Rank::running).for_each(|pid| guard.runs(pid));
-                self.guard = Some(guard);
-            }
-            Err(error) => self.log(&format!("starting another guard: {error}")),
+        if let Err(error) = self.guards.replace(self.ranks.all_running()) {
+            self.log(&format!("starting another guard: {error}"));
         }
     }
 
-    /// To the head.
+    /// To the head node.
     fn report(&mut self, what: Control) {
         match self.head {
-            Some(_) => self.head_control(self.me, what),
+            Some(_) => self.report_came(self.me, what),
             None => self.send(Node::HEAD, what),
         }
     }
 
-    /// From the head to a node.
+    /// From the head node to a node.
     fn order(&mut self, to: Node, what: Control) {
         match to == self.me {
             true => self.obey(what),
@@ -392,29 +310,7 @@ impl Daemon {
         }
     }
 
-    /// A daemon cannot be reached any more.
-    fn lost(&mut self, node: Node, why: &str) {
-        if self.over.is_some() {
-            return;
-        }
-        self.peers.down(node);
-        if !self.head_hears_loss(node, why) {
-            return;
-        }
-        // Where another node can take its place, that is decided before its ranks count as failed. Otherwise it is
-        // named first, for those that it was to start cannot be reached, either.
-        let may_be_replaced = self.head.as_ref().is_some_and(|head| head.is_running());
-        if !may_be_replaced {
-            self.head_lost_node(node, why);
-        }
-        self.engine.peer_lost(self.clock.now(), node);
-        if may_be_replaced {
-            self.pump();
-            self.head_lost_node(node, why);
-        }
-    }
-
-    /// What the head says.
+    /// What the head node says.
     fn obey(&mut self, what: Control) {
         match what {
             Control::Setup(setup) => {
@@ -424,11 +320,11 @@ impl Daemon {
             Control::Others(others) => self.learn_of(others),
             Control::Watch => self.watch_all(),
             Control::Start => {
-                self.all_received();
+                self.files.all_received();
                 self.watch_all();
                 self.start_ranks();
             }
-            Control::OutputTaken(bytes) => self.untaken = self.untaken.saturating_sub(bytes),
+            Control::OutputTaken(bytes) => self.ranks.output_taken(bytes),
             Control::Input(bytes) => self.feed(&bytes),
             Control::Signal(number) => self.signal_ranks(number),
             Control::Bye => self.over = Some(Ok(())),
@@ -445,9 +341,9 @@ impl Daemon {
         match what {
             Control::Engine(message) => self.engine.message(self.clock.now(), from, message),
             Control::OutputTaken(0) => {}
-            what if self.head.is_some() => self.head_control(from, what),
+            what if self.head.is_some() => self.report_came(from, what),
             what if from == Node::HEAD => self.obey(what),
-            // Only the head gives orders.
+            // Only the head node gives orders.
             _ => self.log(&format!("{from} gives an order that is not its to give")),
         }
     }
@@ -475,17 +371,17 @@ impl Daemon {
                     self.lost(node, "other nodes do not reach it");
                 }
                 Output::Orphaned(why) if self.over.is_none() => self.over = Some(Err(why)),
-                other => self.head_output(other),
+                other => self.engine_reports(other),
             }
         }
     }
 
     /// Puts a card where the processes of this node see it.
     fn shelve(&mut self, proc: Proc) {
-        let Some(shelf) = self.shelf.as_mut() else { return };
+        let Some(datastore) = self.datastore.as_mut() else { return };
         let ours = self.job.as_ref().is_some_and(|job| job.id() == proc.job);
         if let (true, Some(card)) = (ours, self.engine.card_here(proc)) {
-            shelf.put(proc.rank, &card);
+            datastore.put(proc.rank, &card);
         }
     }
 
@@ -503,23 +399,15 @@ impl Daemon {
     /// Sends what is left, for a moment, and ends everything.
     fn end(&mut self) {
         let until = self.clock.now().after(Duration::from_secs(1));
-        self.listener = None;
-        self.pmix41 = None;
+        self.listeners.close();
         self.peers.listener = None;
         self.peers.strangers.clear();
         // The others hear of it before anything here is waited for.
         self.pump();
         self.flush();
         self.kill_ranks();
-        let nothing_left = self.end_kin();
-        match &self.guard {
-            Some(guard) if nothing_left => guard.nothing_is_left(),
-            // It sees to the rest when it ends, which is waited for.
-            Some(_) => {}
-            // There has been one, and its successors were killed.
-            None if self.guards > 0 && !nothing_left => drop(sweep::sweep(&self.mark)),
-            None => {}
-        }
+        let nothing_left = self.end_adopted();
+        self.guards.finish(nothing_left);
         self.end_staging();
         self.pump();
         self.flush();
@@ -529,9 +417,8 @@ impl Daemon {
             self.flush();
         }
         self.clients.clear();
-        self.place = None;
-        self.stage = None;
-        self.guard = None;
+        self.files.remove();
+        self.guards.end();
     }
 
     fn flush(&mut self) {
@@ -560,9 +447,9 @@ impl Daemon {
             self.log(&format!("refused a connection: {late}"));
         }
         self.settle_ranks(now);
-        self.bury_kin();
+        self.reap_adopted();
         self.look_for_silence();
-        self.head_time(now);
+        self.tell_controller(Controller::time);
     }
 
     fn see_to(&mut self, source: Source) {
@@ -596,14 +483,14 @@ impl Daemon {
             Source::Out(number) => self.read_output(number, false),
             Source::Err(number) => self.read_output(number, true),
             Source::Feed => self.write_input(),
-            Source::Input => self.head_read_input(),
-            Source::Leash => {
+            Source::Input => self.read_input(),
+            Source::Starter => {
                 let mut byte = [0; 64];
                 match rustix::io::read(rustix::stdio::stdin(), &mut byte) {
                     Ok(len) if len > 0 => {}
                     Err(Errno::INTR | Errno::AGAIN) => {}
-                    // From now on the connection with the head says whether that is there.
-                    _ if self.peers.is_up(Node::HEAD) => self.leash = false,
+                    // From now on the connection with the head node says whether that is there.
+                    _ if self.peers.is_up(Node::HEAD) => self.follows_starter = false,
                     _ => {
                         self.over =
                             Some(Err("the process that started this daemon has ended".to_owned()))
@@ -612,7 +499,7 @@ impl Daemon {
             }
             Source::Guard => self.guard_ended(),
             Source::Remote(node) => self.remote_ended(node),
-            Source::Kin => self.kin.iter_mut().for_each(Kin::hear),
+            Source::ChildEnded => self.subreaper.iter_mut().for_each(Subreaper::hear),
         }
     }
 
@@ -631,15 +518,19 @@ impl Daemon {
             }
             Wake::Dialled(node, Err(why)) => self.lost(node, &why),
             Wake::Asked(node, alive) => self.system_answered(node, alive),
-            Wake::Signal(number) if self.head.is_some() => self.head_signal(number),
+            Wake::Signal(number) if self.head.is_some() => {
+                self.tell_controller(|controller, now| controller.signal(now, number));
+            }
             Wake::Signal(number) => self.asked_to_end(number),
             Wake::Inventory(found) => {
-                self.found = Some(*found);
+                self.resources.found(*found);
                 self.tell_inventory();
             }
             Wake::Placed(result) => self.placed(result),
             Wake::Printed => {}
-            Wake::Unwritten(lost) => self.head_unwritten(lost),
+            Wake::Unwritten(lost) => {
+                self.tell_controller(|controller, now| controller.output_unwritten(now, lost));
+            }
         }
     }
 
@@ -672,14 +563,8 @@ impl Daemon {
     }
 }
 
-/// The guard of a daemon with this mark and these directories.
-fn guard_of(own: &Path, mark: &str, place: &Place, stage: Option<&Place>) -> io::Result<Guard> {
-    let all = [Some(place), stage];
-    Guard::start(own, mark, all.into_iter().flatten().map(Place::path))
-}
-
-/// What clients of the PMIx library have to name, over a port that anybody can reach: the name of the job, which is no
-/// secret, and what nobody learns but its ranks. It is the same on all nodes.
+/// What clients of the PMIx library have to name, over a port that any process can reach: the name
+/// of the job, which is no secret, and what only its ranks learn. It is the same on all nodes.
 fn space_of(name: &str, secret: &Secret) -> String {
     let own = derived(secret, b"petasos pmix namespace");
     format!("{name}-{}", hex(&own[..16]))
@@ -690,8 +575,8 @@ pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The daemon of another host: it is told what it needs over standard input, and ends with that. It has
-/// these plug-ins, which are to be those of the launcher.
+/// The daemon of another host: it is told what it needs over standard input, and ends with that. It
+/// has these plug-ins, which are to be those of the launcher.
 ///
 /// # Errors
 /// If it cannot begin, or ends before its time; then it has ended its processes.
@@ -702,13 +587,13 @@ pub fn run_daemon(plugins: Plugins) -> Result<(), String> {
         return Err(format!("{}: version {own} here, {theirs} at the head", host_name()));
     }
     if let Some(begin) = plugins.log {
-        begin(bootstrap.log.as_deref());
+        begin(bootstrap.settings.log.as_deref());
     }
     tracing::debug!(node = bootstrap.node.0, ranks = bootstrap.ranks, "a daemon begins");
-    let config = Config { connect: bootstrap.connect, ..Config::default() };
+    let config = Config { connect: bootstrap.settings.connect, ..Config::default() };
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", host_name());
-    let Bootstrap { node, nodes, secret, silence, .. } = bootstrap;
-    let daemon = Daemon::new(node, nodes, secret, silence, config);
+    let Bootstrap { node, nodes, secret, .. } = bootstrap;
+    let daemon = Daemon::new(node, nodes, secret, bootstrap.settings.silence, config);
     let mut daemon = daemon.map_err(|error| named(&error))?;
     daemon.plugins = plugins;
     daemon.take_ends().map_err(|error| named(&error))?;

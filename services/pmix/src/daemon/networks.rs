@@ -1,12 +1,16 @@
-//! Networks of a job: what their plug-ins offer on each node goes to the head, and what they make there of all
-//! offers goes to the daemons, before any rank starts.
+//! Networks of a job: what their plug-ins offer on each node goes to the head node, and what they
+//! make there of all offers goes to the daemons, before any rank starts.
 
-use super::{Daemon, control::Setup};
+use super::{
+    Daemon,
+    control::Setup,
+    wake::{Wake, Waker},
+};
 use crate::{
     Node,
-    inventory::NetworkUse,
+    inventory::{Inventory, NetworkUse, Watcher},
     job::JobSpec,
-    launch::{Key, Known, ThisNode, Wants},
+    launch::{Key, Known, Reserved, ThisNode, Wants},
     net::handshake::derived,
 };
 use std::{collections::BTreeMap, path::Path};
@@ -17,12 +21,43 @@ pub(crate) type Said = Vec<(String, Vec<u8>)>;
 /// The longest beginning of an address.
 const MAX_BASE: usize = 512;
 
+/// What this node has, and what networks keep of it for the ranks.
+#[derive(Debug, Default)]
+pub(super) struct Resources {
+    /// Looks at what the node has.
+    watcher: Option<Watcher>,
+    /// What it has, as it was last seen.
+    found: Option<Inventory>,
+    /// What networks are told of this node.
+    here: Option<ThisNode>,
+    /// What is kept for the ranks, as long as this is.
+    reserved: Vec<Reserved>,
+}
+
+impl Resources {
+    /// What the node has now.
+    pub(super) fn found(&mut self, inventory: Inventory) {
+        self.found = Some(inventory);
+    }
+}
+
 impl Daemon {
+    /// Has what this node has looked at, now and whenever it changes.
+    pub(super) fn take_inventory(&mut self) {
+        let start = |waker: Waker| {
+            Watcher::start(move |found| waker.tell(Wake::Inventory(Box::new(found))))
+        };
+        match self.waker.another().and_then(start) {
+            Ok(watcher) => self.resources.watcher = Some(watcher),
+            Err(error) => self.log(&format!("the inventory: {error}")),
+        }
+    }
+
     /// Keeps what the ranks of this node will need.
     pub(super) fn reserve(&mut self, ranks: u32, alone: bool) -> Result<Said, String> {
         let address = self.peers.own_address(None).and_then(|text| text.parse().ok());
         let here = ThisNode { address, ranks, alone };
-        self.here = Some(here.clone());
+        self.resources.here = Some(here.clone());
         self.tell_inventory();
         if ranks == 0 {
             return Ok(Said::new());
@@ -31,14 +66,16 @@ impl Daemon {
         for network in &self.plugins.networks {
             let reserved = network.reserve(&here)?;
             offers.push((network.name().to_owned(), reserved.offer.clone()));
-            self.reserved.push(reserved);
+            self.resources.reserved.push(reserved);
         }
         Ok(offers)
     }
 
-    /// What this node has goes to the head, with what networks use of it.
+    /// What this node has goes to the head node, with what networks use of it.
     pub(super) fn tell_inventory(&mut self) {
-        let (Some(found), Some(here)) = (&self.found, &self.here) else { return };
+        let (Some(found), Some(here)) = (&self.resources.found, &self.resources.here) else {
+            return;
+        };
         let mut found = found.clone();
         let used = self.plugins.networks.iter().map(|network| NetworkUse {
             network: network.name().to_owned(),
@@ -48,7 +85,8 @@ impl Daemon {
         self.engine.inventory(self.clock.now(), found);
     }
 
-    /// At the head: what networks want to know of the nodes before they make anything of the offers.
+    /// At the head node: what networks want to know of the nodes before they make anything of the
+    /// offers.
     pub(super) fn networks_want(&self) -> Wants {
         let all = self.plugins.networks.iter().map(|network| network.wants());
         let both = |a: Wants, b: Wants| Wants {
@@ -58,7 +96,7 @@ impl Daemon {
         all.fold(Wants::default(), both)
     }
 
-    /// At the head: what each network makes of the job, and of what nodes offer.
+    /// At the head node: what each network makes of the job, and of what nodes offer.
     pub(super) fn blobs(
         &self,
         job: &JobSpec,

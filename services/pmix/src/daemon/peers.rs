@@ -33,11 +33,12 @@ use std::{
 const MAX_FRAME: usize = 256 << 20;
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(5);
-/// A daemon that ends a handshake may have let it go for others who connect: so long it is dialled again.
+/// A daemon that ends a handshake may have let it go for others that connect: so long it is dialled
+/// again.
 const AGAIN: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(10);
-/// How long a peer's machine may be silent before the kernel holds it for lost: at least so long, as it counts a peer that
-/// does not read what it is sent as silent, too.
+/// How long a peer's machine may be silent before the kernel holds it for lost: at least so long,
+/// as it counts a peer that does not read what it is sent as silent, too.
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// A connection.
@@ -99,7 +100,8 @@ impl Peers {
         self.addresses.insert(node, addresses);
     }
 
-    /// Where others connect, unless those that did have not had their time and there is no room for more.
+    /// Where others connect, unless those that did have not had their time and there is no room for
+    /// more.
     pub(crate) fn waits_at(&self, now: Time) -> Option<&TcpListener> {
         self.listener.as_ref().filter(|_| self.strangers.have_room(now))
     }
@@ -124,7 +126,8 @@ impl Peers {
         None
     }
 
-    /// Strangers have said something: gives the daemons among them, and what is to be said of others.
+    /// Strangers have said something: gives the daemons among them, and what is to be said of
+    /// others.
     pub(crate) fn hear(&mut self) -> (Vec<(Node, TcpStream)>, Vec<String>) {
         self.strangers.hear(&self.secret, self.me)
     }
@@ -184,7 +187,8 @@ impl Peers {
         self.via.contains_key(&node)
     }
 
-    /// Whether the other side has closed the connection to a node, which may not have been read to its end.
+    /// Whether the other side has closed the connection to a node, which may not have been read to
+    /// its end.
     pub(crate) fn has_ended(&self, node: Node) -> bool {
         let link = self.via.get(&node).and_then(|id| self.links.get(id));
         link.is_some_and(|link| is_ready(link.frames.as_fd(), PollFlags::RDHUP))
@@ -220,7 +224,8 @@ impl Peers {
     }
 }
 
-/// An answer that is longer than the other side takes is an error instead; what else is ends the link, as it would there.
+/// An answer that is longer than the other side takes is an error instead; what else is ends the
+/// link, as it would there.
 fn put(frames: &mut Frames, what: &Control) -> Result<(), Error> {
     let Err(error) = frames.push(what) else { return Ok(()) };
     let refused = match what {
@@ -309,7 +314,7 @@ mod tests {
             }
             other => panic!("{other:?}"),
         }
-        // Of what is no answer nobody is told.
+        // What is no answer has no such reply.
         assert!(put(&mut a, &Control::Input(vec![1; 1000])).is_err());
     }
 }

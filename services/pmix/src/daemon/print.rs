@@ -1,10 +1,11 @@
 //! What the processes write, on this process's standard output and error: by a thread, so that a
 //! slow reader does not hold up the daemon.
 //!
-//! What cannot be written is lost, and so the first error is told, once: while the job runs, and in the end with
-//! how it ended.
+//! What cannot be written is lost, and so the first error is told, once: while the job runs, and in
+//! the end with how it ended.
 
 use super::wake::{Wake, Waker};
+use crate::controller::Unwritten;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
@@ -12,7 +13,7 @@ use rustix::{
 };
 use std::{
     collections::BTreeMap,
-    fmt, io,
+    io,
     os::fd::BorrowedFd,
     sync::{
         Arc,
@@ -26,40 +27,6 @@ use std::{
 const ROOM: usize = 1 << 20;
 /// A line is printed in parts if it is longer.
 const LONGEST_LINE: usize = 64 << 10;
-
-/// Output that could not be written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unwritten {
-    /// The reader of a pipe has closed it, as `head` does.
-    Closed,
-    /// The system refused it.
-    Refused {
-        /// Whether that is standard error.
-        error: bool,
-        why: String,
-    },
-}
-
-impl Unwritten {
-    fn of(error: bool, why: &io::Error) -> Unwritten {
-        match why.kind() {
-            io::ErrorKind::BrokenPipe => Unwritten::Closed,
-            _ => Unwritten::Refused { error, why: why.to_string() },
-        }
-    }
-}
-
-impl fmt::Display for Unwritten {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unwritten::Closed => f.write_str("its output is no longer read"),
-            Unwritten::Refused { error, why } => {
-                let stream = if *error { "error" } else { "output" };
-                write!(f, "output of the ranks is lost: writing to standard {stream}: {why}")
-            }
-        }
-    }
-}
 
 /// The printing thread, and what it has to do.
 #[derive(Debug)]
@@ -159,7 +126,8 @@ impl Printer {
     }
 }
 
-/// Writes all, whether or not the stream waits by itself: that is for all to change who share it.
+/// Writes all, whether or not the stream waits by itself: any process that shares it may change
+/// that.
 fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::write(to, bytes) {
@@ -175,8 +143,8 @@ fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Closes another descriptor of a stream, by which file systems that write later (as over a network) say whether all
-/// has come to its place.
+/// Closes another descriptor of a stream, by which file systems that write later (as over a
+/// network) say whether all has come to its place.
 fn close_another(stream: BorrowedFd<'_>) -> io::Result<()> {
     let another = stream.try_clone_to_owned()?;
     match nix::unistd::close(another) {

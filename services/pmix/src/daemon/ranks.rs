@@ -1,148 +1,198 @@
-//! The processes of this node: fed, listened to, and ended with all that they started.
+//! The ranks of this node: the processes that they are now, those that they will be, and what goes
+//! in and out of them.
 
-use super::{Daemon, child::Process, control::Control};
-use crate::{Node, Termination, names::Group};
+use super::{Daemon, control::Control, guards::Guards, rank::Rank, watch::Watch};
+use crate::{Node, names::Group};
 use petasos_fabric::Time;
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    io::ioctl_fionbio,
-    process::{Pid, Signal, kill_process_group},
-};
-use std::{
-    collections::VecDeque,
-    io::{self, ErrorKind, PipeReader, PipeWriter, Read, Write},
-    os::{fd::OwnedFd, unix::process::ExitStatusExt},
-    time::Duration,
-};
+use rustix::process::{Pid, Signal};
+use std::{collections::BTreeMap, io::PipeWriter};
 
-/// What a process that ended may still have in its pipes comes within this time.
-const LINGER: Duration = Duration::from_millis(500);
-/// Output that the head has not taken yet, of one node, in bytes.
+/// Output that the head node has not taken yet, of one node, in bytes.
 const WINDOW: u64 = 1 << 20;
 
-/// A process.
-#[derive(Debug)]
-pub(crate) struct Rank {
-    process: Process,
-    /// How often its rank had been started again before it.
-    pub(super) restarts: u32,
-    pub(crate) pid: Pid,
-    pub(crate) pidfd: OwnedFd,
-    pub(crate) out: Option<PipeReader>,
-    pub(crate) err: Option<PipeReader>,
-    pub(crate) input: Option<PipeWriter>,
-    pub(crate) feed: VecDeque<u8>,
-    feed_ends: bool,
-    pub(crate) ended: Option<Termination>,
-    /// Why it has failed, also if it does not notice.
-    pub(super) failed: Option<String>,
-    /// Its end, its output and its errors are waited for.
-    pub(crate) watched: [bool; 3],
-    until: Time,
+#[derive(Debug, Default)]
+pub(super) struct LocalRanks {
+    /// Their processes, until all that one wrote was read.
+    all: BTreeMap<u32, Rank>,
+    /// Ranks that are to be restarted, once nothing is left of the process before: for the how
+    /// manieth time.
+    again: BTreeMap<u32, u32>,
+    /// The process that each rank is, or was when it finalized.
+    clients: BTreeMap<u32, Pid>,
+    /// Bytes of output that the head node has not taken.
+    untaken: u64,
+    /// Standard input for rank 0 has ended.
+    input_ended: bool,
+    /// What of it came before it was heard that rank 0 is here now.
+    early_input: Vec<u8>,
+    /// The processors for ranks, in turn, if each keeps to one.
+    cores: Vec<u32>,
 }
 
-/// Our ends of its standard streams.
-#[derive(Debug)]
-pub(crate) struct Pipes {
-    pub(crate) input: Option<PipeWriter>,
-    pub(crate) out: PipeReader,
-    pub(crate) err: PipeReader,
-}
+impl LocalRanks {
+    /// A rank has begun.
+    pub(super) fn insert(&mut self, number: u32, rank: Rank) {
+        self.all.insert(number, rank);
+    }
 
-impl Rank {
-    /// A process that has been started, and is ended again if it cannot be looked after.
-    pub(crate) fn new(process: Process, pipes: Pipes, restarts: u32) -> io::Result<Rank> {
-        let (pid, Pipes { input, out, err }) = (process.pid, pipes);
-        let ready = process.pidfd().and_then(|pidfd| {
-            ioctl_fionbio(&out, true)?;
-            ioctl_fionbio(&err, true)?;
-            input.as_ref().map_or(Ok(()), |fd| ioctl_fionbio(fd, true))?;
-            Ok(pidfd)
-        });
-        let pidfd = ready.inspect_err(|_| {
-            let _ = kill_process_group(pid, Signal::KILL);
-            let _ = process.wait();
-        })?;
-        Ok(Rank {
-            process,
-            restarts,
-            pid,
-            pidfd,
-            out: Some(out),
-            err: Some(err),
-            input,
-            feed: VecDeque::new(),
-            feed_ends: false,
-            ended: None,
-            failed: None,
-            watched: [false; 3],
-            until: Time::NEVER,
+    pub(super) fn get(&self, number: u32) -> Option<&Rank> {
+        self.all.get(&number)
+    }
+
+    fn get_mut(&mut self, number: u32) -> Option<&mut Rank> {
+        self.all.get_mut(&number)
+    }
+
+    /// The process of a rank, while its number is its own.
+    pub(super) fn running(&self, number: u32) -> Option<Pid> {
+        self.get(number).and_then(Rank::running)
+    }
+
+    /// The processors for ranks, in turn, if each keeps to one.
+    pub(super) fn cores(&self) -> &[u32] {
+        &self.cores
+    }
+
+    pub(super) fn keep_to(&mut self, cores: &[u32]) {
+        self.cores = cores.to_vec();
+    }
+
+    /// All processes that run.
+    pub(super) fn all_running(&self) -> impl Iterator<Item = Pid> {
+        self.all.values().filter_map(Rank::running)
+    }
+
+    /// A rank has failed for this, also if it does not notice.
+    pub(super) fn fail(&mut self, number: u32, why: String) {
+        self.all.get_mut(&number).into_iter().for_each(|rank| rank.fail(why.clone()));
+    }
+
+    /// A rank is to be restarted, for the how manieth time, once nothing is left of the process
+    /// before; that is ended, if it is there. Says whether nothing is left of it now.
+    pub(super) fn restart(&mut self, number: u32, restarts: u32) -> bool {
+        self.again.insert(number, restarts);
+        // It closed its connection, and may still be there; or the last that it wrote is still on
+        // its way.
+        self.get(number).is_none_or(|rank| {
+            rank.signal(Signal::KILL);
+            false
         })
     }
 
-    /// Whether its end has come.
-    fn has_ended(&self) -> bool {
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // If this is interrupted, it is said again.
-        poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], Some(&now))
-            .is_ok_and(|ready| ready > 0)
+    /// Whether a rank is to be restarted now, and for the how manieth time.
+    pub(super) fn take_restart(&mut self, number: u32) -> Option<u32> {
+        let restarts = self.again.remove(&number)?;
+        self.clients.remove(&number);
+        Some(restarts)
     }
 
-    /// Its number, while that is its own.
-    pub(crate) fn running(&self) -> Option<Pid> {
-        self.ended.is_none().then_some(self.pid)
+    /// Whether a process has been this rank.
+    pub(super) fn was_a_client(&self, number: u32) -> bool {
+        self.clients.contains_key(&number)
     }
 
-    fn is_done(&self, now: Time) -> bool {
-        self.ended.is_some() && ((self.out.is_none() && self.err.is_none()) || now >= self.until)
+    /// This process says that it is a rank. Says whether that has been so before.
+    pub(super) fn connects(&mut self, number: u32, process: Pid) -> bool {
+        *self.clients.entry(number).or_insert(process) == process
+    }
+
+    /// This process has finalized as a rank.
+    pub(super) fn finalizes(&mut self, number: u32, process: Pid) {
+        self.clients.insert(number, process);
+    }
+
+    /// Sends a signal to all, and to what they have started.
+    pub(super) fn signal(&self, signal: Signal) {
+        self.all.values().for_each(|rank| rank.signal(signal));
+    }
+
+    /// Ends all, at once and for good.
+    fn kill(&mut self, now: Time, guards: &Guards) {
+        self.again.clear();
+        self.signal(Signal::KILL);
+        for rank in self.all.values_mut().filter(|rank| rank.ended().is_none()) {
+            guards.process_ended(rank.pid());
+            rank.wait(now);
+        }
+        self.all.clear();
+    }
+
+    /// Those that have ended and have nothing more to say.
+    fn done(&self, now: Time) -> Vec<u32> {
+        self.all.iter().filter(|(_, rank)| rank.is_done(now)).map(|(number, _)| *number).collect()
+    }
+
+    /// When there may be more of them.
+    pub(super) fn deadline(&self) -> Time {
+        self.all.values().map(Rank::deadline).min().unwrap_or(Time::NEVER)
+    }
+
+    /// The head node has taken so many bytes of output.
+    pub(super) fn output_taken(&mut self, bytes: u64) {
+        self.untaken = self.untaken.saturating_sub(bytes);
+    }
+
+    /// Where rank 0 takes the input that waits for it.
+    pub(super) fn takes_input(&self) -> Option<&PipeWriter> {
+        self.get(0).and_then(Rank::takes_input)
+    }
+
+    /// More input for rank 0; empty: it ends. Where it is not here so far, its node is lost, and
+    /// this is the one that takes its place. Gives how many bytes have been taken, or go nowhere.
+    fn feed(&mut self, bytes: &[u8], is_here: bool) -> u64 {
+        self.input_ended |= bytes.is_empty();
+        if !is_here {
+            self.early_input.extend(bytes);
+            return 0;
+        }
+        match self.get_mut(0) {
+            Some(rank) => rank.feed(bytes),
+            None => bytes.len() as u64,
+        }
+    }
+
+    /// Rank 0 has begun here again: gives it what came before.
+    fn feed_again(&mut self) -> u64 {
+        let early = std::mem::take(&mut self.early_input);
+        let mut taken = if early.is_empty() { 0 } else { self.feed(&early, true) };
+        if self.input_ended {
+            taken += self.feed(&[], true);
+        }
+        taken
+    }
+
+    /// Has what is waited for of all in the set.
+    pub(super) fn watch(&mut self, takes_output: bool, set: &Watch) {
+        for (number, rank) in &mut self.all {
+            rank.watch(*number, takes_output, set);
+        }
     }
 }
 
 impl Daemon {
-    /// The process has ended: ends what it started, and says so.
-    pub(crate) fn rank_ended(&mut self, number: u32) {
+    /// The process of a rank has ended: ends what it started, and says so.
+    pub(super) fn rank_ended(&mut self, number: u32) {
         let now = self.clock.now();
-        let Some(rank) = self.ranks.get_mut(&number).filter(|rank| rank.ended.is_none()) else {
-            return;
-        };
-        // Perhaps it is the one before it of which the set of descriptors tells: where that has just been closed, a
-        // process that is becoming its program may have it still.
-        if !rank.has_ended() {
+        // Perhaps it is the one before it of which the set of descriptors tells: where that has
+        // just been closed, a process that is becoming its program may have it still.
+        if !self.ranks.get(number).is_some_and(Rank::has_just_ended) {
             return;
         }
         // What it said last may not have been read.
         self.read_rest_of(number);
-        let Some(rank) = self.ranks.get_mut(&number) else { return };
+        let Some(rank) = self.ranks.get_mut(number) else { return };
         // It is not waited for yet, so that its number still is its own.
-        let _ = kill_process_group(rank.pid, Signal::KILL);
-        if let Some(guard) = &self.guard {
-            guard.ended(rank.pid);
-        }
-        let why = match rank.process.wait() {
-            Ok(status) => match (status.code(), status.signal()) {
-                (Some(code), _) => Termination::Exited(code),
-                (None, signal) => Termination::Signalled(signal.unwrap_or_default()),
-            },
-            Err(error) => Termination::NotStarted(error.to_string()),
-        };
-        let why = match rank.failed.take() {
-            Some(failed) if why.is_clean() => Termination::Failed(failed),
-            _ => why,
-        };
+        rank.signal(Signal::KILL);
+        self.guards.process_ended(rank.pid());
+        let (why, unread) = rank.wait(now);
+        let restarts = rank.restarts();
         tracing::debug!(rank = number, %why, "a rank has ended");
-        rank.ended = Some(why.clone());
-        rank.until = now.after(LINGER);
-        rank.input = None;
-        let (restarts, unread) = (rank.restarts, rank.feed.len() as u64);
-        rank.feed.clear();
-        if unread > 0 {
-            self.report(Control::InputTaken(unread));
-        }
+        self.input_taken(unread);
         self.explain_end(number, &why);
         if let Some(job) = &self.job {
             let why = self.engine.proc_ended(now, job.proc(number), restarts, why);
-            if let Some(rank) = self.ranks.get_mut(&number) {
-                rank.ended = Some(why);
+            if let Some(rank) = self.ranks.get_mut(number) {
+                rank.ended_so(why);
             }
         }
         self.close_clients_of(number);
@@ -151,149 +201,92 @@ impl Daemon {
 
     /// Reports a process if it has ended and has nothing more to say.
     fn settle_rank(&mut self, number: u32, now: Time) {
-        if self.ranks.get(&number).is_none_or(|rank| !rank.is_done(now)) {
+        if self.ranks.get(number).is_none_or(|rank| !rank.is_done(now)) {
             return;
         }
-        let over = self.ranks.remove(&number).map(|rank| (rank.restarts, rank.ended));
-        if let Some((restarts, Some(why))) = over {
-            self.report_end(number, restarts, why);
+        if let Some(rank) = self.ranks.all.remove(&number)
+            && let Some(why) = rank.ended()
+        {
+            self.report_end(number, rank.restarts(), why.clone());
         }
         self.begin_again(number);
     }
 
     /// Reports processes that have ended and have nothing more to say.
-    pub(crate) fn settle_ranks(&mut self, now: Time) {
-        let done: Vec<u32> =
-            self.ranks.iter().filter(|(_, r)| r.is_done(now)).map(|(n, _)| *n).collect();
-        for number in done {
+    pub(super) fn settle_ranks(&mut self, now: Time) {
+        for number in self.ranks.done(now) {
             self.settle_rank(number, now);
         }
     }
 
-    /// When [`Daemon::settle_ranks`] is wanted.
-    pub(crate) fn ranks_deadline(&self) -> Time {
-        self.ranks.values().map(|rank| rank.until).min().unwrap_or(Time::NEVER)
-    }
-
     /// Whether output can be taken from the processes now.
-    pub(crate) fn takes_output(&self) -> bool {
+    pub(super) fn takes_output(&self) -> bool {
         match &self.head {
             Some(head) => head.printer.has_room(),
-            None => self.untaken < WINDOW,
+            None => self.ranks.untaken < WINDOW,
         }
     }
 
     /// A process wrote something, or closed its end.
-    pub(crate) fn read_output(&mut self, number: u32, error: bool) {
-        let Some(rank) = self.ranks.get_mut(&number) else { return };
-        let mut bytes = vec![0; 64 << 10];
-        let read = match (&mut rank.out, &mut rank.err) {
-            (Some(out), _) if !error => out.read(&mut bytes),
-            (_, Some(err)) if error => err.read(&mut bytes),
-            _ => return,
+    pub(super) fn read_output(&mut self, number: u32, error: bool) {
+        let Some(bytes) = self.ranks.get_mut(number).and_then(|rank| rank.read(error)) else {
+            return;
         };
-        match read {
-            Ok(len) if len > 0 => {
-                bytes.truncate(len);
-                self.untaken += len as u64;
-                self.report(Control::Output { rank: number, error, bytes });
-            }
-            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            _ => {
-                if error {
-                    rank.err = None
-                } else {
-                    rank.out = None
-                }
-                self.settle_rank(number, self.clock.now());
-            }
+        if bytes.is_empty() {
+            return self.settle_rank(number, self.clock.now());
         }
+        self.ranks.untaken += bytes.len() as u64;
+        self.report(Control::Output { rank: number, error, bytes });
     }
 
     /// Standard input for rank 0; empty: it ends.
-    pub(crate) fn feed(&mut self, bytes: &[u8]) {
-        self.input_ended |= bytes.is_empty();
-        if self.node_of_rank(0) != Some(self.me) {
-            // Its node is lost, and this is the one that takes its place.
-            self.early_input.extend(bytes);
-            return;
-        }
-        match self.ranks.get_mut(&0) {
-            Some(rank) if rank.input.is_some() => {
-                rank.feed_ends |= bytes.is_empty();
-                rank.feed.extend(bytes);
-                self.write_input();
-            }
-            // It does not read any more: the bytes go nowhere.
-            _ => self.report(Control::InputTaken(bytes.len() as u64)),
-        }
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
+        let is_here = self.node_of_rank(0) == Some(self.me);
+        let taken = self.ranks.feed(bytes, is_here);
+        self.input_taken(taken);
+    }
+
+    /// Rank 0 has begun here again.
+    pub(super) fn feed_again(&mut self) {
+        let taken = self.ranks.feed_again();
+        self.input_taken(taken);
     }
 
     /// Writes what rank 0 takes.
-    pub(crate) fn write_input(&mut self) {
-        let Some(rank) = self.ranks.get_mut(&0) else { return };
-        let mut taken = 0;
-        while let Some(input) = &mut rank.input {
-            let (first, _) = rank.feed.as_slices();
-            if first.is_empty() {
-                if rank.feed_ends {
-                    rank.input = None;
-                }
-                break;
-            }
-            match input.write(first) {
-                Ok(written) => {
-                    rank.feed.drain(..written);
-                    taken += written as u64;
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => {
-                    taken += rank.feed.len() as u64;
-                    rank.feed.clear();
-                    rank.input = None;
-                }
-            }
-        }
-        if taken > 0 {
-            self.report(Control::InputTaken(taken));
+    pub(super) fn write_input(&mut self) {
+        let taken = self.ranks.get_mut(0).map_or(0, Rank::write_input);
+        self.input_taken(taken);
+    }
+
+    fn input_taken(&mut self, bytes: u64) {
+        if bytes > 0 {
+            self.report(Control::InputTaken(bytes));
         }
     }
 
     /// Sends a signal to all processes of this node, and to what they have started.
-    pub(crate) fn signal_ranks(&self, number: i32) {
-        let Some(signal) = Signal::from_named_raw(number) else { return };
-        for rank in self.ranks.values().filter(|rank| rank.ended.is_none()) {
-            let _ = kill_process_group(rank.pid, signal);
-        }
+    pub(super) fn signal_ranks(&self, number: i32) {
+        Signal::from_named_raw(number).into_iter().for_each(|signal| self.ranks.signal(signal));
     }
 
-    /// Sends a signal to those of these processes that are on this node, and to what they have started.
-    pub(crate) fn signal_some(&self, group: &Group, number: i32) {
+    /// Sends a signal to those of these processes that are on this node, and to what they have
+    /// started.
+    pub(super) fn signal_some(&self, group: &Group, number: i32) {
         let Some((job, signal)) = self.job.as_ref().zip(Signal::from_named_raw(number)) else {
             return;
         };
-        let named = self.ranks.iter().filter(|(number, _)| group.contains(job.proc(**number)));
-        for pid in named.filter_map(|(_, rank)| rank.running()) {
-            let _ = kill_process_group(pid, signal);
-        }
+        let all = self.ranks.all.iter();
+        let named = all.filter(|(number, _)| group.contains(job.proc(**number)));
+        named.for_each(|(_, rank)| rank.signal(signal));
     }
 
     /// Ends all processes of this node, at once and for good.
-    pub(crate) fn kill_ranks(&mut self) {
-        self.again.clear();
-        self.signal_ranks(Signal::KILL.as_raw());
-        for rank in self.ranks.values_mut().filter(|rank| rank.ended.is_none()) {
-            if let Some(guard) = &self.guard {
-                guard.ended(rank.pid);
-            }
-            let _ = rank.process.wait();
-        }
-        self.ranks.clear();
+    pub(super) fn kill_ranks(&mut self) {
+        self.ranks.kill(self.clock.now(), &self.guards);
     }
 
     /// Where a rank runs.
-    pub(crate) fn node_of_rank(&self, rank: u32) -> Option<Node> {
+    pub(super) fn node_of_rank(&self, rank: u32) -> Option<Node> {
         self.job.as_ref()?.node_of(rank)
     }
 }

@@ -1,17 +1,19 @@
 //! Machines that fall silent: no end of a connection tells of a cut cable or of power that fails.
 //!
-//! Neighbours in the tree of all nodes say something to each other all the time, four times within the time that a
-//! machine may be silent. Who says nothing for half of that may as well be stopped, or wait for a processor among many
-//! others, and is not lost. So its *system* is asked: it answers, or refuses, a connection by itself, whatever its
-//! processes do. Only who does not answer that either is lost.
+//! Neighbours in the tree of all nodes say something to each other all the time, four times within
+//! the time that a machine may be silent. One that says nothing for half of that may as well be
+//! stopped, or wait for a processor among many others, and is not lost. So its *system* is asked:
+//! it answers, or refuses, a connection by itself, whatever its processes do. Only a machine that
+//! does not answer that either is lost.
 //!
-//! That begins when all daemons are ready, with the files that are brought to them, or with the ranks. Before that, a
-//! daemon and the head watch each other, where they are neighbours, from the first word on: the ways between the others are
-//! not there yet.
+//! That begins when all daemons are ready, with the files that are brought to them, or with the
+//! ranks. Before that, a daemon and the head node watch each other, where they are neighbours, from
+//! the first word on: the ways between the others are not there yet.
 //!
-//! What cannot be told so is left to the kernel's own watch over connections, which takes longer: the loss of a machine
-//! at which no such connection has ever arrived (a firewall may be before it), and of one whose daemon has
-//! been silent for long, as each question waits there until the daemon takes it.
+//! What cannot be told so is left to the kernel's own watch over connections, which takes longer:
+//! the loss of a machine at which no such connection has ever arrived (a firewall may be before
+//! it), and of one whose daemon has been silent for long, as each question waits there until the
+//! daemon takes it.
 
 use super::{
     Daemon,
@@ -33,14 +35,17 @@ const SHORTEST: Duration = Duration::from_millis(100);
 const TRIES: u32 = 3;
 /// Questions before there is need, until one is answered.
 const MOST_TRIED: u32 = 8;
-/// Questions that a system answers in one silence of its daemon. Those of all neighbours wait in one queue there.
+/// Questions that a system answers in one silence of its daemon. Those of all neighbours wait in
+/// one queue there.
 const MOST_ANSWERS: u32 = 3;
 
-/// Who was heard when: a state machine, which knows neither sockets nor clocks.
+/// Which node was heard when: a state machine, which knows neither sockets nor clocks.
 #[derive(Debug)]
 pub(crate) struct Silence {
-    /// How long a machine may be silent; zero: nobody is watched.
+    /// How long a machine may be silent; zero: none is watched.
     most: Duration,
+    /// All daemons are ready, and watch their neighbours.
+    watches_all: bool,
     next: Time,
     of: BTreeMap<Node, Heard>,
 }
@@ -70,10 +75,10 @@ pub(crate) enum Act {
 impl Silence {
     pub(crate) fn new(most: Duration) -> Silence {
         let most = if most.is_zero() { most } else { most.max(SHORTEST) };
-        Silence { most, next: Time::NEVER, of: BTreeMap::new() }
+        Silence { most, watches_all: false, next: Time::NEVER, of: BTreeMap::new() }
     }
 
-    /// There is somebody to be watched from now on.
+    /// There are neighbours to be watched from now on.
     fn begin(&mut self, now: Time) {
         if !self.most.is_zero() {
             self.next = self.next.min(now.after(self.most / 4));
@@ -154,10 +159,10 @@ impl Daemon {
         self.silence.begin(self.clock.now());
     }
 
-    /// All are ready, and watch their neighbours from now on: ways to these are made, so that their loss is noticed even
-    /// if nothing is said.
+    /// All are ready, and watch their neighbours from now on: ways to these are made, so that their
+    /// loss is noticed even if nothing is said.
     pub(super) fn watch_all(&mut self) {
-        if !std::mem::replace(&mut self.watches_all, true) {
+        if !std::mem::replace(&mut self.silence.watches_all, true) {
             for node in self.engine.neighbours() {
                 self.order_nothing(node);
             }
@@ -167,8 +172,8 @@ impl Daemon {
 
     fn watched(&self) -> Vec<Node> {
         let mut all = self.engine.neighbours();
-        // Where a way was not made so far, nobody is waited for.
-        all.retain(|node| self.watches_all || self.peers.listens_at(*node).is_some());
+        // Where no connection was made so far, nothing is waited for.
+        all.retain(|node| self.silence.watches_all || self.peers.listens_at(*node).is_some());
         all
     }
 
@@ -176,7 +181,8 @@ impl Daemon {
         self.silence.heard(node, self.clock.now());
     }
 
-    /// Says something to the neighbours, and has those asked that say nothing; what has come by now was heard before.
+    /// Says something to the neighbours, and has those asked that say nothing; what has come by now
+    /// was heard before.
     pub(super) fn look_for_silence(&mut self) {
         let now = self.clock.now();
         if now < self.silence.deadline() || self.over.is_some() {
@@ -215,7 +221,8 @@ impl Daemon {
     }
 }
 
-/// Whether the system at an address answers within this time. What fails on this side is no sign that it does not.
+/// Whether the system at an address answers within this time. What fails on this side is no sign
+/// that it does not.
 fn is_there(address: SocketAddr, patience: Duration) -> bool {
     let step = patience / TRIES;
     for _ in 0..TRIES {
@@ -321,10 +328,10 @@ mod tests {
     fn a_system_answers_for_processes_that_do_not() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        // Nobody accepts it.
+        // It is not accepted.
         assert!(is_there(address, Duration::from_secs(9)));
         drop(listener);
-        // Nobody is there to accept it.
+        // There is no listener.
         assert!(is_there(address, Duration::from_secs(9)));
     }
 }

@@ -1,4 +1,5 @@
-//! The stack of a process that has the memory of another one: what runs beyond its end touches nothing of the other's.
+//! The stack of a process that has the memory of another one: what runs beyond its end touches
+//! nothing of the other's.
 
 #![allow(unsafe_code)]
 
@@ -11,7 +12,8 @@ use std::{io, ptr::NonNull, slice};
 /// The stack of a process until it becomes its program, in bytes: it calls a few functions deep.
 const LEN: usize = 64 << 10;
 
-/// A stack, and below it a page that nobody can read or write: who gets there is ended by the kernel.
+/// A stack, and below it a page that cannot be read or written: the kernel ends a process that gets
+/// there.
 #[derive(Debug)]
 pub(super) struct Stack {
     /// Where the page below begins.
@@ -19,7 +21,8 @@ pub(super) struct Stack {
     guard: usize,
 }
 
-// SAFETY: a mapping belongs to the process and to no thread of it, and is reached only by `&mut self`.
+// SAFETY: a mapping belongs to the process and to no thread of it, and is reached only by `&mut
+// self`.
 unsafe impl Send for Stack {}
 
 impl Stack {
@@ -32,22 +35,22 @@ impl Stack {
         let base = unsafe { mmap_anonymous(std::ptr::null_mut(), guard + LEN, rights, flags)? };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         let stack = Stack { base, guard };
-        // SAFETY: the first page of the mapping, of which nobody has a reference.
+        // SAFETY: the first page of the mapping, of which there is no reference.
         unsafe { mprotect(base.as_ptr().cast(), guard, MprotectFlags::empty())? };
         Ok(stack)
     }
 
     /// The stack, without the page below.
     pub(super) fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: mapped with `LEN` bytes behind the first page, initialised as zeroes, as long as this lives; it is
-        // borrowed as a whole.
+        // SAFETY: mapped with `LEN` bytes behind the first page, initialised as zeroes, as long as
+        // this lives; it is borrowed as a whole.
         unsafe { slice::from_raw_parts_mut(self.base.add(self.guard).as_ptr(), LEN) }
     }
 }
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this length, unmapped once; nobody borrows it any more.
+        // SAFETY: mapped by `new` with this length, unmapped once; nothing borrows it any more.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.guard + LEN) };
     }
 }
@@ -102,8 +105,9 @@ mod tests {
         });
         // As where processes are started: no handler of this one runs in the other.
         let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK).unwrap();
-        // SAFETY: the process runs in this one's memory, on a stack of its own, while this thread stands still. It calls
-        // nothing but the system, and itself until it is at the end of its stack.
+        // SAFETY: the process runs in this one's memory, on a stack of its own, while this thread
+        // stands still. It calls nothing but the system, and itself until it is at the end of its
+        // stack.
         let cloned = unsafe {
             let shared = CloneFlags::CLONE_VM | CloneFlags::CLONE_VFORK;
             clone(begin, stack.bytes(), shared, Some(libc::SIGCHLD))

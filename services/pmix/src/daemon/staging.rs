@@ -1,16 +1,12 @@
-//! Files of the job on their way to its nodes: after all daemons are ready, and before any rank starts.
-//! What moves them is a plug-in; here is when, where to, and what becomes of the job if they do not come.
+//! Files of the job on their way to its nodes: after all daemons are ready, and before any rank
+//! starts. What moves them is a plug-in; here is when, where to, and what becomes of the job if
+//! they do not come.
 
-use super::{
-    Daemon,
-    control::{Control, Setup},
-    place::{self, Place},
-    wake::Wake,
-};
+use super::{Daemon, control::Setup, wake::Wake};
 use crate::{
     Node, Value,
     event::Range,
-    launch::{FileMover, Files, Key, NotPlaced, Placing, Staged, Target},
+    launch::{FileMover, Files, Key, NotPlaced, Placing, Staged},
     net::handshake::derived,
     status,
 };
@@ -42,7 +38,7 @@ pub(crate) struct Coming {
     pub(crate) program: Option<String>,
 }
 
-/// Files that the head has brought to the nodes.
+/// Files that the head node has brought to the nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct ToStage {
     pub(crate) files: Arc<Files>,
@@ -60,6 +56,11 @@ pub(crate) struct Work {
 }
 
 impl Work {
+    /// What is on its way to a node.
+    pub(super) fn under_way(&self, node: Node) -> Option<PathBuf> {
+        self.placing.under_way(node)
+    }
+
     /// Has the mover end, and waits for that, but not for ever.
     pub(crate) fn end(&mut self) {
         self.placing.stop();
@@ -75,7 +76,7 @@ impl Work {
     }
 }
 
-/// What ranks and whoever asks may know of the files before they are there.
+/// What ranks, and commands that ask, may know of the files before they are there.
 pub(crate) fn described(staging: &ToStage) -> Vec<(String, Value)> {
     let key = |name: &str, value: Value| (format!("petasos.stage.{name}"), value);
     vec![
@@ -86,38 +87,35 @@ pub(crate) fn described(staging: &ToStage) -> Vec<(String, Value)> {
 }
 
 impl Daemon {
-    /// Makes the directory for the files, and has ranks know of it.
-    pub(super) fn make_stage(&mut self, setup: &mut Setup) -> Result<Option<Place>, String> {
+    /// Makes the directory for the files, if any come here, and has ranks know of it.
+    pub(super) fn make_stage(&mut self, setup: &mut Setup) -> Result<(), String> {
         let ranks = setup.job.runs.iter().any(|run| run.node == self.me && run.count > 0);
         let spare = self.me.0 as usize + setup.spares as usize >= setup.job.nodes.len();
         let Some(coming) = setup.coming.as_ref().filter(|_| ranks || spare) else {
-            return Ok(None);
+            return Ok(());
         };
         // As the user wrote it, where the user was.
         let directory = coming.directory.as_ref();
         let directory = directory.map(|named| Path::new(&setup.program.directory).join(named));
-        let base = place::files_base(directory.as_deref());
-        let place = Place::below(&base, &format!("{}.{}", setup.job.name, self.me.0));
-        let (place, instead) =
-            place.map_err(|error| format!("files, in {}: {error}", base.display()))?;
-        if let Some(instead) = instead {
+        let name = format!("{}.{}", setup.job.name, self.me.0);
+        if let Some(instead) = self.files.make_stage(directory.as_deref(), &name)? {
             self.log(&instead);
         }
-        let path = place.path().to_str();
-        let path =
-            path.ok_or_else(|| format!("{}: this path is no text", place.path().display()))?;
-        let path = path.to_owned();
+        let path = self.files.stage().unwrap_or(Path::new(""));
+        let text = path.to_str();
+        let text = text.ok_or_else(|| format!("{}: this path is no text", path.display()))?;
+        let path = text.to_owned();
         if let (Some(name), Some(first)) = (&coming.program, setup.program.arguments.first_mut()) {
             *first = format!("{path}/{name}");
         }
         setup.program.environment.push((STAGE_DIR.to_owned(), path.clone()));
         setup.job.info.push((STAGE_KEY.to_owned(), path.into()));
-        Ok(Some(place))
+        Ok(())
     }
 
     /// Gets ready to take files; gives where.
     pub(super) fn receive_files(&mut self, setup: &Setup) -> Result<Vec<u8>, String> {
-        let (Some(coming), Some(stage)) = (&setup.coming, &self.stage) else {
+        let Some(coming) = setup.coming.as_ref().filter(|_| self.files.stage().is_some()) else {
             return Ok(Vec::new());
         };
         let mover = self.plugins.movers.iter().find(|mover| mover.name() == coming.mover);
@@ -132,29 +130,22 @@ impl Daemon {
                 Some(own.ok_or("the way to the head has no address")?)
             }
         };
-        let receiving = mover.receive(stage.path(), own, &self.files_key())?;
-        let address = receiving.address.clone();
-        self.receiving = Some(receiving);
-        Ok(address)
+        let key = self.files_key();
+        self.files.receive(&**mover, own, &key)
     }
 
     fn files_key(&self) -> Key {
         Key(derived(&self.secret, b"petasos files"))
     }
 
-    /// All daemons are ready: files are brought to them, if there are any. Says whether.
-    pub(super) fn begin_staging(&mut self) -> bool {
+    /// All daemons are ready: files are brought to them.
+    pub(super) fn begin_staging(&mut self) {
         let (key, begun) = (self.files_key(), self.clock.now());
         let waker = self.waker.another();
-        let Some(head) = &mut self.head else { return false };
-        let Some(staging) = &head.plan.staging else { return false };
-        let targets = head.prepared.iter().filter(|(_, address)| !address.is_empty());
-        let targets = targets.filter_map(|(node, address)| {
-            let host = head.hello.get(node)?.0.name.clone();
-            Some(Target { node: *node, host, address: address.clone() })
-        });
-        let placing = Placing::new(staging.files.clone(), targets.collect(), key);
-        let (placing, all) = (Arc::new(placing), head.all());
+        let Some(head) = &mut self.head else { return };
+        let Some(staging) = &head.plan.staging else { return };
+        let targets = head.roster.targets(head.controller.hosts());
+        let placing = Arc::new(Placing::new(staging.files.clone(), targets, key));
         let (work, mover) = (placing.clone(), staging.mover.clone());
         let started = waker.and_then(|waker| {
             let place = move || waker.tell(Wake::Placed(place_all(&*mover, &work)));
@@ -162,40 +153,34 @@ impl Daemon {
         });
         match started {
             Ok(thread) => head.work = Some(Work { placing, thread: Some(thread), begun }),
-            Err(error) => self.fail(1, format!("bringing files to the nodes: {error}")),
+            Err(error) => {
+                let text = format!("bringing files to the nodes: {error}");
+                self.tell_controller(|controller, now| controller.fail(now, 1, text));
+            }
         }
-        for node in all {
-            self.order(node, Control::Watch);
-        }
-        true
     }
 
     /// All files are there, or one cannot be.
     pub(super) fn placed(&mut self, result: Result<(), NotPlaced>) {
         let now = self.clock.now();
         let Some(head) = &mut self.head else { return };
-        let staging = head.is_staging();
+        let staging = head.controller.is_staging();
         let Some(work) = head.work.as_mut().filter(|_| staging) else { return };
         work.end();
         let (files, hosts) = (&work.placing.files, work.placing.targets.len());
         let took = now.since(work.begun);
         if let Err(why) = result {
-            return self.fail(1, why.to_string());
+            let text = why.to_string();
+            return self.tell_controller(|controller, now| controller.fail(now, 1, text));
         }
         let staged = Staged { files: files.count(), bytes: files.bytes(), hosts, took };
-        head.staged = Some(staged.clone());
         let info = vec![
             ("petasos.stage.files".to_owned(), staged.files.into()),
             ("petasos.stage.bytes".to_owned(), staged.bytes.into()),
             ("petasos.stage.seconds".to_owned(), Value::Real(took.as_secs_f64())),
         ];
         self.engine.announce(now, status::FILES_STAGED, Range::Session, info);
-        self.head_starts();
-    }
-
-    /// What was on its way to a node that is lost.
-    pub(super) fn lost_on_the_way(&self, node: Node) -> Option<PathBuf> {
-        self.head.as_ref()?.work.as_ref()?.placing.under_way(node)
+        self.tell_controller(|controller, now| controller.staged(now, staged));
     }
 
     /// No more files come.
@@ -203,7 +188,7 @@ impl Daemon {
         if let Some(work) = self.head.as_mut().and_then(|head| head.work.as_mut()) {
             work.end();
         }
-        self.receiving = None;
+        self.files.all_received();
     }
 
     /// It is known that files will not be needed: so nothing new is begun.
@@ -211,11 +196,6 @@ impl Daemon {
         if let Some(work) = self.head.as_ref().and_then(|head| head.work.as_ref()) {
             work.placing.stop();
         }
-    }
-
-    /// The ranks start.
-    pub(super) fn all_received(&mut self) {
-        self.receiving = None;
     }
 }
 

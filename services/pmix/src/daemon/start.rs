@@ -3,15 +3,18 @@
 use super::{
     Daemon,
     child::{First, Process, Spawner, Streams, beyond_streams, has_terminal, pipe},
-    greeting,
-    guard::Guard,
     image::{Image, find, variable, why_not},
-    kin::STARTED_BY,
     libraries,
-    ranks::{Pipes, Rank},
+    rank::{Pipes, Rank},
+    subreaper::STARTED_BY,
     sweep::{MARKS, marks},
 };
-use crate::{Termination, inventory, job::JobMap, launch::is_of_a_launcher, pmix41};
+use crate::{
+    Termination, inventory,
+    job::JobMap,
+    launch::{Speaks, is_of_a_launcher},
+    pmix41,
+};
 use rustix::{net::sockopt::set_socket_passcred, process::getpid, thread::CpuSet};
 use std::{
     collections::BTreeMap,
@@ -28,8 +31,8 @@ use std::{
 const NOT_SET_UP: &str = "the job is not set up";
 /// Where the PMIx library finds its daemon.
 const PMIX_URIS: [&str; 2] = ["PMIX_SERVER_URI41", "PMIX_SERVER_URI4"];
-/// Where it and Open MPI have their files. It is each node's own, also where several are emulated on one
-/// machine.
+/// Where it and Open MPI have their files. It is each node's own, also where several are emulated
+/// on one machine.
 const PMIX_DIRECTORIES: [&str; 3] =
     ["PMIX_SERVER_TMPDIR", "PMIX_SYSTEM_TMPDIR", "OMPI_MCA_btl_vader_backing_directory"];
 /// What it is to do.
@@ -42,7 +45,7 @@ const PMIX_SETTINGS: [(&str, &str); 5] = [
     ("JSM_JSRUN_PORT", "1"),
 ];
 
-/// What libraries are told where ranks share processors: who waits lets another one run.
+/// What libraries are told where ranks share processors: one that waits lets another one run.
 const CROWDED: [(&str, &str); 1] = [("OMPI_MCA_mpi_yield_when_idle", "1")];
 
 /// MPICH 5 does not choose where it finds the variables of both wires: it is to take PMI-1.
@@ -63,7 +66,7 @@ const PMIX_RANK: &str = "PMIX_RANK";
 /// What is the same for all ranks of a node, found out once.
 #[derive(Debug)]
 pub(super) struct Common {
-    speaks: Speaks,
+    served: Served,
     /// The processors for ranks, in turn, if each keeps to one.
     cores: Vec<u32>,
     /// What is to be said of how the program is served.
@@ -76,15 +79,15 @@ pub(super) struct Common {
     spawner: Spawner,
 }
 
-/// What the program speaks to its daemon.
+/// How the program is served.
 #[derive(Debug)]
-enum Speaks {
+enum Served {
     Native,
     Pmi1,
     /// The wire of the PMIx library, and where that finds its daemon.
     Pmix(String),
-    /// It may be a script, or an interpreter, that starts a program of an MPI, of which it is not seen what that
-    /// speaks: both are served, so that none takes itself for a job of one.
+    /// It may be a script, or an interpreter, that starts a program of an MPI, of which it is not
+    /// seen what that speaks: both are served, so that none takes itself for a job of one.
     Either(String),
 }
 
@@ -141,7 +144,7 @@ impl Daemon {
         let Some(job) = self.job.clone() else { return };
         let mut common = self.common(&job);
         if let Ok(common) = &mut common {
-            self.cores.clone_from(&common.cores);
+            self.ranks.keep_to(&common.cores);
             common.note.take().into_iter().for_each(|note| self.log(&note));
         }
         let mut failed = Vec::new();
@@ -155,7 +158,7 @@ impl Daemon {
             };
             match started {
                 Ok(started) => {
-                    let pid = started.pid.as_raw_nonzero().get() as u32;
+                    let pid = started.pid().as_raw_nonzero().get() as u32;
                     tracing::debug!(rank, pid, "a rank is started");
                     self.engine.proc_started(job.proc(*rank), pid);
                     self.ranks.insert(*rank, started);
@@ -171,49 +174,52 @@ impl Daemon {
     }
 
     pub(super) fn common(&self, job: &JobMap) -> Result<Common, String> {
-        let (Some(setup), Some(place)) = (&self.setup, &self.place) else {
+        let (Some(setup), Some(place)) = (&self.setup, self.files.directory()) else {
             return Err(NOT_SET_UP.to_owned());
         };
         let program = &setup.program;
-        let wire = program.wire.as_str();
-        let chosen = match wire {
-            "pmi1" => Library::Mpich,
-            "pmix" => Library::Pmix,
-            _ => Library::None,
+        let speaks = program.speaks;
+        let chosen = match speaks {
+            Speaks::Pmi1 => Library::Mpich,
+            Speaks::Pmix => Library::Pmix,
+            Speaks::Native | Speaks::Auto => Library::None,
         };
-        // What the program is seen to speak is what it is served with, whatever was chosen: else each of its ranks takes
-        // itself for a job of one.
+        // What the program is seen to speak is what it is served with, whatever was chosen: else
+        // each of its ranks takes itself for a job of one.
         let seen = self.library();
-        let other = seen != Library::None && wire != "auto" && seen != chosen;
+        let other = seen != Library::None && speaks != Speaks::Auto && seen != chosen;
         let note = other.then(|| {
-            format!("the program speaks {}, and is served so, not by --wire {wire}", seen.wire())
+            let (seen, chosen) = (seen.wire(), speaks.name());
+            format!("the program speaks {seen}, and is served so, not by --wire {chosen}")
         });
         let uri = || {
             let uri = fs::read_to_string(place.path().join("pmix41"));
             uri.map_err(|error| unready("where the daemon is", &error))
         };
         let single = self.job.as_ref().is_some_and(|job| job.size() == 1);
-        let speaks = match seen {
-            Library::None if wire == "native" || wire == "auto" && single => Speaks::Native,
-            Library::None => Speaks::Either(uri()?),
-            Library::Mpich => Speaks::Pmi1,
-            Library::Pmix => Speaks::Pmix(uri()?),
+        let alone = speaks == Speaks::Auto && single;
+        let served = match seen {
+            Library::None if speaks == Speaks::Native || alone => Served::Native,
+            Library::None => Served::Either(uri()?),
+            Library::Mpich => Served::Pmi1,
+            Library::Pmix => Served::Pmix(uri()?),
         };
         let cores = if program.bind { inventory::binding() } else { Vec::new() };
-        let environment = self.environment(job, &speaks)?;
+        let environment = self.environment(job, &served)?;
         let image = Image::new(&program.arguments, &environment, Some(&program.directory));
         let image = image.map_err(|error| self.why_not(&error))?;
         let nothing = File::open("/dev/null").and_then(|file| beyond_streams(file.into()));
         let nothing = nothing.map_err(|error| unready("/dev/null", &error))?;
         let spawner = Spawner::new();
-        // Where ranks share processors, those that wait busily get a share each by a session of their own
-        // (`sched_autogroup_enabled`). Those that yield while they wait would be slow so: `sched_yield` lets only others
-        // of the same session run. Elsewhere none takes the terminal from another, if there is one.
+        // Where ranks share processors, those that wait busily get a share each by a session of
+        // their own (`sched_autogroup_enabled`). Those that yield while they wait would be slow so:
+        // `sched_yield` lets only others of the same session run. Elsewhere none takes the terminal
+        // from another, if there is one.
         let session = match self.is_crowded() {
-            true => matches!(speaks, Speaks::Pmi1),
+            true => matches!(served, Served::Pmi1),
             false => has_terminal(),
         };
-        Ok(Common { speaks, cores, session, note, image, nothing, spawner })
+        Ok(Common { served, cores, session, note, image, nothing, spawner })
     }
 
     /// Whether there are more ranks on this node than processors that this daemon may use.
@@ -223,7 +229,8 @@ impl Daemon {
         std::thread::available_parallelism().is_ok_and(|processors| ranks > processors.get())
     }
 
-    /// By which library the program finds its peers, as far as that is seen from its file, and those of its libraries.
+    /// By which library the program finds its peers, as far as that is seen from its file, and
+    /// those of its libraries.
     fn library(&self) -> Library {
         let look = || {
             let program = &self.setup.as_ref()?.program;
@@ -244,15 +251,15 @@ impl Daemon {
     fn environment(
         &self,
         job: &JobMap,
-        speaks: &Speaks,
+        served: &Served,
     ) -> Result<BTreeMap<OsString, OsString>, String> {
-        let (Some(setup), Some(place)) = (&self.setup, &self.place) else {
+        let (Some(setup), Some(place)) = (&self.setup, self.files.directory()) else {
             return Err(NOT_SET_UP.to_owned());
         };
         let node = job.node(self.me).map_or("", |node| &node.name);
         let size = job.size().to_string();
         let local_size = job.ranks_on(self.me).len().to_string();
-        // Perhaps somebody else has started this daemon.
+        // Perhaps another launcher has started this daemon.
         let foreign = |name: &OsStr| name.to_str().is_some_and(is_of_a_launcher);
         let mut all: BTreeMap<OsString, OsString> =
             std::env::vars_os().filter(|(name, _)| !foreign(name)).collect();
@@ -263,14 +270,14 @@ impl Daemon {
             set(name, value.as_ref());
         }
         set(crate::JOB_DIR, place.path().as_os_str());
-        set(MARKS, &marks(&self.mark, std::env::var_os(MARKS)));
+        set(MARKS, &marks(self.guards.mark(), std::env::var_os(MARKS)));
         set("PETASOS_SIZE", size.as_ref());
         set("PETASOS_JOB_NAME", job.spec().name.as_ref());
         set("PETASOS_NODE_NAME", node.as_ref());
         set("PETASOS_LOCAL_SIZE", local_size.as_ref());
-        match speaks {
-            Speaks::Native | Speaks::Pmi1 => {}
-            Speaks::Pmix(uri) | Speaks::Either(uri) => {
+        match served {
+            Served::Native | Served::Pmi1 => {}
+            Served::Pmix(uri) | Served::Either(uri) => {
                 PMIX_URIS.iter().for_each(|name| set(name, uri.as_ref()));
                 PMIX_DIRECTORIES.iter().for_each(|name| set(name, place.path().as_os_str()));
                 set("PMIX_NAMESPACE", job.space().as_ref());
@@ -278,10 +285,10 @@ impl Daemon {
                 PMIX_SETTINGS.iter().for_each(|(name, value)| set(name, value.as_ref()));
             }
         }
-        if matches!(speaks, Speaks::Pmi1 | Speaks::Either(_)) {
+        if matches!(served, Served::Pmi1 | Served::Either(_)) {
             all.insert("PMI_SIZE".into(), size.into());
         }
-        if matches!(speaks, Speaks::Either(_)) {
+        if matches!(served, Served::Either(_)) {
             let (name, version) = MPICH_WIRE;
             all.entry(name.into()).or_insert_with(|| version.into());
         }
@@ -291,12 +298,13 @@ impl Daemon {
                 all.entry(name.into()).or_insert_with(|| value.into());
             }
         }
-        if matches!(speaks, Speaks::Pmix(_) | Speaks::Either(_)) {
+        if matches!(served, Served::Pmix(_) | Served::Either(_)) {
             // Unless the user has said something else.
             let (name, longest) = PMIX_LONGEST;
             all.entry(name.into()).or_insert_with(|| longest.into());
         }
-        // What each rank has of its own comes besides. That somebody has started this daemon is not said of its ranks.
+        // What each rank has of its own comes besides. That a command has started this daemon is
+        // not said of its ranks.
         OWN.iter().chain(&[STARTED_BY]).for_each(|name| drop(all.remove(OsStr::new(name))));
         Ok(all)
     }
@@ -317,10 +325,10 @@ impl Daemon {
             (RESTARTS, restarts.to_string()),
         ];
         let (mut connected, mut inherited) = (None, None);
-        if matches!(common.speaks, Speaks::Pmix(_) | Speaks::Either(_)) {
+        if matches!(common.served, Served::Pmix(_) | Served::Either(_)) {
             own.push((PMIX_RANK, rank.clone()));
         }
-        if matches!(common.speaks, Speaks::Pmi1 | Speaks::Either(_)) {
+        if matches!(common.served, Served::Pmi1 | Served::Either(_)) {
             let pair = self.connection(number);
             let (ours, theirs) = pair.map_err(|error| unready("a connection", &error))?;
             own.extend([(PMI_FD, theirs.as_raw_fd().to_string()), (PMI_RANK, rank)]);
@@ -332,7 +340,7 @@ impl Daemon {
             own.set(*core as usize);
             own
         });
-        let guard = self.guard.as_ref().map(Guard::socket);
+        let guard = self.guards.socket();
         let files = Some(self.admission.files.before);
         let session = common.session;
         let (daemon, ends) = (getpid(), true);
@@ -344,9 +352,7 @@ impl Daemon {
         }
         let pid = process.pid;
         Rank::new(process, pipes, restarts).map_err(|error| {
-            if let Some(guard) = &self.guard {
-                guard.ended(pid);
-            }
+            self.guards.process_ended(pid);
             unready("looking after it", &error)
         })
     }
@@ -372,7 +378,7 @@ impl Daemon {
         let (ours, mut theirs) = UnixStream::pair()?;
         // From the first message on it is known which process it is of.
         set_socket_passcred(&ours, true)?;
-        theirs.write_all(&greeting(&self.token, Some(rank)))?;
+        theirs.write_all(&self.listeners.greeting(rank))?;
         Ok((ours, theirs.into()))
     }
 }

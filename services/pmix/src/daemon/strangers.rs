@@ -1,14 +1,16 @@
 //! Connections of which it is not known yet whether another daemon has made them.
 //!
-//! A process that reaches the port can hold as many open as it likes, say nothing, and connect again when one is closed.
-//! So each costs a descriptor and some bytes, none is waited for, and where there are too many the oldest of the host
-//! that has most of them is closed for the next one: a daemon takes a moment for its part, and stays no longer than that.
-//! That moment ([`GRACE`]) each of them has, however many come: until the oldest has had it the next ones wait in the
-//! kernel's queue. Which host is meant says the address, of which a stranger cannot choose any (of IPv6 the network
-//! counts, and all addresses of the loopback interface are one). A daemon whose connection was closed all the same dials
-//! again.
+//! A process that reaches the port can hold as many open as it likes, say nothing, and connect
+//! again when one is closed. So each costs a descriptor and some bytes, none is waited for, and
+//! where there are too many the oldest of the host that has most of them is closed for the next
+//! one: a daemon takes a moment for its part, and stays no longer than that. That moment
+//! ([`GRACE`]) each of them has, however many come: until the oldest has had it the next ones wait
+//! in the kernel's queue. Which host is meant says the address, of which a stranger cannot choose
+//! any (of IPv6 the network counts, and all addresses of the loopback interface are one). A daemon
+//! whose connection was closed all the same dials again.
 //!
-//! They lie in a set of the kernel's of their own: what they say is looked at beside everything else, and never before it.
+//! They lie in a set of the kernel's of their own: what they say is looked at beside everything
+//! else, and never before it.
 
 use crate::{
     Node,
@@ -32,7 +34,8 @@ use std::{
 
 /// How many there are at a time, at most; no more than an eighth of all descriptors.
 const MOST: usize = 1024;
-/// How long each has at least before it is closed for another one: what a daemon needs, and more on a busy machine.
+/// How long each has at least before it is closed for another one: what a daemon needs, and more on
+/// a busy machine.
 const GRACE: Duration = Duration::from_millis(200);
 /// What is taken from the set at a time; the rest comes the next time.
 const BATCH: usize = 64;
@@ -161,7 +164,8 @@ impl Strangers {
         Some(stranger)
     }
 
-    /// Listens to those that have said something: gives the daemons among them, and what is to be said of others.
+    /// Listens to those that have said something: gives the daemons among them, and what is to be
+    /// said of others.
     pub(crate) fn hear(
         &mut self,
         secret: &Secret,

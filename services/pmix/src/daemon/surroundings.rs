@@ -16,7 +16,7 @@ impl Daemon {
         if let (Some(job), Some(setup)) = (&self.job, &self.setup) {
             let count = job.ranks_on(self.me).len();
             // In the same turn as ranks are bound.
-            let cpus: Vec<u32> = self.cores.iter().copied().cycle().take(count).collect();
+            let cpus: Vec<u32> = self.ranks.cores().iter().copied().cycle().take(count).collect();
             around.topologies = topologies(&cpus);
             around.crowded = self.is_crowded();
             around.directory.clone_from(&setup.program.directory);

@@ -1,5 +1,6 @@
-//! What is found out of the nodes before the job is described to them, if somebody wants it: what they have, and how
-//! long messages between them take. A job for which nobody asks does not wait for any of it.
+//! What is found out of the nodes before the job is described to them, if a network or the user
+//! wants it: what they have, and how long messages between them take. A job that does not ask for
+//! any of it does not wait.
 
 use super::Daemon;
 use super::control::Control;
@@ -13,15 +14,16 @@ use crate::{
 const MOST_TOLD: usize = 1024;
 
 impl Daemon {
-    /// What is wanted: by networks, and by who runs the job.
+    /// What is wanted: by networks, and by the user.
     fn wanted(&self) -> Wants {
         let mut wants = self.networks_want();
-        wants.links |= self.head.as_ref().is_some_and(|head| head.plan.links);
+        wants.links |= self.head.as_ref().is_some_and(|head| head.plan.settings.measure_links);
         wants.inventory |= wants.links;
         wants
     }
 
-    /// At the head, when all daemons are there: has found out what is wanted. False: nothing is.
+    /// At the head node, when all daemons are there: has found out what is wanted. False: nothing
+    /// is.
     pub(super) fn begin_survey(&mut self) -> bool {
         let wants = self.wanted();
         if !wants.inventory {
@@ -30,8 +32,7 @@ impl Daemon {
         if wants.links
             && let Some(head) = &self.head
         {
-            let others = head.hello.iter().filter(|(node, _)| **node != Node::HEAD);
-            let others: Vec<_> = others.map(|(node, (_, at))| (*node, at.clone())).collect();
+            let others = head.roster.addresses();
             for (node, _) in others.clone() {
                 self.order(node, Control::Others(others.clone()));
             }
@@ -43,7 +44,7 @@ impl Daemon {
 
     /// Where the other daemons are reached.
     pub(super) fn learn_of(&mut self, others: Vec<(Node, String)>) {
-        // The way to the head is known, by all its addresses.
+        // The way to the head node is known, by all its addresses.
         for (node, address) in others.into_iter().filter(|(node, _)| *node != Node::HEAD) {
             self.peers.found_at(node, vec![address]);
         }

@@ -1,8 +1,9 @@
-//! What is left of a job's processes on a node, found by a mark in their environments: for the guard of a daemon that
-//! was killed, as what that one has taken in is the child of somebody else by then.
+//! What is left of a job's processes on a node, found by a mark in their environments: for the
+//! guard of a daemon that was killed, as the processes that it adopted are children of another
+//! process by then.
 //!
-//! Who has another environment is not found, nor who runs as another user. A process is looked at only while a
-//! descriptor of it is held, so that none is ended that has got its number.
+//! A process with another environment is not found, nor one that runs as another user. One is
+//! looked at only while a descriptor of it is held, so that none is ended that has got its number.
 
 use crate::net::handshake::{hex, random};
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
@@ -21,12 +22,12 @@ pub(crate) const MARKS: &str = "PETASOS_JOB_MARKS";
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Before it is looked again: a process that becomes a program has no environment for a moment.
 const PAUSE: Duration = Duration::from_millis(5);
-/// So often nobody is found before nobody is left.
+/// After so many looks that find none, none is left.
 const QUIET: u32 = 2;
-/// And so often where somebody shows no environment at all.
+/// And after so many where a process shows no environment at all.
 const DOUBTFUL: u32 = 6;
 
-/// A mark that nobody else has.
+/// A mark that no other daemon has.
 pub(crate) fn mark() -> String {
     hex(&random()[..8])
 }
@@ -71,7 +72,8 @@ pub(super) fn has(child: Pid, variable: &str, mark: &str) -> bool {
     look(&process, variable, mark) == Seen::Marked
 }
 
-/// Ends all processes of this user with this mark, and those that they start meanwhile. Says whether none is left.
+/// Ends all processes of this user with this mark, and those that they start meanwhile. Says
+/// whether none is left.
 pub(crate) fn sweep(mark: &str) -> bool {
     let until = Instant::now() + PATIENCE;
     let (mut quiet, mut wanted) = (0, QUIET);
@@ -162,7 +164,7 @@ mod tests {
     #[test]
     fn who_starts_others_all_the_time_ends_with_them() {
         let mark = mark();
-        // They end by themselves, should nobody end them.
+        // They end by themselves, should this test not end them.
         let script = "i=0; while [ $i -lt 1000 ]; do sleep 5 & i=$((i + 1)); done; wait";
         let mut command = Command::new("setsid");
         let mut child = command.args(["sh", "-c", script]).env(MARKS, &mark).spawn().unwrap();

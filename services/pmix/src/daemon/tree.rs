@@ -1,10 +1,11 @@
-//! How the daemons of other hosts are started: by the head those right below it in a tree, and by each of these the
-//! ones below it. All of them then say directly at the head that they are there, and send it what their
-//! processes write.
+//! How the daemons of other hosts are started: by the head node those right below it in a tree, and
+//! by each of these the ones below it. All of them then tell the head node directly that they are
+//! there, and send it what their processes write.
 //!
-//! Until it is connected with the head, a daemon ends with who started it: the kernel sees to that for the start
-//! command, and what that has started on another host loses its standard input. Later it ends with that connection. So
-//! when a daemon dies, those that it started live on.
+//! Until it is connected with the head node, a daemon ends with the process that started it: the
+//! kernel sees to that for the start command, and what that has started on another host loses its
+//! standard input. Later it ends with that connection. So when a daemon dies, those that it started
+//! live on.
 
 use super::{
     Daemon,
@@ -32,7 +33,8 @@ use std::{
 
 /// How long daemons get to go.
 const LEAVE: Duration = Duration::from_secs(3);
-/// How long the start commands of those get that are lost: what such a command talks to may not be there any more.
+/// How long the start commands of those get that are lost: what such a command talks to may not be
+/// there any more.
 const LEAVE_LOST: Duration = Duration::from_millis(300);
 /// So much always fits a pipe.
 const SHORT: usize = 32 << 10;
@@ -54,8 +56,6 @@ pub(crate) struct Starter {
     pub(crate) command: Vec<String>,
     /// The program on the other hosts.
     pub(crate) program: String,
-    /// How many a daemon starts itself; 0: the head starts all.
-    pub(crate) fan_out: u32,
 }
 
 /// A start command that runs.
@@ -67,12 +67,13 @@ pub(crate) struct Remote {
     ended: bool,
 }
 
-/// Who starts the daemon of a node. The head is started by nobody.
+/// Which node starts the daemon of another. That of the head node is started by none.
 pub(crate) fn parent(node: Node, fan_out: u32) -> Node {
     Node(node.0.saturating_sub(1).checked_div(fan_out).unwrap_or_default())
 }
 
-/// Those of the daemons below a node that it starts itself, each with those that are below that one.
+/// Those of the daemons below a node that it starts itself, each with those that are below that
+/// one.
 fn branches(me: Node, below: Vec<Planned>, fan_out: u32) -> Vec<(Planned, Vec<Planned>)> {
     let mut found: BTreeMap<Node, Vec<Planned>> = BTreeMap::new();
     for planned in below {
@@ -94,7 +95,7 @@ fn branches(me: Node, below: Vec<Planned>, fan_out: u32) -> Vec<(Planned, Vec<Pl
 impl Daemon {
     /// Starts what is right below this daemon. `own` is what it was told itself.
     pub(super) fn start_daemons(&mut self, own: &Bootstrap) {
-        for (planned, below) in branches(self.me, own.below.clone(), own.starter.fan_out) {
+        for (planned, below) in branches(self.me, own.below.clone(), own.settings.fan_out) {
             let Planned { node, host, ranks } = planned;
             let told = Bootstrap { node, ranks, below, ..own.clone() };
             match self.start_daemon(&own.starter, &host, &told) {
@@ -137,8 +138,9 @@ impl Daemon {
         self.report(Control::NotStarted { node, why });
     }
 
-    /// Of those that started the daemon of a node, one above the other, the highest that has just ended, as far as
-    /// can be seen from here: those below it end for that, and may be heard of first.
+    /// Of those that started the daemon of a node, one above the other, the highest that has just
+    /// ended, as far as can be seen from here: those below it end for that, and may be heard of
+    /// first.
     pub(super) fn ended_above(&self, node: Node, fan_out: u32) -> Option<Node> {
         let above = |node: &Node| Some(parent(*node, fan_out)).filter(|node| *node != Node::HEAD);
         let has_ended = |node: &Node| {
@@ -190,11 +192,11 @@ fn start(
     let nothing = beyond_streams(nothing.into())?;
     let streams =
         Streams { input: Some(theirs.as_fd()), output: Some(nothing.as_fd()), errors: None };
-    // It ends with this process, but for `srun`: where that is killed, Slurm kills all that it has started, and the daemon's
-    // guard with the daemon, before they have cleaned up. It ends by itself when the daemon does, whose input ends with
-    // this process.
+    // It ends with this process, but for `srun`: where that is killed, Slurm kills all that it has
+    // started, and the daemon's guard with the daemon, before they have cleaned up. It ends by
+    // itself when the daemon does, whose input ends with this process.
     let ends = !words.first().is_some_and(|word| Path::new(word).ends_with("srun"));
-    // In a group of its own, as the terminal's signals are for the head.
+    // In a group of its own, as the terminal's signals are for the head node.
     let files = Some(files);
     let (guard, cores, inherited, session) = (None, None, None, has_terminal());
     let first = First { daemon: getpid(), ends, guard, cores, session, files, inherited };
@@ -210,7 +212,7 @@ fn start(
     if short {
         tell();
     } else {
-        // Who does not read holds nobody up.
+        // A command that does not read holds up no other.
         std::thread::Builder::new().name("start".to_owned()).spawn(tell)?;
     }
     // It ends with its standard input.
@@ -226,7 +228,7 @@ mod tests {
         nodes.into_iter().map(one).collect()
     }
 
-    /// All that are started in the end, by the number of steps from the head.
+    /// All that are started in the end, by the number of steps from the head node.
     fn all(
         me: Node,
         below: Vec<Planned>,
@@ -257,7 +259,7 @@ mod tests {
 
     #[test]
     fn what_is_not_below_is_not_started() {
-        // 3 and 4 are below 1, and nobody else is.
+        // 3 and 4 are below 1, and no other is.
         let branches = branches(Node(1), planned([3, 4, 5, 2, 0, 1]), 2);
         assert_eq!(branches.iter().map(|(top, _)| top.node.0).collect::<Vec<_>>(), [3, 4]);
         assert!(branches.iter().all(|(_, below)| below.is_empty()));

@@ -1,7 +1,6 @@
 //! What threads tell the daemon's loop, which sleeps in `poll`.
 
-use super::print::Unwritten;
-use crate::{Node, inventory::Inventory, launch::NotPlaced};
+use crate::{Node, controller::Unwritten, inventory::Inventory, launch::NotPlaced};
 use std::{
     io::{Read, Write},
     net::TcpStream,
@@ -15,7 +14,7 @@ use std::{
 /// What happened elsewhere.
 #[derive(Debug)]
 pub(crate) enum Wake {
-    /// We have proved who we are.
+    /// A connection to a daemon was made, and this one has proved its identity.
     Dialled(Node, Result<TcpStream, String>),
     /// Whether the system of a node that is silent has answered.
     Asked(Node, bool),
@@ -35,19 +34,19 @@ pub(crate) enum Wake {
 #[derive(Debug)]
 pub(crate) struct Waker {
     sender: Sender<Wake>,
-    bell: UnixStream,
+    doorbell: UnixStream,
 }
 
 impl Waker {
     pub(crate) fn tell(&self, what: Wake) {
         if self.sender.send(what).is_ok() {
             // A full pipe rings as well.
-            let _ = (&self.bell).write(&[1]);
+            let _ = (&self.doorbell).write(&[1]);
         }
     }
 
     pub(crate) fn another(&self) -> std::io::Result<Waker> {
-        Ok(Waker { sender: self.sender.clone(), bell: self.bell.try_clone()? })
+        Ok(Waker { sender: self.sender.clone(), doorbell: self.doorbell.try_clone()? })
     }
 }
 
@@ -55,7 +54,7 @@ impl Waker {
 #[derive(Debug)]
 pub(crate) struct Wakes {
     receiver: Receiver<Wake>,
-    bell: UnixStream,
+    doorbell: UnixStream,
 }
 
 impl Wakes {
@@ -64,19 +63,19 @@ impl Wakes {
         ours.set_nonblocking(true)?;
         theirs.set_nonblocking(true)?;
         let (sender, receiver) = channel();
-        Ok((Waker { sender, bell: theirs }, Wakes { receiver, bell: ours }))
+        Ok((Waker { sender, doorbell: theirs }, Wakes { receiver, doorbell: ours }))
     }
 
     /// All that was told.
     pub(crate) fn take(&mut self) -> Vec<Wake> {
         let mut rings = [0; 256];
-        while self.bell.read(&mut rings).is_ok_and(|read| read == rings.len()) {}
+        while self.doorbell.read(&mut rings).is_ok_and(|read| read == rings.len()) {}
         self.receiver.try_iter().collect()
     }
 }
 
 impl AsFd for Wakes {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+        self.doorbell.as_fd()
     }
 }

@@ -1,10 +1,11 @@
-//! What the daemon waits for. There are a few descriptors for each process, and most are silent: they
-//! lie in a set that the kernel keeps, so that a wait costs what is ready, and not what there is.
+//! What the daemon waits for. There are a few descriptors for each process, and most are silent:
+//! they lie in a set that the kernel keeps, so that a wait costs what is ready, and not what there
+//! is.
 //!
-//! Requests come in bursts, and who is answered asks again at once. So after something came, the daemon
-//! looks again for a moment before it sleeps, and offers its processor meanwhile.
+//! Requests come in bursts, and a client that is answered asks again at once. So after something
+//! came, the daemon looks again for a moment before it sleeps, and offers its processor meanwhile.
 
-use super::{Daemon, Source, kin::Kin};
+use super::{Daemon, Source, subreaper::Subreaper};
 use crate::net::Spin;
 use petasos_fabric::Time;
 use rustix::{
@@ -29,10 +30,10 @@ pub(crate) struct Watch {
 }
 
 /// Kinds of sources in the set, in the highest byte of their number there.
-const CLIENT: u64 = 0;
-const RANK: u64 = 1;
-const OUT: u64 = 2;
-const ERR: u64 = 3;
+pub(super) const CLIENT: u64 = 0;
+pub(super) const RANK: u64 = 1;
+pub(super) const OUT: u64 = 2;
+pub(super) const ERR: u64 = 3;
 
 impl Watch {
     pub(crate) fn new() -> io::Result<Watch> {
@@ -41,7 +42,7 @@ impl Watch {
     }
 
     /// Has a descriptor in the set, or not. A closed one leaves by itself.
-    fn set(&self, is: &mut bool, wanted: bool, fd: impl AsFd, kind: u64, number: u64) {
+    pub(super) fn set(&self, is: &mut bool, wanted: bool, fd: impl AsFd, kind: u64, number: u64) {
         if *is == wanted {
             return;
         }
@@ -79,29 +80,15 @@ impl Daemon {
     /// Brings the set up to date.
     fn watch(&mut self) {
         let takes_output = self.takes_output();
-        for (number, client) in &mut self.clients {
-            let wanted = client.closing.is_none() && client.is_read();
-            let fd = client.frames.as_fd();
-            self.watch.set(&mut client.watched, wanted, fd, CLIENT, *number);
-        }
-        for (number, rank) in &mut self.ranks {
-            let (number, alive) = (u64::from(*number), rank.ended.is_none());
-            let [process, out, err] = &mut rank.watched;
-            self.watch.set(process, alive, &rank.pidfd, RANK, number);
-            if let Some(pipe) = &rank.out {
-                self.watch.set(out, takes_output, pipe, OUT, number);
-            }
-            if let Some(pipe) = &rank.err {
-                self.watch.set(err, takes_output, pipe, ERR, number);
-            }
-        }
+        self.clients.watch(&self.watch);
+        self.ranks.watch(takes_output, &self.watch);
     }
 
     /// Waits until something happens, or this time: what is to be seen to.
     pub(crate) fn wait(&mut self, until: Time) -> Vec<Source> {
         self.watch();
-        let deadline = self.engine.deadline().min(self.clients_deadline()).min(until);
-        let deadline = deadline.min(self.ranks_deadline()).min(self.head_deadline());
+        let deadline = self.engine.deadline().min(self.clients.deadline()).min(until);
+        let deadline = deadline.min(self.ranks.deadline()).min(self.head_deadline());
         let now = self.clock.now();
         let deadline = deadline.min(self.silence.deadline()).min(self.admission.deadline(now));
         let deadline = deadline.min(self.peers.strangers.deadline(now));
@@ -137,9 +124,9 @@ impl Daemon {
         let mut all: Vec<(Source, PollFd<'_>)> = Vec::new();
         let (read, write) = (PollFlags::IN, PollFlags::OUT);
         all.push((Source::Wakes, PollFd::new(&self.wakes, read)));
-        let (now, proven) = (self.clock.now(), self.has_few_unproven());
+        let (now, proven) = (self.clock.now(), self.clients.have_few_unproven());
         if let Some(listener) =
-            self.listener.as_ref().filter(|_| proven && self.admission.is_open(now))
+            self.listeners.socket().filter(|_| proven && self.admission.is_open(now))
         {
             all.push((Source::Clients, PollFd::new(listener, read)));
         }
@@ -149,34 +136,30 @@ impl Daemon {
         if self.peers.listener.is_some() {
             all.push((Source::Said, PollFd::new(&self.peers.strangers, read)));
         }
-        if let Some(ends) = self.kin.as_ref().and_then(Kin::as_fd) {
-            all.push((Source::Kin, PollFd::from_borrowed_fd(ends, read)));
+        if let Some(ends) = self.subreaper.as_ref().and_then(Subreaper::as_fd) {
+            all.push((Source::ChildEnded, PollFd::from_borrowed_fd(ends, read)));
         }
-        if let Some(guard) = &self.guard {
+        if let Some(guard) = self.guards.watched() {
             all.push((Source::Guard, PollFd::new(guard, read)));
         }
         let open = proven && self.admission.is_open_to_all(now);
-        if let Some(listener) = self.pmix41.as_ref().filter(|_| open) {
+        if let Some(listener) = self.listeners.pmix41().filter(|_| open) {
             all.push((Source::Pmix41, PollFd::new(listener, read)));
         }
-        for client in self.clients.values() {
-            if client.closing.is_none() && client.frames.backlog() > 0 {
-                all.push((Source::Drain, PollFd::new(&client.frames, write)));
-            }
+        for frames in self.clients.unsent() {
+            all.push((Source::Drain, PollFd::new(frames, write)));
         }
         for (number, link) in &self.peers.links {
             let flags = if link.frames.backlog() > 0 { read | write } else { read };
             all.push((Source::Peer(*number), PollFd::new(&link.frames, flags)));
         }
-        for rank in self.ranks.values() {
-            if let (Some(input), false) = (&rank.input, rank.feed.is_empty()) {
-                all.push((Source::Feed, PollFd::new(input, write)));
-            }
+        if let Some(input) = self.ranks.takes_input() {
+            all.push((Source::Feed, PollFd::new(input, write)));
         }
         let stdin = rustix::stdio::stdin();
-        if self.leash {
-            all.push((Source::Leash, PollFd::from_borrowed_fd(stdin, read)));
-        } else if self.head_takes_input() {
+        if self.follows_starter {
+            all.push((Source::Starter, PollFd::from_borrowed_fd(stdin, read)));
+        } else if self.takes_input() {
             all.push((Source::Input, PollFd::from_borrowed_fd(stdin, read)));
         }
         for (node, pidfd) in self.running_remotes() {

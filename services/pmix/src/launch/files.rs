@@ -1,5 +1,5 @@
-//! Files that a job brings to its nodes: what they are called there, how much they are, and whether they
-//! stayed what they were while they were copied.
+//! Files that a job brings to its nodes: what they are called there, how much they are, and whether
+//! they stayed what they were while they were copied.
 
 use std::{
     collections::BTreeMap,

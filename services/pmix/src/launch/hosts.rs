@@ -53,7 +53,8 @@ pub fn parse_hosts(text: &str) -> Result<Vec<Host>, HostError> {
     Ok(all)
 }
 
-/// A file with a host on each line, as `a`, `a:4` or `a slots=4`, or several as in [`parse_hosts`]; `#` begins a comment.
+/// A file with a host on each line, as `a`, `a:4` or `a slots=4`, or several as in [`parse_hosts`];
+/// `#` begins a comment.
 ///
 /// # Errors
 /// If one of them cannot be a host, or there are more than 131,072.

@@ -4,6 +4,7 @@ mod files;
 mod hosts;
 mod mover;
 mod network;
+mod settings;
 mod slurm;
 
 use crate::{
@@ -15,6 +16,8 @@ pub use files::{FileToStage, Files, FilesError};
 pub use hosts::{Host, HostError, parse_hostfile, parse_hosts};
 pub use mover::{Estimate, FileMover, Key, NotPlaced, Placing, Receiving, Target};
 pub use network::{ForRanks, Known, Network, Reserved, Row, ThisNode, Wants};
+use petasos_macros::Wire;
+pub use settings::Settings;
 pub(crate) use slurm::hosts_of_step;
 pub use slurm::{Allocation, AllocationError, allocation};
 use std::{
@@ -38,11 +41,11 @@ pub enum Map {
 }
 
 /// What the program speaks to its daemon.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Wire, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Speaks {
-    /// PMI-1 if it is linked with MPICH or a descendant, PMIx if with Open MPI; both for any other one, which may be a
-    /// script that starts such a program.
+    /// PMI-1 if it is linked with MPICH or a descendant, PMIx if with Open MPI; both for any other
+    /// one, which may be a script that starts such a program.
     #[default]
     Auto,
     /// This project's own: programs that use [`Job`](crate::Job), and those that use nothing.
@@ -53,18 +56,31 @@ pub enum Speaks {
     Pmix,
 }
 
-/// What the engine of a launch does not do itself, and does not depend on: put in by whoever runs jobs, at the
-/// head and in the daemons of other hosts alike.
+impl Speaks {
+    /// As `--wire` takes it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Speaks::Auto => "auto",
+            Speaks::Native => "native",
+            Speaks::Pmi1 => "pmi1",
+            Speaks::Pmix => "pmix",
+        }
+    }
+}
+
+/// What the engine of a launch does not do itself, and does not depend on: put in by the program
+/// that runs jobs, in the launcher and in the daemons of other hosts alike.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Plugins {
     /// Ways to bring files to nodes; the first is taken.
     pub movers: Vec<Arc<dyn FileMover>>,
-    /// Networks that connect ranks; addresses come from the first that has them. Without any, ranks find each
-    /// other only by what they put on their cards.
+    /// Networks that connect ranks; addresses come from the first that has them. Without any, ranks
+    /// find each other only by what they put on their cards.
     pub networks: Vec<Arc<dyn Network>>,
-    /// Begins the log of a daemon on another host, with what [`Launch::log`] says at the launcher: that is not known
-    /// before the daemon was told of the job. Called once there, and never at the head.
+    /// Begins the log of a daemon on another host, with what [`Settings::log`] says at the
+    /// launcher: that is not known before the daemon was told of the job. Called once there, and
+    /// never at the head node.
     pub log: Option<fn(Option<&str>)>,
 }
 
@@ -80,9 +96,11 @@ pub struct Launch {
     pub map: Map,
     /// Whether hosts take more ranks than they have slots, all alike, where there are more ranks.
     pub oversubscribe: bool,
-    /// Where ranks begin, on all hosts; seen from the directory of this process, which it is by default.
+    /// Where ranks begin, on all hosts; seen from the directory of this process, which it is by
+    /// default.
     pub directory: Option<PathBuf>,
-    /// Variables that ranks have in their environment beside those of this process, or in their place.
+    /// Variables that ranks have in their environment beside those of this process, or in their
+    /// place.
     pub variables: Vec<(String, String)>,
     /// Whether each rank keeps to a core of its own.
     pub bind: bool,
@@ -90,48 +108,21 @@ pub struct Launch {
     pub speaks: Speaks,
     /// The program and its arguments.
     pub arguments: Vec<String>,
+    /// How the job is run.
+    pub settings: Settings,
     /// The command that starts a program on another host: `{host}` stands for its name, which
     /// comes last if it does not stand anywhere. Default: `ssh -x -o BatchMode=yes`.
     pub remote: Vec<String>,
-    /// How many other daemons a daemon starts: where there are more hosts, those that are started start
-    /// others. 0: this process starts all. Default: 16.
-    pub fan_out: u32,
-    /// Whether each line of output begins with its rank.
-    pub labels: bool,
-    /// Whether the others go on when a rank fails.
-    pub keep_going: bool,
-    /// How often a rank that failed may be started again, where the job goes on then. Default: 3.
-    pub restarts: u32,
-    /// Whether ranks that fail are started again without anybody asking; only when one has been so as often as it
-    /// may be, the job fails, or goes on without it if it is to.
-    pub restart_failed: bool,
-    /// So many hosts, the last in the list, get a daemon and no ranks: each takes the place of one that is lost, with its
-    /// ranks, without anybody asking (`restart_failed`) or when a rank asks (`keep_going`). Default: 0.
-    pub spares: u32,
-    /// How long the job may take.
-    pub timeout: Option<Duration>,
-    /// How long after the first rank all others must have connected. Default: 60 s.
-    pub connect: Duration,
-    /// Whether standard input goes to rank 0.
-    pub input: bool,
-    /// What ranks are to find on their nodes: in a private directory there, which they know by the variable
-    /// `PETASOS_STAGE_DIR` and the key `petasos.stage.dir`, and which goes with the job.
+    /// What ranks are to find on their nodes: in a private directory there, which they know by the
+    /// variable `PETASOS_STAGE_DIR` and the key `petasos.stage.dir`, and which goes with the job.
     pub files: Vec<FileToStage>,
     /// Whether the program itself is brought to the nodes, and run there.
     pub stage_program: bool,
-    /// The directory of each host in which that private one is made. Default: that for temporary files.
+    /// The directory of each host in which that private one is made. Default: that for temporary
+    /// files.
     pub stage_directory: Option<String>,
     /// What is put in.
     pub plugins: Plugins,
-    /// Before the ranks start it is measured how long messages between the nodes take: job data then has it, under
-    /// `petasos.inventory.links`, in jobs of up to 1,024 nodes.
-    pub measure_links: bool,
-    /// How long a host may be silent, without any end of its connections, before it is held for lost; at least 100 ms.
-    /// It is not while its system answers, whatever its processes do. Zero: only the kernel watches, for 5 s, as it does
-    /// where a host's system cannot be asked. Default: 1 s.
-    pub silence: Duration,
-    /// What the daemons on other hosts log, in the words of [`Plugins::log`] there.
-    pub log: Option<String>,
 }
 
 /// Why a job could not be run.
@@ -189,19 +180,20 @@ pub enum LaunchError {
 pub struct Outcome {
     /// As an exit code: that of the first rank that failed; 0 if none did.
     pub code: i32,
-    /// Why, if not well: who on which host, and what became of it.
+    /// Why, if not well: which rank on which host, and what became of it.
     pub why: Option<String>,
-    /// Whether the reader of its output has closed it, as `head` does: then the job ends with code 141 unless it is to
-    /// go on, and programs in a pipeline say nothing of that.
+    /// Whether the reader of its output has closed it, as `head` does: then the job ends with code
+    /// 141 unless it is to go on, and programs in a pipeline say nothing of that.
     pub unread: bool,
-    /// Why output of the ranks is lost, as where a disk is full: the job ends then with a code that is not 0, unless it
-    /// is to go on; in the end it is not 0 in any case.
+    /// Why output of the ranks is lost, as where a disk is full: the job ends then with a code that
+    /// is not 0, unless it is to go on; in the end it is not 0 in any case.
     pub output_lost: Option<String>,
     /// What became of each rank: on which host, and how it ended.
     pub ranks: BTreeMap<u32, (String, Termination)>,
     /// How often ranks were started again, if they were.
     pub restarts: BTreeMap<u32, u32>,
-    /// Hosts that were lost and replaced: the host, why it was lost, and the spare that took its place.
+    /// Hosts that were lost and replaced: the host, why it was lost, and the spare that took its
+    /// place.
     pub replaced: Vec<(String, String, String)>,
     /// What was brought to the nodes, once all of it was there.
     pub staged: Option<Staged>,
@@ -267,22 +259,11 @@ impl Launch {
             speaks: Speaks::default(),
             arguments,
             remote: ["ssh", "-x", "-o", "BatchMode=yes"].map(str::to_owned).to_vec(),
-            fan_out: 16,
-            labels: false,
-            keep_going: false,
-            restarts: 3,
-            restart_failed: false,
-            spares: 0,
-            timeout: None,
-            connect: Duration::from_secs(60),
-            silence: Duration::from_secs(1),
-            input: true,
+            settings: Settings::default(),
             files: Vec::new(),
             stage_program: false,
             stage_directory: None,
             plugins: Plugins::default(),
-            measure_links: false,
-            log: None,
         }
     }
 
@@ -300,14 +281,15 @@ impl Launch {
             // On one's own host one may ask for more processes than there are cores.
             slots.push((Node::HEAD, self.ranks));
         }
-        let spares = self.spares as usize;
-        let few = LaunchError::TooFewHosts { spares: self.spares, hosts: self.hosts.len() };
+        let Settings { spares: count, keep_going, restart_failed, .. } = self.settings;
+        let spares = count as usize;
+        let few = LaunchError::TooFewHosts { spares: count, hosts: self.hosts.len() };
         let with_ranks = match self.hosts.len().checked_sub(spares) {
             Some(0) if spares > 0 => return Err(few),
             None => return Err(few),
             Some(with_ranks) => with_ranks,
         };
-        if spares > 0 && !self.keep_going && !self.restart_failed {
+        if spares > 0 && !keep_going && !restart_failed {
             return Err(LaunchError::IdleSpares);
         }
         for host in &self.hosts[..with_ranks] {
@@ -350,15 +332,15 @@ impl Launch {
             }
             hosts.push(name.clone());
         }
-        Ok(Placement { hosts, spares: self.spares, node_of })
+        Ok(Placement { hosts, spares: count, node_of })
     }
 
-    /// Looks at the files that are to be brought to the nodes, and how long that will take; `None` if there
-    /// are none.
+    /// Looks at the files that are to be brought to the nodes, and how long that will take; `None`
+    /// if there are none.
     ///
     /// # Errors
-    /// If one of them is not there, is no file, would have the name of another, or nothing moves files; or
-    /// as [`Launch::place`].
+    /// If one of them is not there, is no file, would have the name of another, or nothing moves
+    /// files; or as [`Launch::place`].
     pub fn staging(&self) -> Result<Option<Staging>, LaunchError> {
         let mut entries = self.files.clone();
         let mut program = None;
@@ -387,7 +369,8 @@ impl Launch {
 
     /// Runs the job to its end. Takes this process's signals, standard input and output; to be
     /// called before other threads are started. The program that calls it also has to give the
-    /// processes that begin with [`GUARD`](crate::GUARD) or [`DAEMON`](crate::DAEMON) to this crate.
+    /// processes that begin with [`GUARD`](crate::GUARD) or [`DAEMON`](crate::DAEMON) to this
+    /// crate.
     ///
     /// # Errors
     /// If it could not be begun; what happens to it then is in the [`Outcome`].
@@ -416,44 +399,17 @@ impl Launch {
                 directory,
                 environment,
                 bind: self.bind,
-                wire: match self.speaks {
-                    Speaks::Auto => "auto",
-                    Speaks::Native => "native",
-                    Speaks::Pmi1 => "pmi1",
-                    Speaks::Pmix => "pmix",
-                }
-                .to_owned(),
+                speaks: self.speaks,
             },
             starter: Starter {
                 command: self.remote.clone(),
                 program: std::env::current_exe()?.to_string_lossy().into_owned(),
-                fan_out: self.fan_out,
             },
-            labels: self.labels,
-            keep_going: self.keep_going,
-            restarts: (self.keep_going || self.restart_failed).then_some(self.restarts),
-            restart_failed: self.restart_failed,
-            spares: placement.spares,
-            timeout: self.timeout,
-            connect: self.connect,
-            silence: self.silence,
-            input: self.input,
+            settings: self.settings.clone(),
             staging: staging.map(|staging| self.stage(staging)).transpose()?,
             plugins: self.plugins.clone(),
-            links: self.measure_links,
-            log: self.log.clone(),
         };
-        let verdict = daemon::run_head(plan)?;
-        Ok(Outcome {
-            code: verdict.code,
-            why: verdict.why,
-            unread: verdict.unread,
-            output_lost: verdict.output_lost,
-            ranks: verdict.ranks,
-            restarts: verdict.restarts,
-            replaced: verdict.replaced,
-            staged: verdict.staged,
-        })
+        Ok(daemon::run_head(plan)?)
     }
 
     fn stage(&self, staging: Staging) -> Result<ToStage, LaunchError> {
@@ -475,7 +431,8 @@ fn found(named: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|at| at.join(named)).find(|path| path.is_file())
 }
 
-/// What goes to the other hosts of the environment, with these besides. What is no text cannot go along.
+/// What goes to the other hosts of the environment, with these besides. What is no text cannot go
+/// along.
 fn environment(
     own: impl Iterator<Item = (OsString, OsString)>,
     besides: &[(String, String)],
@@ -511,7 +468,7 @@ const OF_A_TASK: [&str; 9] = [
 ];
 
 /// Whether a variable says how a process wires up with those that the same launcher started: if
-/// somebody else has started this one, its ranks must not take themselves for that launcher's.
+/// another launcher has started this one, its ranks must not take themselves for that launcher's.
 pub(crate) fn is_of_a_launcher(name: &str) -> bool {
     let settings = ["PMIX_MCA_", "PMIX_PREFIX"];
     name.starts_with("PMI_")

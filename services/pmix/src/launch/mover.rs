@@ -1,10 +1,10 @@
-//! How files get to the nodes of a job before its ranks start: a plug-in interface. The engine says which
-//! files, which nodes, and when it has to be given up; it knows no way to move a byte itself.
+//! How files get to the nodes of a job before its ranks start: a plug-in interface. The engine says
+//! which files, which nodes, and when it has to be given up; it knows no way to move a byte itself.
 //!
 //! ```text
-//! head                            daemon of each node with ranks
+//! head node                       daemon of each node with ranks
 //! estimate
-//!                                 receive: ready to take files; where, as bytes for the head's side
+//!                                 receive: ready to take files; where, as bytes for the head node
 //! place, on a thread of its own   (its threads take the files)
 //!                                 what `receive` gave is dropped; then the ranks start
 //! ```
@@ -28,19 +28,20 @@ pub trait FileMover: fmt::Debug + Send + Sync {
     /// Its name: both sides find each other by it.
     fn name(&self) -> &str;
 
-    /// How long it will take to bring the files to so many other hosts, and to this one if ranks run here.
-    /// Nothing is moved, and nobody asked, for this.
+    /// How long it will take to bring the files to so many other hosts, and to this one if ranks
+    /// run here. Nothing is moved, and no question asked, for this.
     fn estimate(&self, files: &Files, others: u32, here: bool) -> Estimate;
 
-    /// On a node: gets ready to take files into the directory `into`, which is the job's alone, from a head that knows the same key
-    /// and reaches this node at the address `at`; none: the head is this very process.
+    /// On a node: gets ready to take files into the directory `into`, which is the job's alone,
+    /// from a head node that knows the same key and reaches this node at the address `at`; none: the
+    /// head node is this very process.
     ///
     /// # Errors
     /// Why it cannot.
     fn receive(&self, into: &Path, at: Option<IpAddr>, key: &Key) -> Result<Receiving, String>;
 
-    /// At the head: brings all files to all nodes, and comes back when all are there, when one cannot be,
-    /// or soon after [`Placing::stopped`]. No step of it may take without end.
+    /// At the head node: brings all files to all nodes, and comes back when all are there, when one
+    /// cannot be, or soon after [`Placing::stopped`]. No step of it may take without end.
     ///
     /// # Errors
     /// Which file could not be brought to which host, and why.
@@ -56,7 +57,7 @@ pub struct Estimate {
     pub basis: String,
 }
 
-/// What both sides of a job's plug-in know, and nobody else: it does not travel on its behalf.
+/// What both sides of a job's plug-in know, and no other process: it does not travel on its behalf.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(pub [u8; 32]);
 
@@ -66,10 +67,10 @@ impl fmt::Debug for Key {
     }
 }
 
-/// A node that takes files; dropping it ends that, and waits until nothing is written any more. Then nothing
-/// but the files is in the directory.
+/// A node that takes files; dropping it ends that, and waits until nothing is written any more.
+/// Then nothing but the files is in the directory.
 pub struct Receiving {
-    /// Where it takes them: for the head's side of the same plug-in.
+    /// Where it takes them: for the head node's side of the same plug-in.
     pub address: Vec<u8>,
     _ends: Box<dyn Send>,
 }
@@ -110,7 +111,7 @@ pub struct Target {
     pub address: Vec<u8>,
 }
 
-/// The work of a mover at the head. Shared with the engine, which may give it up.
+/// The work of a mover at the head node. Shared with the engine, which may give it up.
 #[derive(Debug)]
 pub struct Placing {
     /// What is to be brought.

@@ -1,8 +1,8 @@
-//! How the ranks of a job reach each other: a plug-in interface. The engine hands descriptions, offers and blobs
-//! on, and knows neither addresses nor secrets of any transport.
+//! How the ranks of a job reach each other: a plug-in interface. The engine hands descriptions,
+//! offers and blobs on, and knows neither addresses nor secrets of any transport.
 //!
 //! ```text
-//! head                       daemon of each node with ranks
+//! head node                  daemon of each node with ranks
 //!                            reserve: keeps what its ranks will need, before the job is described
 //!                            interfaces: what of the node's inventory it uses
 //! wants: what to find out of the nodes first
@@ -23,27 +23,28 @@ pub trait Network: fmt::Debug + Send + Sync {
     /// Its name: both sides find each other by it.
     fn name(&self) -> &str;
 
-    /// On a node with ranks, that of the head among them: keeps local resources for them, and says what the
-    /// others have to know of those.
+    /// On a node with ranks, that of the head node among them: keeps local resources for them, and
+    /// says what the others have to know of those.
     ///
     /// # Errors
     /// Why it cannot.
     fn reserve(&self, here: &ThisNode) -> Result<Reserved, String>;
 
-    /// On any node: the names of the interfaces and ports of its inventory that this network goes over. They are
-    /// told with the inventory. It is asked whenever that changes, and may not block.
+    /// On any node: the names of the interfaces and ports of its inventory that this network goes
+    /// over. They are told with the inventory. It is asked whenever that changes, and may not
+    /// block.
     fn interfaces(&self, _here: &ThisNode, _has: &Inventory) -> Vec<String> {
         Vec::new()
     }
 
-    /// At the head: what has to be found out of the nodes before [`Network::blob`] is called. The start of the job
-    /// waits for that, so nothing is if nobody wants it.
+    /// At the head node: what has to be found out of the nodes before [`Network::blob`] is called.
+    /// The start of the job waits for that, so nothing is found out that is not wanted.
     fn wants(&self) -> Wants {
         Wants::default()
     }
 
-    /// At the head: all that a job needs of this network, of its description, what nodes offer, and what is known
-    /// of them. It goes to each daemon.
+    /// At the head node: all that a job needs of this network, of its description, what nodes
+    /// offer, and what is known of them. It goes to each daemon.
     ///
     /// # Errors
     /// Why these offers make no network.
@@ -54,9 +55,10 @@ pub trait Network: fmt::Debug + Send + Sync {
         known: &Known,
     ) -> Result<Vec<u8>, String>;
 
-    /// On each node, before ranks start: what they get. The key is the job's for this network, the same on all
-    /// nodes, and travels with no blob. The directory is this node's for the job: only its user can enter it, its path
-    /// is one that sockets may have, and it is removed with all that is in it when the job is over.
+    /// On each node, before ranks start: what they get. The key is the job's for this network, the
+    /// same on all nodes, and travels with no blob. The directory is this node's for the job: only
+    /// its user can enter it, its path is one that sockets may have, and it is removed with all
+    /// that is in it when the job is over.
     ///
     /// # Errors
     /// If it cannot be set up, or the blob makes no sense.
@@ -78,14 +80,14 @@ pub struct Wants {
     pub links: bool,
 }
 
-/// What was found out of the nodes: nothing that nobody wanted, and nothing of a node that has not said it within ten
-/// seconds.
+/// What was found out of the nodes: nothing that was not wanted, and nothing of a node that has not
+/// said it within ten seconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     /// What each node has.
     pub inventories: BTreeMap<Node, Inventory>,
-    /// How long messages from each node to some others take: of few nodes all pairs, each told of by one of the two;
-    /// of many those that join them all, sixteen of each at most.
+    /// How long messages from each node to some others take: of few nodes all pairs, each told of
+    /// by one of the two; of many those that join them all, sixteen of each at most.
     pub links: BTreeMap<Node, Vec<RoundTrip>>,
 }
 
@@ -102,7 +104,7 @@ pub struct ThisNode {
 
 /// What a node keeps for its ranks; it is kept until this is dropped, at the end of the job.
 pub struct Reserved {
-    /// What the head is told of it.
+    /// What the head node is told of it.
     pub offer: Vec<u8>,
     _kept: Box<dyn Send>,
 }
@@ -120,8 +122,8 @@ impl fmt::Debug for Reserved {
     }
 }
 
-/// The addresses of the ranks of a node: this text, and a number that is `first` for the first of them and grows
-/// by one with each.
+/// The addresses of the ranks of a node: this text, and a number that is `first` for the first of
+/// them and grows by one with each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     /// How each begins; empty where the node's ranks have no addresses.
@@ -133,7 +135,8 @@ pub struct Row {
 /// What ranks get from a network.
 #[derive(Clone, Default)]
 pub struct ForRanks {
-    /// Their addresses: one row for each node of the job, in order; none: this network gives no addresses.
+    /// Their addresses: one row for each node of the job, in order; none: this network gives no
+    /// addresses.
     pub rows: Vec<Row>,
     /// The secret by which they know each other: it is put where only they read it.
     pub secret: Option<Vec<u8>>,

@@ -1,13 +1,14 @@
-//! The hosts that Slurm has allocated, as it says them in the environment, and how programs are started
-//! on them.
+//! The hosts that Slurm has allocated, as it says them in the environment, and how programs are
+//! started on them.
 
 use super::Host;
 use crate::daemon;
 
 /// More nodes than any machine has.
 pub(super) const MAX_NODES: usize = 1 << 17;
-/// How a program is started on a host of the allocation. It shares the host with what else the job runs
-/// there, and may use all of its cores: those that it starts are as much at home there as it is.
+/// How a program is started on a host of the allocation. It shares the host with what else the job
+/// runs there, and may use all of its cores: those that it starts are as much at home there as it
+/// is.
 const START: [&str; 9] = [
     "srun",
     "--quiet",
@@ -31,7 +32,8 @@ pub struct Allocation {
     pub here: Option<String>,
     /// How many tasks were asked for, if that was said.
     pub tasks: Option<u32>,
-    /// The command that starts a program on one of the hosts, as in [`Launch::remote`](super::Launch).
+    /// The command that starts a program on one of the hosts, as in
+    /// [`Launch::remote`](super::Launch).
     pub start: Vec<String>,
 }
 
@@ -47,8 +49,8 @@ impl Allocation {
         hosts.iter().all(|host| self.find(host).is_some())
     }
 
-    /// Hosts of the allocation as a launch takes them: this one as `localhost`, and each for as many
-    /// ranks as is said of it, or else as it has tasks or cores here.
+    /// Hosts of the allocation as a launch takes them: this one as `localhost`, and each for as
+    /// many ranks as is said of it, or else as it has tasks or cores here.
     #[must_use]
     pub fn hosts_of(&self, hosts: Vec<Host>) -> Vec<Host> {
         let own = |host: Host| {
@@ -88,13 +90,14 @@ fn find(
         return Ok(None);
     };
     let names = expand(&list).ok_or_else(|| bad("SLURM_JOB_NODELIST", &list))?;
-    // In a step of a job these are of the step, for which other hosts and tasks may have been asked for.
+    // In a step of a job these are of the step, for which other hosts and tasks may have been asked
+    // for.
     let tasks = variable("SLURM_NTASKS").filter(|_| variable("SLURM_STEP_ID").is_none());
     let tasks = match tasks {
         Some(text) => Some(text.parse().map_err(|_| bad("SLURM_NTASKS", &text))?),
         None => None,
     };
-    // Tasks for each node there are always; only sometimes somebody asked for them.
+    // Tasks for each node there are always; only sometimes the user asked for them.
     let each = match tasks {
         Some(_) => "SLURM_TASKS_PER_NODE",
         None => "SLURM_JOB_CPUS_PER_NODE",

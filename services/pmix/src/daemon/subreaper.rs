@@ -1,10 +1,11 @@
-//! What ranks leave behind comes to the daemon, which ends it with the job: whoever leaves session, group and parent, as
-//! a process does that makes a daemon of itself, becomes a child of this one (`PR_SET_CHILD_SUBREAPER`). So when it has
-//! no children any more but those of its own (the guard, the start commands of other hosts), nothing of the job is left,
-//! whatever became of environments and names.
+//! What ranks leave behind comes to the daemon, which ends it with the job: a process that leaves
+//! session, group and parent, as a process does that makes a daemon of itself, becomes a child of
+//! this one (`PR_SET_CHILD_SUBREAPER`). So when it has no children any more but those of its own
+//! (the guard, the start commands of other hosts), nothing of the job is left, whatever became of
+//! environments and names.
 //!
-//! A program that has children of its own when it runs a job does not take in others, for it could not tell them
-//! apart: there the guard finds what is left by its mark ([`sweep`](super::sweep)).
+//! A program that has children of its own when it runs a job does not take in others, for it could
+//! not tell them apart: there the guard finds what is left by its mark ([`sweep`](super::sweep)).
 
 use super::{Daemon, GUARD, sweep};
 use nix::{
@@ -27,17 +28,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What start commands have in their environment, with the mark of the daemon that starts them: what one leaves behind, as ssh
-/// does with a connection that it shares, is not the job's.
+/// What start commands have in their environment, with the mark of the daemon that starts them:
+/// what one leaves behind, as ssh does with a connection that it shares, is not the job's.
 pub(crate) const STARTED_BY: &str = "PETASOS_JOB_STARTED_BY";
 /// How long it may take until all that was killed is gone.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Before it is looked again for who is left.
+/// Before it is looked again for what is left.
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// Processes that become this one's children.
 #[derive(Debug)]
-pub(crate) struct Kin {
+pub(crate) struct Subreaper {
     /// Tells that a child has ended; `None`: none is taken in.
     ends: Option<SignalFd>,
     /// The signal by which it does was blocked before.
@@ -46,22 +47,22 @@ pub(crate) struct Kin {
     ended: bool,
 }
 
-impl Kin {
+impl Subreaper {
     /// Takes in what the ranks of a job will leave behind, where this process has no children yet.
-    pub(crate) fn take_in() -> Kin {
+    pub(crate) fn begin() -> Subreaper {
         let before = SigSet::thread_get_mask();
         let was_blocked = before.is_ok_and(|before| before.contains(Signal::SIGCHLD));
-        let mut kin = Kin { ends: None, was_blocked, ended: false };
+        let mut subreaper = Subreaper { ends: None, was_blocked, ended: false };
         if !matches!(next_ended(), Err(Errno::ECHILD)) {
-            return kin;
+            return subreaper;
         }
         let ends = ends();
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
-        let Ok(socket) = SignalFd::with_flags(&ends, flags) else { return kin };
+        let Ok(socket) = SignalFd::with_flags(&ends, flags) else { return subreaper };
         if ends.thread_block().is_ok() && set_child_subreaper(Some(getpid())).is_ok() {
-            kin.ends = Some(socket);
+            subreaper.ends = Some(socket);
         }
-        kin
+        subreaper
     }
 
     /// Ready when a child has ended.
@@ -79,7 +80,7 @@ impl Kin {
     }
 
     /// What was taken in and has ended leaves the system's list of processes.
-    fn bury(&mut self, is_own: impl Fn(Pid) -> bool) {
+    fn reap(&mut self, is_own: impl Fn(Pid) -> bool) {
         while self.ended {
             let next = next_ended().ok().flatten();
             // Of those of its own the daemon hears by itself; then it looks again.
@@ -100,7 +101,7 @@ impl Kin {
         }
         let until = Instant::now() + PATIENCE;
         loop {
-            // Who has ended has left his children to this process by now.
+            // Processes that have ended have left their children to this one by now.
             let Some(children) = children() else { return false };
             let left: Vec<Pid> =
                 children.into_iter().filter(|pid| !is_own(*pid) && is_ours(*pid)).collect();
@@ -124,12 +125,13 @@ impl Kin {
     }
 }
 
-impl Drop for Kin {
+impl Drop for Subreaper {
     fn drop(&mut self) {
         if self.ends.is_some() {
             let _ = set_child_subreaper(None);
             if !self.was_blocked {
-                // Others that were blocked meanwhile stay so: this process may have work to do still.
+                // Others that were blocked meanwhile stay so: this process may have work to do
+                // still.
                 let _ = ends().thread_unblock();
             }
         }
@@ -175,30 +177,31 @@ fn children() -> Option<Vec<Pid>> {
 impl Daemon {
     /// Whether it was started to be a child of this process.
     fn is_own(&self, pid: Pid) -> bool {
-        self.guard.as_ref().is_some_and(|guard| guard.pid() == Some(pid))
+        self.guards.is(pid)
             || self.is_start_command(pid)
-            || self.ranks.values().any(|rank| rank.running() == Some(pid))
+            || self.ranks.all_running().any(|running| running == pid)
             // What a plug-in has started: ranks, and what they leave behind, are in other groups.
             || getpgid(Some(pid)).is_ok_and(|group| group == getpgrp())
     }
 
-    pub(super) fn bury_kin(&mut self) {
-        let mut kin = std::mem::take(&mut self.kin);
-        if let Some(kin) = &mut kin {
-            kin.bury(|pid| self.is_own(pid));
+    pub(super) fn reap_adopted(&mut self) {
+        let mut subreaper = std::mem::take(&mut self.subreaper);
+        if let Some(subreaper) = &mut subreaper {
+            subreaper.reap(|pid| self.is_own(pid));
         }
-        self.kin = kin;
+        self.subreaper = subreaper;
     }
 
-    /// In the end, when no rank is left: ends what they have left behind. Says whether nothing is left of it.
-    pub(super) fn end_kin(&mut self) -> bool {
-        let Some(mut kin) = self.kin.take() else { return false };
-        let ours = |pid| !sweep::has(pid, STARTED_BY, &self.mark);
-        kin.end_all(|pid| self.is_own(pid), ours)
+    /// In the end, when no rank is left: ends what they have left behind. Says whether nothing is
+    /// left of it.
+    pub(super) fn end_adopted(&mut self) -> bool {
+        let Some(mut subreaper) = self.subreaper.take() else { return false };
+        let ours = |pid| !sweep::has(pid, STARTED_BY, self.guards.mark());
+        subreaper.end_all(|pid| self.is_own(pid), ours)
     }
 
     /// What a start command has in its environment besides.
     pub(super) fn started_by(&self) -> (&OsStr, &OsStr) {
-        (STARTED_BY.as_ref(), self.mark.as_ref())
+        (STARTED_BY.as_ref(), self.guards.mark().as_ref())
     }
 }

@@ -1,7 +1,7 @@
 //! The private directory of a job on a node: the socket, the token, and what all processes share.
 //!
-//! Where such directories are others can be before us, as anybody may make one of any name where temporary files are:
-//! then jobs are in another one beside it, whose name nobody knows before.
+//! Where such directories are others can be before us, as any user may make one of any name where
+//! temporary files are: then jobs are in another one beside it, whose name cannot be known before.
 
 use crate::net::handshake::{hex, random};
 use rustix::process::geteuid;
@@ -14,12 +14,12 @@ use std::{
 
 /// The longest path of a socket that the system takes.
 const MAX_SOCKET: usize = 107;
-/// Bytes of a name that nobody guesses. It is part of the path of a socket.
+/// Bytes of a name that cannot be guessed. It is part of the path of a socket.
 const RANDOM: usize = 6;
 
 /// A directory that only this user can enter; it goes with the value.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct JobDirectory {
     path: PathBuf,
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn bases() -> Vec<PathBuf> {
     let base = base();
     let mut all: Vec<PathBuf> = beside(&base).unwrap_or_default();
     all.push(base);
-    // In others somebody else may have put what looks like a job.
+    // In others another user may have put what looks like a job.
     all.retain(|path| is_private(path).is_ok());
     all
 }
@@ -70,8 +70,8 @@ fn is_random(text: &str) -> bool {
     text.len() == 2 * RANDOM && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Where files are that were brought for the jobs of this user: below this directory, else in one of our own
-/// for temporary files. They may be large, so that they are not where the sockets are.
+/// Where files are that were brought for the jobs of this user: below this directory, else in one
+/// of our own for temporary files. They may be large, so that they are not where the sockets are.
 pub(crate) fn files_base(directory: Option<&Path>) -> PathBuf {
     let name = format!("petasos-files-{}", geteuid().as_raw());
     directory.map_or_else(std::env::temp_dir, Path::to_owned).join(name)
@@ -87,10 +87,10 @@ fn is_private(path: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
-impl Place {
+impl JobDirectory {
     /// Also gives what is to be said if it is not where it is to be.
-    pub(crate) fn make(name: &str) -> io::Result<(Place, Option<String>)> {
-        let made = Place::below(&base(), name)?;
+    pub(crate) fn make(name: &str) -> io::Result<(JobDirectory, Option<String>)> {
+        let made = JobDirectory::below(&base(), name)?;
         let socket = made.0.socket();
         if socket.as_os_str().len() > MAX_SOCKET {
             let why = format!(
@@ -102,20 +102,21 @@ impl Place {
         Ok(made)
     }
 
-    /// One of this name in a directory for all jobs of this user, which is made if it is not there; or in another one
-    /// beside that, if it is not this user's alone. Then also gives what is to be said of that.
-    pub(crate) fn below(base: &Path, name: &str) -> io::Result<(Place, Option<String>)> {
-        let why = match Place::right_below(base, name) {
+    /// One of this name in a directory for all jobs of this user, which is made if it is not there;
+    /// or in another one beside that, if it is not this user's alone. Then also gives what is to be
+    /// said of that.
+    pub(crate) fn below(base: &Path, name: &str) -> io::Result<(JobDirectory, Option<String>)> {
+        let why = match JobDirectory::right_below(base, name) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => error,
             made => return Ok((made?, None)),
         };
         let other = another(base);
         // Where there may be none either, that is why.
-        let Ok(made) = Place::right_below(&other, name) else { return Err(why) };
+        let Ok(made) = JobDirectory::right_below(&other, name) else { return Err(why) };
         Ok((made, Some(format!("{why}: this job is in {} instead", other.display()))))
     }
 
-    fn right_below(base: &Path, name: &str) -> io::Result<Place> {
+    fn right_below(base: &Path, name: &str) -> io::Result<JobDirectory> {
         let path = base.join(name);
         // The last job to end takes the base away, perhaps just now.
         for _ in 0..100 {
@@ -129,7 +130,7 @@ impl Place {
             match fs::DirBuilder::new().mode(0o700).create(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 made => {
-                    return made.map(|()| Place { path });
+                    return made.map(|()| JobDirectory { path });
                 }
             }
         }
@@ -144,7 +145,7 @@ impl Place {
         self.path.join("server")
     }
 
-    /// Puts a file in the place of one of that name, at once for all who read it.
+    /// Puts a file in the place of one of that name, at once for all readers.
     pub(crate) fn renew(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let new = format!("{name}.new");
         self.write(&new, bytes)?;
@@ -160,7 +161,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for JobDirectory {
     fn drop(&mut self) {
         remove(&self.path);
     }
