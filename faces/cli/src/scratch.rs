@@ -114,8 +114,8 @@ fn is_scratch(name: &OsStr) -> bool {
     name.strip_prefix('.').unwrap_or(&name).starts_with(PREFIX)
 }
 
-/// Removes a file or a tree, also one with directories that may not be written to. A failure has
-/// nobody to be told.
+/// Removes a file or a tree, also one with directories that may not be written to. A failure
+/// is left: nothing waits for a report of it.
 pub fn remove(path: &Path) {
     if !fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
         let _ = fs::remove_file(path);

@@ -44,7 +44,7 @@ fn one_address_for_both() {
             assert!(text.contains("it is on this node"), "{text}");
             let report = place.run(&["info", url, "--json"]).assert(0).json();
             assert_eq!(report["address"], **whole, "{report}");
-            assert!(report["way"].as_str().unwrap().starts_with(way), "{report}");
+            assert!(report["route"].as_str().unwrap().starts_with(way), "{report}");
         }
     }
     for server in &mut servers {

@@ -91,7 +91,7 @@ fn what_is_wrong_is_said_in_plain_words() {
             "read(&into)",
             "read(vec![0; 10])",
             [
-                "`Vec<{integer}>` is no memory that the caller sees again after the call",
+                "`Vec<{integer}>` is no memory that the caller can read after the call",
                 "let into = Region::zeroed(LEN);",
             ],
         ),

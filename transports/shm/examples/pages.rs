@@ -4,7 +4,7 @@
 //! cargo run --profile dist -p petasos-shm --example pages
 //! ```
 //!
-//! Both ends are in one process, driven by one thread, so that nobody waits. Huge pages are to be
+//! Both ends are in one process, driven by one thread, so that neither waits. Huge pages are to be
 //! had where `/sys/kernel/mm/transparent_hugepage/shmem_enabled` says `advise`, or more.
 
 use petasos_fabric::{

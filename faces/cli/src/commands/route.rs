@@ -20,7 +20,6 @@ struct Report<'a> {
     address: String,
     incarnation: String,
     /// Its address over the transport that was chosen.
-    #[serde(rename = "way")]
     route: String,
     why: String,
     /// The time it took to connect.

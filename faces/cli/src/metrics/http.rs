@@ -368,7 +368,7 @@ mod tests {
         assert!(u128::from(made.load(Ordering::Relaxed)) <= most + 1, "{made:?}");
     }
 
-    /// Peers that say nothing, that say it slowly, that say too much, and that take no answer: who
+    /// Peers that say nothing, that say it slowly, that say too much, and that take no answer: a client that
     /// asks properly beside them is answered.
     #[test]
     fn slow_and_many_peers() {

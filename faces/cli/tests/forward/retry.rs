@@ -155,7 +155,7 @@ fn the_first_contact() {
     for url in ["tcp://127.0.0.1:1/x", "shm://nobody-is-here/x"] {
         for (verb, from, to) in [("put", "src", url), ("get", url, "back"), ("sync", "src", url)] {
             let child = start(&place, &["forward", verb, "--retry", "1s", from, to]);
-            ends_in_time(child, &format!("{verb}, nobody at {url}"));
+            ends_in_time(child, &format!("{verb}, no server at {url}"));
         }
     }
     for transport in ["shm", "tcp"] {

@@ -1,4 +1,4 @@
-//! Fences of all ranks, whose end is told in shared memory to who has just come, and over sockets to who waits longer.
+//! Fences of all ranks, whose end is told in shared memory to ranks that have just come, and over sockets to those that wait longer.
 
 use crate::{
     common::{Place, signal},
@@ -12,7 +12,7 @@ use petasos_pmix::{
 use petasos_testing::{Hosts, role};
 use std::{thread, time::Duration};
 
-/// Who is late, by so much, and whoever waits has gone from one way to the other meanwhile, or is about to.
+/// The rank that is late, and by how much: those that wait have gone from memory to the socket meanwhile, or are about to.
 const LATE: [u64; 8] = [0, 0, 0, 1, 19, 20, 21, 45];
 
 #[test]
@@ -123,7 +123,7 @@ fn a_fence_that_is_late_fails_for_all_and_the_next_does_not() {
         job.fence().unwrap();
         let timeout = Some(Duration::from_millis(limit));
         if job.rank() == 1 {
-            // Beyond the time of the others, and what finding out who is missing may take.
+            // Beyond the time of the others, and what finding out which rank is missing may take.
             thread::sleep(Duration::from_millis(limit + 300));
         }
         match job.fence_with(FenceOptions { timeout, ..FenceOptions::default() }).unwrap_err() {

@@ -139,10 +139,10 @@ pub(crate) fn kill_all_on(hosts: &Hosts, host: char) {
     pids.iter().for_each(|pid| signal(*pid, "KILL"));
 }
 
-/// What is left of a job of which a host died: nothing but the directories of that one, which nobody can remove.
+/// What is left of a job of which a host died: nothing but the directories of that one, which no process can remove.
 pub(crate) fn nothing_is_left_but_of_node(place: &Place, node: u32) {
     let last = format!(".{node}");
-    until("only what nobody can remove", || {
+    until("only what cannot be removed", || {
         let jobs = std::fs::read_dir(place.path("tmp")).unwrap().flatten();
         let within = jobs.flat_map(|base| std::fs::read_dir(base.path()).into_iter().flatten());
         let mut within = within.flatten();

@@ -165,7 +165,7 @@ fn listens() {
     let others = Arc::new(AtomicU32::new(0));
     let codes = match job.rank() {
         0 => vec![status::NETWORK_CHANGED, status::CPUS_CHANGED],
-        // All that nobody has to ask for.
+        // All that is there without a request.
         _ => Vec::new(),
     };
     let counted = others.clone();
@@ -198,7 +198,7 @@ fn listens() {
     job.finalize().unwrap();
 }
 
-/// Who is in which state, by one entry of an event.
+/// Which process is in which state, by one entry of an event.
 fn words_of((key, value): &(String, Value)) -> Vec<String> {
     match (key.rsplit_once('.'), value) {
         (Some(("petasos.interfaces", state)), Value::List(names)) => {

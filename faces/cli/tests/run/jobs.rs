@@ -52,7 +52,7 @@ fn a_job_is_seen_and_told() {
     let info = place.run(&["query", "pmix.job.size", "petasos.nodes", "--json"]).assert(0).json();
     assert_eq!(info["pmix.job.size"], 2);
     place.run(&["query", "weather"]).assert(1).says("weather");
-    // Some events are for those alone who ask for them by code.
+    // Some events are only for processes that ask for them by code.
     place.run(&["notify", "--by-code", "78"]).assert(0);
     place.run(&["notify", "79"]).assert(0);
     for (options, code) in [(&[][..], 79), (&["--code", "78"], 78), (&["--code=78,79"], 78)] {
@@ -77,7 +77,7 @@ fn a_job_is_seen_and_told() {
     assert_eq!(place.run(&events).assert(0).json()["info"]["what"], hostile);
     let named = place.run(&["notify", "80", "a\u{1b}b=text"]).assert(2).err;
     assert!(!named.contains('\u{1b}'), "{named:?}");
-    // Somebody listens, and somebody tells.
+    // One process listens, another one notifies.
     let mut listening = place.command(&["events", "--json", "--count", "1", "--code", "77"]);
     let mut listening = listening.stdout(Stdio::piped()).spawn().unwrap();
     let mut heard = BufReader::new(listening.stdout.take().unwrap()).lines();

@@ -1,4 +1,4 @@
-//! Programs of ours that somebody else's launcher starts: `mpirun` of Open MPI, `mpiexec` of MPICH, of the versions
+//! Programs of ours that another project's launcher starts: `mpirun` of Open MPI, `mpiexec` of MPICH, of the versions
 //! that the system has packages of, and of the next ones.
 
 use crate::{
@@ -207,7 +207,7 @@ fn ranks_of_mpirun_exchange_cards_and_events() {
         let one = Range::Custom(Group::of([job.proc_of(1)]));
         job.notify(-5005, one, told("one")).unwrap();
     }
-    // Who made an event runs his own handler.
+    // The rank that made an event runs its own handler.
     let heard = receiver.recv_timeout(SOON).unwrap();
     assert_eq!(heard, (0, "all".to_owned()));
     if rank < 2 {
@@ -219,7 +219,7 @@ fn ranks_of_mpirun_exchange_cards_and_events() {
     done(&job);
 }
 
-/// Another user, who sees the name of the job, has no name of a rank to take before that listens there.
+/// Another user sees the name of the job, but has no name of a rank to take before that listens there.
 #[test]
 fn no_name_of_a_rank_follows_from_the_job() {
     let name = "launchers::no_name_of_a_rank_follows_from_the_job";

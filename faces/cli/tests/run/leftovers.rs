@@ -53,7 +53,7 @@ fn daemons(marker: &Marker) -> String {
     )
 }
 
-/// Waits until nobody is left of a job, nor its directories.
+/// Waits until no process is left of a job, nor its directories.
 fn nothing_is_left(place: &Place, marker: &Marker) {
     until("the end of all processes", || (!exists(&marker.0)).then_some(()));
     let empty = || fs::read_dir(place.path("tmp")).unwrap().next().is_none().then_some(());

@@ -224,7 +224,7 @@ fn a_second_program_of_the_same_rank_fails_and_it_is_said_why() {
         check(&said, 2);
         assert_eq!(said.matches("token 42").count(), 2, "{said}");
         assert!(said.contains("has finished; another one cannot be it"), "{said}");
-        // Open MPI 4.1's own, of a program that reached nobody.
+        // Open MPI 4.1's own, of a program that reached no server.
         for entry in std::fs::read_dir(place.path("tmp")).unwrap().flatten() {
             if entry.file_name().to_string_lossy().starts_with("ompi.") {
                 std::fs::remove_dir_all(entry.path()).unwrap();

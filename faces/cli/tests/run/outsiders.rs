@@ -36,7 +36,7 @@ const SQUATS: &str = "outsiders::who_takes_the_names_of_ranks_keeps_them_from_no
 pub(crate) fn open_place() -> (Place, PathBuf) {
     let place = Place::new();
     // The build directory may be closed to others. Another process copies: what this one has open to be
-    // written, those that other tests start just now have, too, and nobody can run it.
+    // written, processes that other tests start just now have it open, too, and it cannot be run.
     let copy = |from: &Path, name: &str| {
         let copied = Command::new("cp").arg(from).arg(place.path(name)).status();
         assert!(copied.unwrap().success());
@@ -82,7 +82,7 @@ impl OfUser {
         let (place, own) = open_place();
         let mut command = of_user(&place, name, options);
         let mut child = command.spawn().unwrap();
-        // Nobody who writes much there waits for us.
+        // A process that writes much there does not wait for this one.
         let (mut said, (sender, errors)) = (child.stderr.take().unwrap(), channel());
         std::thread::spawn(move || {
             let mut all = Vec::new();
@@ -100,7 +100,7 @@ impl OfUser {
         OfUser { place, child, own, directories, space, errors }
     }
 
-    /// Runs the test `name` in a role, as this user, who is told where a daemon listens.
+    /// Runs the test `name` in a role, as this user, and tells it where a daemon listens.
     pub(crate) fn visits(&self, name: &str, user: u32, role: &str, directory: &Path) -> Command {
         let mut visitor = Command::new(&self.own);
         visitor.args([name, "--exact", "--nocapture", "--test-threads=1"]).uid(user).gid(user);
@@ -149,7 +149,7 @@ fn what_others_see() -> Vec<u8> {
     all
 }
 
-/// Of the kernel's tables of sockets one row has the ports of who connects from the listener's own port to it, with the
+/// Of the kernel's tables of sockets one row has the ports of a peer that connects from the listener's own port to it, with the
 /// other user, and one with the job's own.
 #[test]
 fn another_user_at_the_listeners_own_port_is_refused() {
@@ -251,7 +251,7 @@ fn what_another_user_connects_costs_a_job_little() {
     drop(flood.stdin.take());
     assert!(wait(&mut flood, Duration::from_secs(60)).success());
     let refused = said.matches("refused a client").count();
-    assert!((1..=20).contains(&refused), "{refused} lines of who was refused");
+    assert!((1..=20).contains(&refused), "{refused} lines about refused peers");
 }
 
 /// Goes on until its standard input ends.

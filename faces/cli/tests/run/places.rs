@@ -14,7 +14,7 @@ use std::{
 /// `nobody`, on Debian and most others.
 const NOBODY: u32 = 65_534;
 
-/// Somebody was there before, in each way that is possible.
+/// The directory was made before, by another process, in each way that is possible.
 fn taken(place: &Place, name: &str, how: &str) {
     let path = place.path("tmp").join(name);
     match how {

@@ -1,4 +1,4 @@
-//! Who is no part of a job learns nothing of it, and cannot disturb it.
+//! A process that is no part of a job learns nothing of it, and cannot disturb it.
 
 use crate::{
     common::{Place, until, wait},
@@ -19,7 +19,7 @@ use std::{
 
 const NAME: &str = "private::strangers_are_refused";
 const CLOSED: &str = "private::the_job_of_an_ordinary_user_is_closed_to_others";
-/// An ordinary user, who need not be in any list.
+/// An ordinary user, not necessarily in any list.
 pub(crate) const USER: u32 = 61_234;
 /// `nobody`, on Debian and most others.
 pub(crate) const NOBODY: u32 = 65_534;
@@ -83,7 +83,7 @@ pub(crate) fn ports_of(process: u32) -> Vec<u16> {
     tables.lines().filter_map(listens).collect()
 }
 
-/// Both users have no rights of root: the one whose job it is, and who would like to look into it.
+/// Both users have no rights of root: the owner of the job, and one that tries to look into it.
 #[test]
 fn the_job_of_an_ordinary_user_is_closed_to_others() {
     match role().as_deref() {
@@ -112,7 +112,7 @@ fn the_job_of_an_ordinary_user_is_closed_to_others() {
     }
 }
 
-/// Another user, who by chance knows everything but the secrets; and the one whose job it is, of which a program may
+/// Another user that by chance knows everything but the secrets; and the owner of the job, of which a program may
 /// be wrong.
 fn looks_into_it(is_stranger: bool) {
     let variable = |name: &str| std::env::var(name).unwrap();
@@ -137,7 +137,7 @@ fn looks_into_it(is_stranger: bool) {
     let mut daemons = 0;
     for port in variable("PORTS").split(' ').map(|port| port.parse().unwrap()) {
         let said = answer_of(port, &[7; 90]);
-        // A word on the protocol and a number that nobody has seen: no proof of anything.
+        // A word on the protocol and a number that no process has seen: no proof of anything.
         assert!(said.is_empty() || said.len() == 40, "{said:?}");
         daemons += usize::from(said.len() == 40);
     }

@@ -51,7 +51,7 @@ fn each_rank_knows_its_neighbour() {
     place.assert_clean();
 }
 
-/// The daemon of this host is the command that runs the job: while it is stopped nobody answers.
+/// The daemon of this host is the command that runs the job: while it is stopped no requests are answered.
 #[test]
 fn a_card_that_is_known_is_found_without_asking() {
     let name = "ranks::a_card_that_is_known_is_found_without_asking";
@@ -190,7 +190,7 @@ fn events_are_heard() {
     let next = || receiver.recv_timeout(Duration::from_secs(20)).unwrap();
     assert_eq!(next(), (0, "early".to_owned()));
     job.fence().unwrap();
-    // A handler may use the job. Who makes an event handles it as well, once.
+    // A handler may use the job. The rank that makes an event handles it as well, once.
     if job.rank() == 1 {
         job.notify(5, Range::Session, vec![("which".into(), "late".into())]).unwrap();
     }

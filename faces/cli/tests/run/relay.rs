@@ -71,7 +71,7 @@ fn variable(name: &str) -> String {
     std::env::var(name).unwrap()
 }
 
-/// What passed on one connection: from who made it, and to it.
+/// What passed on one connection: from the peer that made it, and to it.
 type Passed = [Arc<Mutex<Vec<u8>>>; 2];
 
 /// Passes bytes on, and keeps them; the one at `change` becomes another one.
@@ -349,7 +349,7 @@ fn relays_a_client() {
             claims(*port, node, &secret);
         }
     }
-    // What a daemon says to who connects, another one hears as if that were the answer.
+    // What a daemon says to a peer that connects, another daemon receives as if that were the answer.
     let pair = [daemons[0], *daemons.last().unwrap()].map(|port| first_of(port).unwrap());
     let [(one, of_one), (other, of_other)] = pair;
     assert!(answer(one, &of_other).is_empty() && answer(other, &of_one).is_empty());

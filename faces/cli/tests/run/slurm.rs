@@ -38,7 +38,7 @@ impl Slurm {
         fs::create_dir(at.join("state")).unwrap();
         let configuration = at.join("slurm.conf");
         fs::write(&configuration, configuration_at(&at)).unwrap();
-        // It is not used, and looked for only by those that nobody told which.
+        // It is not used; only programs that were given no other path look for it.
         let none = "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n";
         fs::write(at.join("cgroup.conf"), none).unwrap();
         let mut slurm = Slurm { processes: Vec::new(), configuration, hosts };
@@ -91,7 +91,7 @@ impl Slurm {
         self.processes.push(command.current_dir(at).spawn().unwrap());
     }
 
-    /// A command on the first host, for at most so long that it is seen who hangs.
+    /// A command on the first host, with a time limit, so that it is known which one hangs.
     fn command(&self, place: &Place, words: &[&str]) -> Command {
         let mut command = in_host(&self.hosts.name('a'), "timeout".as_ref());
         command.args(["-k", "2", "100"]).args(words).current_dir(place.directory.path());
@@ -200,7 +200,7 @@ fn a_job_takes_the_hosts_of_its_allocation() {
     for rank in ["rank 0 of 3 at n1 n1", "rank 1 of 3 at n1 n1", "rank 2 of 3 at n2 n2"] {
         assert!(said.contains(rank), "{said}");
     }
-    // From its first node, whose daemon nobody has to start; and under an `srun` whose task it is, and
+    // From its first node, whose daemon does not have to be started; and under an `srun` whose task it is, and
     // whose ranks must not take themselves for that.
     let script = place.path("script");
     let words: Vec<String> = std::iter::once(job.get_program())

@@ -26,7 +26,7 @@ fn a_host_whose_daemon_dies_is_replaced_and_the_ring_completes() {
     let Some(hosts) = Hosts::several(3) else { return };
     let (program, list) = (example("ring_again"), three(&hosts, [1, 2, 2]));
     let program = program.to_str().unwrap();
-    // A rank asks, or nobody has to.
+    // A rank asks, or it happens by itself.
     for how in ["--keep-going", "--restart-failed"] {
         let place = Place::new();
         let options = ["run", "-n", "3", how, "--spares", "1", "--hosts", &list];

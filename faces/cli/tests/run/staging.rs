@@ -186,7 +186,7 @@ fn what_cannot_be_staged_is_refused_and_what_can_is_shown() {
     run(&["--stage", "missing", "true"]).assert(1).says("missing: No such file");
     run(&["--stage-program", "nothing-of-this-name"]).assert(2).says("no such program");
     run(&["--stage", "data", "--stage-dir", "/nowhere", "true"]).assert(1).says("No such file");
-    // In place of a directory that is somebody else's, or open to others, there is another one, and a line says so.
+    // In place of a directory that is another user's, or open to others, there is another one, and a line says so.
     fs::create_dir(place.path("open")).unwrap();
     let uid = rustix::process::getuid().as_raw();
     let base = place.path(&format!("open/petasos-files-{uid}"));
@@ -279,7 +279,7 @@ fn what_ends_the_job_ends_the_copies() {
     let options = [&["run", "--stage", "large"], &SLOW[..]].concat();
     let child = spawn(place.command(&[&options[..], &["echo", "started"]].concat()));
     in_the_middle(&place, 0);
-    // Whoever plans by it can ask how long it will take.
+    // A plan can ask how long it will take.
     let keys = ["query", "petasos.stage.bytes", "petasos.stage.estimate", "--json"];
     let told = place.run(&keys).assert(0).json();
     assert_eq!(told["petasos.stage.bytes"], LONG);

@@ -79,7 +79,7 @@ fn one(round: u64, seed: u64) {
     signal(pid, if stops { "STOP" } else { "KILL" });
     let what = format!("round {round}: {name} {pid}, stopped: {stops}, PETASOS_STORM_SEED={seed}");
     std::thread::sleep(Duration::from_millis(dice.throw(100)));
-    // Who is stopped holds nobody up for good, but for the launcher itself.
+    // A process that is stopped holds up no other for good, but for the launcher itself.
     let begun = Instant::now();
     match (name, stops) {
         ("launcher", true) => signal(pid, "KILL"),

@@ -104,7 +104,7 @@ impl First {
 }
 
 /// Whether this process has a terminal. Those in another group that read from it, or change it, are
-/// stopped, and nobody would ever let them go on: programs that ask for it (a shell that is to be
+/// stopped, and no process would ever resume them: programs that ask for it (a shell that is to be
 /// interactive) are better off without.
 pub(crate) fn has_terminal() -> bool {
     File::open("/dev/tty").is_ok()
@@ -192,7 +192,7 @@ impl Spawner {
         let next = Next { image, pointers: image.pointers(variables), streams, first };
         let failed = AtomicI32::new(0);
         // Runs in the memory of this process, whose other threads go on, and touches nothing that
-        // they may: it reads what it has captured, which nobody else has, and writes `failed` and
+        // they may: it reads what it has captured, which no other process has, and writes `failed` and
         // its own stack. The thread-local memory is this thread's, and it writes only `errno`
         // there, on which nothing relies across this call. Its system calls are rustix's, which are
         // the bare ones (or libc's wrappers, which keep no state for these), and three of libc:

@@ -220,7 +220,7 @@ fn lookups_that_wait_are_bounded_and_end_with_the_asker() {
     assert_eq!(daemon.hears(1, head(9, one())), []);
     assert_eq!(daemon.hears(1, Message::Release(rank(1))), []);
     let client = daemon.client(rank(0));
-    assert_eq!(daemon.asks(client, publish("k0", 1)).len(), 1, "nobody waits any more");
+    assert_eq!(daemon.asks(client, publish("k0", 1)).len(), 1, "no client waits any more");
 }
 
 #[test]

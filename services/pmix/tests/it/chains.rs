@@ -124,7 +124,7 @@ fn the_order_of_a_chain() {
             "a c b",
         ),
         (
-            "an order relative to who is not in the chain is ignored",
+            "an order relative to a handler that is not in the chain is ignored",
             vec![
                 ("other", &[6], Prepend),
                 ("a", &[5], Prepend),

@@ -158,7 +158,7 @@ fn times_between_nodes_are_measured_at_the_first_query() {
     let mut net = connected(&[1, 1, 1, 0, 1]);
     let quiet = net.sent;
     net.run(ms(1000));
-    assert_eq!(net.sent, quiet, "nobody has asked");
+    assert_eq!(net.sent, quiet, "no client has asked");
     net.ask(ms(0), rank(3), query(&["petasos.inventory.links"]));
     net.run(ms(400));
     let found = links(&info(&net, 3)[0].1);

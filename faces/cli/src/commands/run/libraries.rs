@@ -11,7 +11,7 @@ pub(super) struct Library {
     pub(super) path: Option<String>,
 }
 
-/// All that a program needs, in the order in which they are loaded; `None` where nobody says: it is none for
+/// All that a program needs, in the order in which they are loaded; `None` where the system does not say: it is none for
 /// a loader, or `ldd` is not here.
 pub(super) fn of(program: &Path) -> Option<Vec<Library>> {
     let output = Command::new("ldd").arg(program).env("LC_ALL", "C").output().ok()?;

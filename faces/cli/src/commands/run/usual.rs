@@ -1,5 +1,5 @@
 //! Options as other launchers call them. Those that mean the same here are taken; of the others it is said what to write
-//! instead. An option that nobody knows is no program, and a `:` between programs no argument.
+//! instead. An unknown option is no program, and a `:` between programs no argument.
 
 use crate::{
     cli::Cli,
