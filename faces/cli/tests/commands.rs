@@ -52,7 +52,7 @@ fn one_address_for_both() {
     }
     place.run(&["info", "auto://127.0.0.1:1", "-t", "200ms"]).assert(3).says("petasos serve");
     place.run(&["info", "shm://nobody-here", "-t", "200ms"]).assert(3);
-    place.run(&["info", "auto://0123456789abcdef/shm://x"]).assert(2).says("no way");
+    place.run(&["info", "auto://0123456789abcdef/shm://x"]).assert(2).says("no route");
     place.assert_clean();
 }
 

@@ -37,7 +37,7 @@ fn names_are_listed_made_moved_and_removed() {
         run(&["rm", "-r", "@/a"]).assert(0);
         run(&["rm", "@/a"]).assert(1).says("No such file");
         run(&["rm", "-f", "@/a"]).assert(0);
-        run(&["rm", "-r", "@"]).assert(2).says("all that is exported");
+        run(&["rm", "-r", "@"]).assert(2).says("the root of the export");
         assert!(run(&["status", "@"]).assert(0).out.contains("exports exp"));
         let status = run(&["status", "--json", "@"]).assert(0).json();
         assert_eq!(status["read_only"], false);
