@@ -98,7 +98,7 @@ fn what_is_wrong_is_said_in_plain_words() {
         (
             "read(&into)",
             "read(into)",
-            ["`Region` is no memory that the caller sees again", "consider borrowing here"],
+            ["`Region` is no memory that the caller can read after", "consider borrowing here"],
         ),
     ];
     for (right, instead, words) in wrong {
