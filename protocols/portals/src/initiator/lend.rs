@@ -80,14 +80,13 @@ impl State {
     /// Access to memory was not ended, as a peer may still reach it: asks again. The operation ends
     /// when it is, however long that takes, as its memory is not the program's before.
     pub(crate) fn recall_again(&mut self, token: Token) {
-        match self.network.end_transfer(token) {
-            None => {}
-            Some(transfer @ (Transfer::Recalled { region, .. } | Transfer::Unlent(region))) => {
-                tracing::warn!(?region, "a peer may still reach memory that was lent to it");
-                self.network.close(region, transfer);
-            }
-            Some(_) => tracing::error!("an operation that closes nothing cannot be closed again"),
-        }
+        let Some(transfer) = self.network.end_transfer(token) else { return };
+        let (Transfer::Recalled { region, .. } | Transfer::Unlent(region)) = &transfer else {
+            return tracing::error!("an operation that closes nothing cannot be closed again");
+        };
+        let region = *region;
+        tracing::warn!(?region, "a peer may still reach memory that was lent to it");
+        self.network.close(region, transfer);
     }
 
     /// No other process reaches the memory any more.
