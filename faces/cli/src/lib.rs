@@ -2,77 +2,29 @@
 //! files, run jobs. It measures itself by a program of its own, `petasos-bench`, which
 //! `petasos bench` becomes.
 //!
-//! This library is what the command consists of. It is no interface for programs: what is public here
-//! is what `petasos-bench` shares with the command, and changes with both.
-//!
-//! | modules | what is shared |
-//! |---|---|
-//! | `exit`, `interrupt`, `log`, `progress`, `scratch` | how a command fails, ends, logs and cleans up |
-//! | `output`, `table`, `grid`, `figures`, `plots` | figures, their units, and tables of them |
-//! | `again`, `server`, `client`, `service`, `channel`, `bare` | processes of the command's own, and calls to them |
-//! | `limits`, `latency`, `bulk`, `beside`, `accounting`, `machine` | what a machine can do at best, and one measurement beside it |
+//! This library is the command line: its options, and what each subcommand does. What measures, and
+//! how a command fails, ends and shows its results, is in `petasos-figures`. It is no interface for
+//! programs: what is public here is for `petasos-bench`, and changes with it.
 
 #![forbid(unsafe_code)]
 
 #[doc(hidden)]
-pub mod accounting;
-#[doc(hidden)]
-pub mod again;
-#[doc(hidden)]
-pub mod bare;
-#[doc(hidden)]
-pub mod beside;
-#[doc(hidden)]
-pub mod bulk;
-#[doc(hidden)]
-pub mod channel;
-#[doc(hidden)]
 pub mod cli;
-#[doc(hidden)]
-pub mod client;
 mod commands;
-#[doc(hidden)]
-pub mod exit;
-#[doc(hidden)]
-pub mod figures;
-#[doc(hidden)]
-pub mod grid;
-#[doc(hidden)]
-pub mod interrupt;
-#[doc(hidden)]
-pub mod latency;
-#[doc(hidden)]
-pub mod limits;
 mod listen;
-#[doc(hidden)]
-pub mod log;
-#[doc(hidden)]
-pub mod machine;
 mod metrics;
-#[doc(hidden)]
-pub mod output;
-#[doc(hidden)]
-pub mod plots;
 mod plugins;
-#[doc(hidden)]
-pub mod progress;
-#[doc(hidden)]
-pub mod scratch;
-#[doc(hidden)]
-pub mod server;
-#[doc(hidden)]
-pub mod service;
-#[doc(hidden)]
-pub mod table;
+
+use petasos_figures::{
+    all_limits, beside, bulk, channel, client, exit, figures, grid, interrupt, latency, limits,
+    log, machine, output, progress, scratch, server, service,
+};
 
 use clap::Parser;
 use cli::{Cli, Command, Common};
-use commands::forward::{guard, mount_ask, mount_helper};
 #[doc(hidden)]
-pub use commands::{
-    completions::print as print_completions,
-    limits::{Found, QUICK, SIZES},
-};
+pub use commands::completions::print as print_completions;
+use commands::forward::{guard, mount_ask, mount_helper};
 use exit::{Code, Failure, Outcome};
 use std::{env, ffi::OsString, process::ExitCode, sync::OnceLock};
 

@@ -15,10 +15,10 @@ mod load;
 mod peer_process;
 mod report;
 
-// Shared with the command; see the front page of its library.
-use petasos_cli::{
-    accounting, again, bare, beside, bulk, channel, client, exit, figures, grid, interrupt,
-    latency, limits, log, machine, output, plots, progress, scratch, server, service,
+// Shared with the command; see the front page of the crate.
+use petasos_figures::{
+    accounting, again, all_limits, bare, beside, bulk, channel, client, exit, figures, grid,
+    interrupt, latency, limits, log, machine, output, plots, progress, scratch, server, service,
 };
 
 use bench::{forward, launch};

@@ -26,6 +26,7 @@ mod results;
 mod so_far;
 
 use crate::{
+    all_limits::{Found, QUICK, SIZES},
     cli::{self, Measuring, Topic},
     client,
     exit::{Failure, Outcome},
@@ -39,7 +40,6 @@ use crate::{
     server::Waiting,
 };
 use petasos::Transport;
-use petasos_cli::{Found, QUICK, SIZES};
 use so_far::SoFar;
 use std::{
     path::PathBuf,

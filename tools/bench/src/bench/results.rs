@@ -2,6 +2,7 @@
 
 use super::{Bench, peers};
 use crate::{
+    all_limits::Found,
     exit::Outcome,
     figures::{self, Row},
     grid::{self, Grid, LARGE_STEP},
@@ -10,7 +11,6 @@ use crate::{
     plots::Plot,
     report::{Folder, Page, Section, charts},
 };
-use petasos_cli::Found;
 use serde::Serialize;
 use std::time::Duration;
 

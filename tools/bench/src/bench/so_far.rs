@@ -1,8 +1,7 @@
 //! The results of a run so far: they are shown at its end, also if it is interrupted.
 
 use super::{Bench, peers, results::Results};
-use crate::{exit::Outcome, figures::Row, report::Folder};
-use petasos_cli::Found;
+use crate::{all_limits::Found, exit::Outcome, figures::Row, report::Folder};
 use std::{
     mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},

@@ -2,7 +2,6 @@
 
 mod bucket;
 mod change;
-mod failure;
 pub(crate) mod guard;
 mod look;
 mod mount;

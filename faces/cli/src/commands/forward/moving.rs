@@ -1,14 +1,13 @@
 //! `put`, `get` and `sync`: what they share is how they are set up, watched, and summed up.
 
 use super::{
-    failure,
     options::{Get, Moving, Put, Reach, Sync},
     out::name_json,
     place::{Place, Side},
     session,
 };
 use crate::{
-    exit::{Code, Failure, Outcome},
+    exit::{Code, Failure, Outcome, files},
     output::{self, count},
 };
 use indicatif::{ProgressBar, ProgressStyle};
@@ -246,7 +245,7 @@ fn code(cause: &Cause) -> Code {
         Cause::Mismatch(_) => Code::Mismatch,
         Cause::Remote(error) if error.errno() == Errno::BADMSG => Code::Mismatch,
         Cause::Remote(error) if error.is_lost() => Code::Unreachable,
-        Cause::Remote(RemoteError::Refused { error, .. }) => failure::code(error.errno()),
+        Cause::Remote(RemoteError::Refused { error, .. }) => files::code(error.errno()),
         _ => Code::Failed,
     }
 }
@@ -303,7 +302,7 @@ fn sum_up(report: &Report, moving: &Moving) -> Outcome {
         Cause::Local { error, .. } => Some(*error),
         _ => None,
     });
-    Err(match (worst, errno.and_then(failure::advice)) {
+    Err(match (worst, errno.and_then(files::advice)) {
         (Code::Unreachable, _) => {
             failure.advise("start the server again, and repeat: what is there is not sent again")
         }

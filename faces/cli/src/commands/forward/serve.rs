@@ -12,7 +12,7 @@ use petasos::OpenOptions;
 use petasos_forward::{
     descriptors,
     protocol::{Counters, SessionStatus, Status},
-    server::{Server, ServerConfig, StartError},
+    server::{Server, ServerConfig},
     storage::{Local, Storage},
 };
 use serde_json::json;
@@ -155,13 +155,4 @@ fn local(directory: &Path) -> Outcome<Local> {
             _ => failure,
         }
     })
-}
-
-impl From<StartError> for Failure {
-    fn from(error: StartError) -> Failure {
-        match error {
-            StartError::Open { url, reason } => Failure::from(reason).within(url),
-            error => Failure::new(Code::Failed, error),
-        }
-    }
 }

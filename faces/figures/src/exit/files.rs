@@ -1,8 +1,8 @@
-//! What failed operations on files mean for the exit code, and what to do.
+//! What failed operations on forwarded files mean for the exit code, and what to do.
 
-use crate::exit::{Code, Failure};
+use super::{Code, Failure};
 use petasos::CallError;
-use petasos_forward::client::RemoteError;
+use petasos_forward::{client::RemoteError, server::StartError};
 use rustix::io::Errno;
 
 const SERVER: &str = "see that `petasos forward serve` runs there, of the same version";
@@ -30,8 +30,17 @@ impl From<RemoteError> for Failure {
     }
 }
 
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Failure {
+        match error {
+            StartError::Open { url, reason } => Failure::from(reason).within(url),
+            error => Failure::new(Code::Failed, error),
+        }
+    }
+}
+
 /// The exit code of an operation that was refused like this.
-pub(super) fn code(errno: Errno) -> Code {
+pub fn code(errno: Errno) -> Code {
     match errno {
         Errno::ACCESS | Errno::PERM | Errno::ROFS => Code::Refused,
         Errno::PROTO | Errno::PROTONOSUPPORT => Code::Failed,
@@ -39,7 +48,8 @@ pub(super) fn code(errno: Errno) -> Code {
     }
 }
 
-pub(super) fn advice(errno: Errno) -> Option<&'static str> {
+/// What to do about it.
+pub fn advice(errno: Errno) -> Option<&'static str> {
     Some(match errno {
         Errno::ACCESS | Errno::PERM => {
             "the server works with the rights of the user who runs it: see what those are"

@@ -14,7 +14,7 @@ pub fn print(text: &str) -> Outcome {
 }
 
 /// What came of writing to standard output.
-pub(crate) fn written(result: io::Result<()>) -> Outcome {
+pub fn written(result: io::Result<()>) -> Outcome {
     match result {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::new(Code::Failed, format!("writing to standard output: {error}")))
@@ -46,7 +46,7 @@ pub fn tell(text: &str) {
 
 /// Says on standard error what is to be known beside the result: under `--json` as a line of JSON,
 /// `{"notice": …}`.
-pub(crate) fn notice(text: &str) {
+pub fn notice(text: &str) {
     match as_json() {
         true => tell(&serde_json::json!({ "notice": text }).to_string()),
         false => tell(&format!("petasos: {text}")),

@@ -1,5 +1,6 @@
 //! Why a limit could not be measured.
 
+use crate::exit::{Code, Failure};
 use std::io;
 
 /// Why a limit could not be measured.
@@ -66,5 +67,11 @@ impl LimitError {
     /// Turns an I/O error met while `doing` something into one of ours; for `map_err`.
     pub(super) fn system<E: Into<io::Error>>(doing: &'static str) -> impl Fn(E) -> Self {
         move |source| Self::System { doing, source: source.into() }
+    }
+}
+
+impl From<LimitError> for Failure {
+    fn from(error: LimitError) -> Failure {
+        Failure::new(Code::Failed, format!("measuring the machine's limit: {error}"))
     }
 }

@@ -66,12 +66,12 @@ pub fn begin(wanted: Wanted<'_>) -> Outcome {
 }
 
 /// What was asked for on the command line, for daemons on other hosts, which the environment does not reach.
-pub(crate) fn filter_given() -> Option<String> {
+pub fn filter_given() -> Option<String> {
     FILTER.get().cloned()
 }
 
 /// Begins to log in a daemon of another host: what the launcher was told, else what the environment says there.
-pub(crate) fn begin_as_told(filter: Option<&str>) {
+pub fn begin_as_told(filter: Option<&str>) {
     // What the launcher has taken is a filter.
     let _ = begin(Wanted { filter, verbose: 0, server: false });
 }
