@@ -375,7 +375,7 @@ impl Getting {
     async fn clear_way(&self, place: &Place) -> Result<(), Cause> {
         place
             .there(&self.job, "removing what is in the way", |directory, name| {
-                super::sync::remove_local(&directory, name)
+                local::remove_all(&directory, name)
             })
             .await
     }
@@ -464,7 +464,7 @@ impl Getting {
                 || local::hard_link((&parent, from.as_encoded_bytes()), (&directory, name), key);
             match link() {
                 Err(Errno::ISDIR) if force => {
-                    super::sync::remove_local(&directory, name)?;
+                    local::remove_all(&directory, name)?;
                     link()
                 }
                 linked => linked,
