@@ -5,7 +5,7 @@
 
 use super::{
     MountId, MountOptions,
-    mountinfo::{Held, full},
+    mountinfo::{Held, TYPE, full},
 };
 use crate::descriptors;
 use rustix::{
@@ -24,9 +24,6 @@ use std::{
     thread,
     time::Duration,
 };
-
-/// What tables of mounts show as the type.
-pub(super) const TYPE: &str = "fuse.petasos";
 
 /// Mounts on top of each other that are taken away at a time.
 const LAYERS: usize = 16;

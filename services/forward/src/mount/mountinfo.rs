@@ -1,7 +1,6 @@
 //! What is mounted where, and how one mount is told from others that are at the same place before
 //! or after it.
 
-use super::attach::TYPE;
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, open, statx};
 use std::{
     ffi::OsString,
@@ -14,6 +13,9 @@ use std::{
     path::{Path, PathBuf},
     str::FromStr,
 };
+
+/// What the table of mounts shows as the type of a mount of this crate.
+pub(super) const TYPE: &str = "fuse.petasos";
 
 /// Since Linux 6.8: a number of a mount that no other mount gets until the system starts again.
 const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
