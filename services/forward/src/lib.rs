@@ -59,6 +59,7 @@ pub mod protocol;
 mod semaphore;
 pub mod server;
 pub mod storage;
+mod threads;
 mod timer;
 pub mod transfer;
 

@@ -1,13 +1,13 @@
 //! Threads for work that blocks: what a storage does.
 
 use super::round_robin::RoundRobin;
+use crate::threads::Threads;
 use std::{
     fmt, io,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
-    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -17,7 +17,7 @@ pub(super) type Work = Box<dyn FnOnce() + Send>;
 /// A number of threads, which take work by deficit round robin among the clients.
 pub(super) struct Pool {
     shared: Arc<Shared>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Threads,
     count: usize,
 }
 
@@ -49,12 +49,10 @@ impl Pool {
             spin,
         });
         let count = count.max(1);
-        let pool = Pool { shared, threads: Mutex::default(), count };
+        let pool = Pool { shared, threads: Threads::default(), count };
         for number in 0..count {
             let shared = Arc::clone(&pool.shared);
-            let builder = std::thread::Builder::new().name(format!("forward-disk-{number}"));
-            let thread = builder.spawn(move || shared.serve())?;
-            pool.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+            pool.threads.start(format!("forward-disk-{number}"), move || shared.serve())?;
         }
         Ok(pool)
     }
@@ -98,13 +96,7 @@ impl Pool {
         };
         self.shared.wake.notify_all();
         drop(waiting);
-        let own = std::thread::current().id();
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        let threads = std::mem::take(&mut *threads);
-        for thread in threads.into_iter().filter(|thread| thread.thread().id() != own) {
-            // A panic has been reported by the thread.
-            let _ = thread.join();
-        }
+        self.threads.join();
     }
 }
 
