@@ -12,7 +12,7 @@ use std::{
 pub(super) const MOST: u64 = 1 << 20;
 
 /// What each client may have here within calls, whatever others have: one call of the largest.
-const OWN: u64 = super::core::INLINE;
+const OWN: u64 = super::config::INLINE;
 
 /// The memory that there is.
 #[derive(Debug)]

@@ -2,7 +2,8 @@
 
 use super::{
     budget::{Early, Memory},
-    core::{Core, INLINE},
+    config::INLINE,
+    core::Core,
     descriptors::Descriptor,
     fair_share::Share,
     files::OpenFile,

@@ -1,6 +1,12 @@
-//! What can be set for a server.
+//! What can be set for a server, and what cannot.
 
 use std::{num::NonZero, time::Duration};
+
+/// The most bytes of data in one call.
+pub(super) const INLINE: u64 = 256 << 10;
+
+/// The most bytes that are lent to one call.
+pub(super) const WINDOW: u64 = 16 << 20;
 
 /// Settings of a server; the defaults suit most.
 #[derive(Clone, Debug)]

@@ -3,15 +3,16 @@
 use super::{
     blocks::Blocks,
     budget::Budget,
-    config::ServerConfig,
+    config::{INLINE, ServerConfig, WINDOW},
     counters::Counting,
     descriptors::Descriptors,
+    errors::{stale, stopped},
     fair_share::FairShare,
     files::{Keys, Open},
     locks::Locks,
     pace::{Chore, Pace},
     pool::Pool,
-    session::{End, Session, stale, stopped},
+    session::{End, Session},
     tickets::Tickets,
 };
 use crate::{
@@ -33,12 +34,6 @@ use std::{
     },
     time::{Duration, Instant},
 };
-
-/// The most bytes of data in one call.
-pub(super) const INLINE: u64 = 256 << 10;
-
-/// The most bytes that are lent to one call.
-pub(super) const WINDOW: u64 = 16 << 20;
 
 /// Blocks on the way at a time, unless there are more clients.
 const MOVING: usize = 32;

@@ -128,7 +128,7 @@ impl Files {
     /// Gives something a number, never zero.
     pub(super) fn insert(&mut self, open: Open) -> FsResult<u64> {
         if self.over {
-            return Err(super::session::stale());
+            return Err(super::errors::stale());
         }
         self.generation = self.generation.wrapping_add(1).max(1);
         let generation = self.generation;

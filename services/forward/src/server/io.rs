@@ -2,14 +2,14 @@
 
 use super::{
     call::{Call, sane, short_enough, within_reach},
-    core::INLINE,
+    config::INLINE,
     descriptors::Descriptor,
+    errors::stopped,
     files::{Open, OpenFile},
     gather::{self, Served},
     leases::{Forfeit, Leased},
     names::checked_creation,
     pace::Chore,
-    session::stopped,
 };
 use crate::{
     FsError, FsResult, RelPath,

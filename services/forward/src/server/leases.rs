@@ -4,7 +4,6 @@
 //! What that client still writes through the file with which the lock went is refused, until it
 //! unlocks or closes the file: so it learns of the loss before it can spoil what others write.
 
-use super::{call::Call, core::Core, locks::Range, session::Session};
 use crate::{
     FsError, FsResult,
     protocol::{Allocation, Attr, Extent, OpenFlags, SetAttr, XattrMode},
@@ -17,7 +16,6 @@ use std::{
         Arc, PoisonError, RwLock, RwLockReadGuard, TryLockError,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
-    time::Duration,
 };
 
 /// Whether the locks that went with an open file were taken away.
@@ -49,7 +47,7 @@ impl Forfeit {
     }
 
     /// Nothing more is written; waits for what is being written now. Blocks.
-    fn declare(&self) {
+    pub(super) fn declare(&self) {
         self.declared.store(true, SeqCst);
         drop(self.writing.write().unwrap_or_else(PoisonError::into_inner));
     }
@@ -65,47 +63,6 @@ impl Forfeit {
 
 fn forfeited() -> FsError {
     FsError::new(Errno::NOLCK, "a lock on this file was taken: its client was silent for too long")
-}
-
-impl Call {
-    /// Takes locks that are in the way from clients that are silent. Gives how long the client that
-    /// is in the way now may be silent yet, if there is one.
-    pub(super) async fn take_from_silent(
-        &self,
-        ino: u64,
-        wanted: &Range,
-    ) -> FsResult<Option<Duration>> {
-        let Some(lease) = self.core.config.limits.lease else { return Ok(None) };
-        while let Some(held) = self.core.locks.test(ino, wanted) {
-            // One that has ended gives its locks back by itself.
-            let Ok(holder) = self.core.session(held.holder.session) else { return Ok(None) };
-            let silent = holder.silent_for();
-            if silent < lease {
-                return Ok(Some(lease - silent));
-            }
-            tracing::info!(peer = %holder.peer, ?silent, "a lock is taken from a silent client");
-            let core = Arc::clone(&self.core);
-            let take = move |_: &dyn crate::storage::Storage| {
-                holder.forfeit(&core, ino, held.file);
-                Ok(())
-            };
-            self.run(0, take).await?;
-        }
-        Ok(None)
-    }
-}
-
-impl Session {
-    /// Takes the locks that go with an open file. Blocks.
-    fn forfeit(&self, core: &Core, ino: u64, number: u64) {
-        let file = self.files().file(number);
-        if let Ok(file) = file
-            && let Some(forfeit) = &file.forfeit
-        {
-            forfeit.declare();
-        }
-        core.locks.close(ino, self.id, number);
-    }
 }
 
 /// A file that is not written once its locks were taken.

@@ -2,12 +2,14 @@
 
 use super::{
     call::Call,
+    core::Core,
     locks::{Holder, Range, Tried},
+    session::Session,
 };
-use crate::{FsError, FsResult, protocol::Lock};
+use crate::{FsError, FsResult, protocol::Lock, storage::Storage};
 use futures_util::future::{Either, select};
 use rustix::io::Errno;
-use std::{pin::pin, sync::Arc};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 impl Call {
     pub(super) async fn lock(&self, number: u64, lock: Lock, wait: bool) -> FsResult<()> {
@@ -71,6 +73,28 @@ impl Call {
         }))
     }
 
+    /// Takes locks that are in the way from clients that are silent. Gives how long the client that
+    /// is in the way now may be silent yet, if there is one.
+    async fn take_from_silent(&self, ino: u64, wanted: &Range) -> FsResult<Option<Duration>> {
+        let Some(lease) = self.core.config.limits.lease else { return Ok(None) };
+        while let Some(held) = self.core.locks.test(ino, wanted) {
+            // One that has ended gives its locks back by itself.
+            let Ok(holder) = self.core.session(held.holder.session) else { return Ok(None) };
+            let silent = holder.silent_for();
+            if silent < lease {
+                return Ok(Some(lease - silent));
+            }
+            tracing::info!(peer = %holder.peer, ?silent, "a lock is taken from a silent client");
+            let core = Arc::clone(&self.core);
+            let take = move |_: &dyn Storage| {
+                holder.forfeit(&core, ino, held.file);
+                Ok(())
+            };
+            self.run(0, take).await?;
+        }
+        Ok(None)
+    }
+
     fn range(&self, file: u64, lock: Lock) -> FsResult<Range> {
         let Lock { owner, pid, exclusive, start, end } = lock;
         if start >= end {
@@ -79,6 +103,19 @@ impl Call {
         }
         let holder = Holder { session: self.session.id, owner };
         Ok(Range { start, end, exclusive, holder, file, pid })
+    }
+}
+
+impl Session {
+    /// Takes the locks that go with an open file. Blocks.
+    fn forfeit(&self, core: &Core, ino: u64, number: u64) {
+        let file = self.files().file(number);
+        if let Ok(file) = file
+            && let Some(forfeit) = &file.forfeit
+        {
+            forfeit.declare();
+        }
+        core.locks.close(ino, self.id, number);
     }
 }
 

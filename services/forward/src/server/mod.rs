@@ -17,6 +17,7 @@ mod config;
 mod core;
 mod counters;
 mod descriptors;
+mod errors;
 mod fair_share;
 mod files;
 mod gather;
@@ -56,7 +57,7 @@ use std::{
 const PARTING: Duration = Duration::from_secs(2);
 
 /// The largest arguments of a call: data, and paths.
-const ARGUMENTS: u64 = core::INLINE + (64 << 10);
+const ARGUMENTS: u64 = config::INLINE + (64 << 10);
 
 /// Calls of a caller beyond those of a session that are served: most of them wait for locks.
 const WAITING: usize = 1024;

@@ -3,7 +3,8 @@
 use super::{
     call::Call,
     core::Core,
-    session::{End, Keep, stopped},
+    errors::stopped,
+    session::{End, Keep},
 };
 use crate::{
     FsResult,

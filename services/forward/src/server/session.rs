@@ -3,14 +3,14 @@
 use super::{
     core::Core,
     counters::Counting,
+    errors::{stale, stopped},
     files::{Files, Open},
     penalty::Penalty,
     rate::Rate,
 };
-use crate::{FsError, FsResult, protocol::SessionStatus, semaphore::Semaphore};
+use crate::{FsResult, protocol::SessionStatus, semaphore::Semaphore};
 use futures_channel::oneshot;
 use petasos::fabric::Address;
-use rustix::io::Errno;
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -61,18 +61,6 @@ pub(super) enum End {
     Lost,
     /// The server ends.
     Stop,
-}
-
-/// There is no such session.
-#[cold]
-pub(super) fn stale() -> FsError {
-    FsError::new(Errno::STALE, "there is no such session, or it has ended")
-}
-
-/// The server ends.
-#[cold]
-pub(super) fn stopped() -> FsError {
-    FsError::new(Errno::SHUTDOWN, "the server ends")
 }
 
 impl Session {

@@ -2,7 +2,7 @@
 
 use super::{
     call::{Call, entry, short_enough, within_reach},
-    core::INLINE,
+    config::INLINE,
     files::{Open, OpenFile, Staged},
     gather::read_alone,
     names::checked_attr,

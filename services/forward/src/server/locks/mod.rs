@@ -72,7 +72,7 @@ pub(super) struct Waiting<'a> {
 impl Waiting<'_> {
     /// Waits until it is worth another try.
     pub(super) async fn chance(mut self) -> FsResult<()> {
-        (&mut self.wake).await.map_err(|_| super::session::stale())
+        (&mut self.wake).await.map_err(|_| super::errors::stale())
     }
 }
 
