@@ -32,7 +32,7 @@ pub(super) struct Call {
 impl Call {
     /// Begins a call, when it is its turn; so many bytes that are worth counting came with it.
     pub(super) async fn begin(core: &Arc<Core>, session: u64, carried: usize) -> FsResult<Call> {
-        let session = core.session(session)?;
+        let session = core.sessions.get(session)?;
         core.total.calls.fetch_add(1, Relaxed);
         session.counters.calls.fetch_add(1, Relaxed);
         session.calls.fetch_add(1, Relaxed);
@@ -83,22 +83,22 @@ impl Call {
         }
     }
 
-    /// Does what blocks, in its turn; see [`Core::run`].
+    /// Does what blocks, in its turn; see [`Workers::run`](super::workers::Workers::run).
     pub(super) async fn run<T: Send + 'static>(
         &self,
         bytes: u64,
         work: impl FnOnce(&dyn Storage) -> FsResult<T> + Send + 'static,
     ) -> FsResult<T> {
-        self.core.run(&self.session, bytes, work).await
+        self.core.workers.run(&self.session, bytes, work).await
     }
 
-    /// Does what may block, but usually does not; see [`Core::run_short`].
+    /// Does what may block, but usually does not; see [`Workers::run_short`](super::workers::Workers::run_short).
     pub(super) async fn run_short<T: Send + 'static>(
         &self,
         chore: Chore,
         work: impl FnOnce(&dyn Storage) -> FsResult<T> + Send + 'static,
     ) -> FsResult<T> {
-        self.core.run_short(&self.session, chore, work).await
+        self.core.workers.run_short(&self.session, chore, work).await
     }
 
     /// An open file.

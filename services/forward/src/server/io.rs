@@ -110,7 +110,7 @@ impl Call {
             });
             return closed.await;
         }
-        self.core.close(self.session.id, open);
+        self.core.workers.close(self.session.id, open);
         Ok(())
     }
 
@@ -140,7 +140,7 @@ impl Call {
                 counters.gathered.fetch_add(count as u64, Relaxed);
             }
         };
-        self.core.run_detached(&self.session, len, work, move || undone.forget(key));
+        self.core.workers.run_detached(&self.session, len, work, move || undone.forget(key));
         answer.await.unwrap_or_else(|_| Err(not_done()))
     }
 
@@ -167,8 +167,8 @@ impl Call {
             self.count_written(len);
             return Ok(end);
         }
-        if data.len() <= AT_ONCE && self.core.can_do_at_once(Chore::Write) {
-            let written = self.core.do_at_once(&self.session, Chore::Write, |_| {
+        if data.len() <= AT_ONCE && self.core.workers.can_do_at_once(Chore::Write) {
+            let written = self.core.workers.do_at_once(&self.session, Chore::Write, |_| {
                 file.file.write_at(offset, &[IoSlice::new(&data)])
             })?;
             self.count_written(len);
@@ -179,13 +179,13 @@ impl Call {
         let undone = Arc::clone(&file.gather);
         let work = move || {
             let write = || file.gather.write(key, &*file.file);
-            let Served { count, bytes } = core.pace.watch(Chore::Write, write);
+            let Served { count, bytes } = core.workers.watch(Chore::Write, write);
             for counters in [&core.total, &session.counters] {
                 counters.written.fetch_add(bytes, Relaxed);
                 counters.gathered.fetch_add(count as u64, Relaxed);
             }
         };
-        self.core.run_detached(&self.session, len, work, move || undone.forget(key));
+        self.core.workers.run_detached(&self.session, len, work, move || undone.forget(key));
         answer.await.unwrap_or_else(|_| Err(not_done()))
     }
 

@@ -2,9 +2,7 @@
 
 use super::{
     call::Call,
-    core::Core,
     locks::{Holder, Range, Tried},
-    session::Session,
 };
 use crate::{FsError, FsResult, protocol::Lock, storage::Storage};
 use futures_util::future::{Either, select};
@@ -22,7 +20,7 @@ impl Call {
             // Another client may be faster.
             let left = left.or(self.core.config.limits.lease);
             let chance = {
-                let _busy = self.session.busy(&self.core)?;
+                let _busy = self.session.busy()?;
                 let ino = self.file(number)?.ino;
                 match self.core.locks.try_set(ino, range, wait)? {
                     Tried::Held => return Ok(()),
@@ -55,7 +53,7 @@ impl Call {
 
     pub(super) fn unlock(&self, number: u64, lock: Lock) -> FsResult<()> {
         let range = self.range(number, lock)?;
-        let _busy = self.session.busy(&self.core)?;
+        let _busy = self.session.busy()?;
         let file = self.file(number)?;
         self.core.locks.clear(file.ino, &range)?;
         file.forfeit.as_ref().map_or(Ok(()), |forfeit| forfeit.settle())
@@ -79,15 +77,14 @@ impl Call {
         let Some(lease) = self.core.config.limits.lease else { return Ok(None) };
         while let Some(held) = self.core.locks.test(ino, wanted) {
             // One that has ended gives its locks back by itself.
-            let Ok(holder) = self.core.session(held.holder.session) else { return Ok(None) };
+            let Ok(holder) = self.core.sessions.get(held.holder.session) else { return Ok(None) };
             let silent = holder.silent_for();
             if silent < lease {
                 return Ok(Some(lease - silent));
             }
             tracing::info!(peer = %holder.peer, ?silent, "a lock is taken from a silent client");
-            let core = Arc::clone(&self.core);
             let take = move |_: &dyn Storage| {
-                holder.forfeit(&core, ino, held.file);
+                holder.forfeit(ino, held.file);
                 Ok(())
             };
             self.run(0, take).await?;
@@ -103,19 +100,6 @@ impl Call {
         }
         let holder = Holder { session: self.session.id, owner };
         Ok(Range { start, end, exclusive, holder, file, pid })
-    }
-}
-
-impl Session {
-    /// Takes the locks that go with an open file. Blocks.
-    fn forfeit(&self, core: &Core, ino: u64, number: u64) {
-        let file = self.files().file(number);
-        if let Ok(file) = file
-            && let Some(forfeit) = &file.forfeit
-        {
-            forfeit.declare();
-        }
-        core.locks.close(ino, self.id, number);
     }
 }
 

@@ -35,8 +35,10 @@ mod rate;
 mod round_robin;
 mod service;
 mod session;
+mod sessions;
 mod tickets;
 mod whole;
+mod workers;
 
 use crate::{
     protocol::{Forward, Status},
@@ -182,10 +184,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.core.end_all();
-        // What threads do for calls comes to its end, what waits is answered as refused.
-        self.core.timer.stop();
-        self.core.pool.stop();
+        self.core.stop();
         let until = Instant::now() + PARTING;
         for engine in &self.engines {
             let busy =

@@ -11,6 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// What a piece of work costs beside its bytes, in bytes.
+const WORK: u64 = 16 << 10;
+
 /// Work. It must not panic.
 pub(super) type Work = Box<dyn FnOnce() + Send>;
 
@@ -67,14 +70,14 @@ impl Pool {
         self.shared.queued.load(Relaxed)
     }
 
-    /// Has work done for `of`. After the end of the pool it is dropped.
-    pub(super) fn push(&self, of: u64, cost: u64, work: Work) {
+    /// Has work done for `of` that moves so many bytes. After the end of the pool it is dropped.
+    pub(super) fn push(&self, of: u64, bytes: u64, work: Work) {
         let mut state = self.shared.lock();
         if state.stopped {
             drop(state);
             return drop(work);
         }
-        state.queues.push(of, cost, work);
+        state.queues.push(of, bytes.saturating_add(WORK), work);
         let queued = state.queues.len();
         self.shared.queued.store(queued, Relaxed);
         // The thread that polls for work takes one piece of it.
