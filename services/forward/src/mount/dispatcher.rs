@@ -6,11 +6,11 @@
 use super::{
     convert::{self, Caller},
     files::Writing,
-    fs::{Entry, Fs},
+    fs::{Entry, Fs, Job},
     locks::Asked,
     options::{Cache, MountOptions},
-    pool::{BLOCK, Pool},
-    request_queue::{self, Offered, RequestQueues},
+    pool::{BLOCK, Data, Pool},
+    request_queue::{Offered, RequestQueues},
 };
 use crate::protocol::{Extent, RenameMode, SetAttr};
 use bytes::Bytes;
@@ -32,9 +32,6 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
 };
-
-/// Work for the engine's thread.
-pub(super) type Job = Box<dyn FnOnce(&Rc<Fs>) + Send>;
 
 /// Takes the kernel's requests.
 pub(super) struct Dispatcher {
@@ -162,7 +159,7 @@ impl Filesystem for Dispatcher {
         self.run(move |fs| async move {
             match fs.lookup(parent.0, &name).await {
                 Ok(Some(found)) => entry(reply, ttl, Ok(found)),
-                Ok(None) if fs.note_missing(parent.0, &name, negative) => {
+                Ok(None) if fs.kernel.note_missing(parent.0, &name, negative) => {
                     reply.entry(&negative, &convert::nothing(), fuser::Generation(0));
                 }
                 Ok(None) => reply.error(fuser::Errno::ENOENT),
@@ -396,7 +393,7 @@ impl Filesystem for Dispatcher {
                 return;
             }
         }
-        let data = request_queue::data(data, &self.pool);
+        let data = Data::copy_of(data, &self.pool);
         self.run(move |fs| async move {
             match fs.write(handle.0, offset, data, how).await {
                 Ok(len) => reply.written(len),

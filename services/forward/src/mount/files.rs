@@ -4,10 +4,10 @@ use super::{
     convert::{self, Caller},
     fs::{Entry, Fs},
     options::Cache,
-    pool::BLOCK,
+    pool::{BLOCK, Data},
     read_ahead::{Fetched, ReadAhead},
     request_queue::RequestQueue,
-    write_back::{Data, WriteBackQueue},
+    write_back::WriteBackQueue,
 };
 use crate::{
     client::{RemoteError, RemoteFile},
@@ -240,7 +240,7 @@ impl Fs {
             && (told.size, told.mtime) != (attr.size, attr.mtime)
         {
             // The kernel would go by the length that it was told a while ago.
-            self.expire(ino);
+            self.kernel.expire(ino);
         }
         Ok(self.keep_open(file, inode, flags, keep))
     }
@@ -273,7 +273,7 @@ impl Fs {
             inode.changed_here();
             self.table.borrow_mut().show(inode.ino, 0);
         } else {
-            self.expire(inode.ino);
+            self.kernel.expire(inode.ino);
         }
         Ok(self.keep_open(file, inode, flags, keep))
     }

@@ -5,11 +5,10 @@ use super::{
     convert::{self, Caller},
     dirs::{Dir, Old},
     files::{Inode, Open},
-    notify::{KernelNotifier, Missing},
+    notify::KernelCache,
     options::MountOptions,
     pool::Pool,
     request_queue::RequestQueues,
-    session::Kept,
     table::{ROOT, Table, shrink},
     trim::Trim,
 };
@@ -33,6 +32,26 @@ use std::{
     time::Duration,
 };
 
+/// What a mount keeps in its memory now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Kept {
+    /// Files and directories that the kernel knows, the root among them.
+    pub nodes: usize,
+    /// Those of them that were opened, or cut, since the kernel got to know them.
+    pub inodes: usize,
+    /// Open files.
+    pub files: usize,
+    /// Open directories.
+    pub directories: usize,
+    /// Bytes of blocks that are kept for the next data; at most
+    /// [`write_behind`](MountOptions::write_behind), and for some ten seconds.
+    pub blocks: usize,
+}
+
+/// Work for the engine's thread.
+pub(super) type Job = Box<dyn FnOnce(&Rc<Fs>) + Send>;
+
 /// What is mounted.
 pub(super) struct Fs {
     pub(super) engine: Engine,
@@ -53,10 +72,7 @@ pub(super) struct Fs {
     pub(super) blocks_ahead: Cell<usize>,
     /// Writers that wait until less is unwritten.
     pub(super) room: RefCell<Vec<oneshot::Sender<()>>>,
-    /// Tells the kernel what to give up.
-    pub(super) notifier: RefCell<Option<KernelNotifier>>,
-    /// Names that the kernel takes for missing.
-    pub(super) missing: RefCell<Missing>,
+    pub(super) kernel: KernelCache,
     /// Bounds the requests that are at the server, and the blocks on their way.
     requests: Arc<Semaphore>,
     pub(super) transfers: Arc<Semaphore>,
@@ -96,8 +112,7 @@ impl Fs {
             queues,
             blocks_ahead: Cell::default(),
             room: RefCell::default(),
-            notifier: RefCell::default(),
-            missing: RefCell::default(),
+            kernel: KernelCache::default(),
             requests: Semaphore::new(calls - calls / 3, usize::MAX),
             transfers: Semaphore::new(calls / 3, usize::MAX),
             running: Cell::default(),
@@ -151,11 +166,7 @@ impl Fs {
     pub(super) fn close_all(&self) {
         self.opens.borrow_mut().clear();
         self.dirs.borrow_mut().clear();
-        self.notifier.take();
-    }
-
-    pub(super) fn set_notifier(&self, notifier: KernelNotifier) {
-        self.notifier.replace(Some(notifier));
+        self.kernel.end();
     }
 
     pub(super) fn path(&self, ino: u64) -> Result<RelPath, Errno> {
@@ -197,7 +208,7 @@ impl Fs {
 
     /// Tells the kernel of a name.
     pub(super) fn entry(&self, parent: u64, name: &[u8], attr: &Attr) -> Entry {
-        self.missing.borrow_mut().remove(parent, name);
+        self.kernel.note_found(parent, name);
         let (ino, generation) = self.table.borrow_mut().found(parent, name, attr);
         Entry { attr: convert::file_attr(ino, attr), generation: Generation(generation) }
     }

@@ -102,13 +102,18 @@ impl Fs {
         self.table.borrow_mut().update(ino, &attr)?;
         if !open.inode.is_still(&attr) {
             open.inode.each_open(|open| open.read_ahead.borrow_mut().clear());
-            self.invalidate(ino).await;
+            self.kernel.invalidate(ino).await;
         }
         let shown = self.table.borrow().shows(ino, attr.size);
         if !shown {
-            self.show_length(ino).await;
+            let path = self.table.borrow().below(ino);
+            // Without a name here it cannot be asked for.
+            if let Ok(path) = path {
+                self.kernel.refresh(ino, path).await;
+            }
         }
-        self.invalidate_missing(ino).await;
+        let parents = self.table.borrow().parents(ino);
+        self.kernel.invalidate_missing(parents).await;
         Ok(())
     }
 

@@ -6,11 +6,7 @@
 //! pause, and then of each block that has become full: a program that writes a file in little
 //! pieces wakes it once for a block.
 
-use super::{
-    pool::{BLOCK, Pool},
-    write_back::Data,
-};
-use bytes::Bytes;
+use super::pool::{BLOCK, Data, Pool};
 use std::{
     collections::HashMap,
     mem,
@@ -19,9 +15,6 @@ use std::{
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
 };
-
-/// Data of at most so many bytes is kept as it is; more in blocks.
-const LITTLE: usize = 16 << 10;
 
 /// The queues of a mount, by file.
 #[derive(Debug)]
@@ -71,14 +64,6 @@ pub(super) enum Offered {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Data that was written, in memory of its own.
-pub(super) fn data(bytes: &[u8], pool: &Pool) -> Data {
-    match bytes.len() {
-        0..=LITTLE => Data::Bytes(Bytes::copy_from_slice(bytes)),
-        _ => Data::Block(pool.filled(bytes)),
-    }
 }
 
 impl RequestQueues {
@@ -143,7 +128,7 @@ impl RequestQueues {
                 last.data.append(bytes, pool);
             }
             _ => {
-                let data = data(bytes, pool);
+                let data = Data::copy_of(bytes, pool);
                 state.pieces.push(WriteRequest { handle, offset, data, from_cache });
             }
         }

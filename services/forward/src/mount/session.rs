@@ -3,8 +3,8 @@
 use super::{
     MountError, MountId, MountOptions, attach,
     connection::Connection,
-    dispatcher::{Dispatcher, Job},
-    fs::Fs,
+    dispatcher::Dispatcher,
+    fs::{Fs, Job, Kept},
     mountinfo::mounted_on,
     notify::KernelNotifier,
     pool::Pool,
@@ -58,23 +58,6 @@ pub struct Mounted {
     /// To the engine's thread; until the end, which it waits for.
     jobs: Option<queue::UnboundedSender<Job>>,
     settled: bool,
-}
-
-/// What a mount keeps in its memory now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Kept {
-    /// Files and directories that the kernel knows, the root among them.
-    pub nodes: usize,
-    /// Those of them that were opened, or cut, since the kernel got to know them.
-    pub inodes: usize,
-    /// Open files.
-    pub files: usize,
-    /// Open directories.
-    pub directories: usize,
-    /// Bytes of blocks that are kept for the next data; at most
-    /// [`write_behind`](MountOptions::write_behind), and for some ten seconds.
-    pub blocks: usize,
 }
 
 /// How a mount ended.
@@ -147,8 +130,9 @@ impl Mounted {
                 (session, Some(unmounter))
             }
         };
-        let telling = KernelNotifier::start(session.notifier(), &directory, &jobs);
-        telling.map_err(system("starting a thread for"))?;
+        let notifier = KernelNotifier::start(session.notifier(), &directory);
+        let notifier = notifier.map_err(system("starting a thread for"))?;
+        let _ = jobs.unbounded_send(Box::new(move |fs| fs.kernel.set_notifier(notifier)));
         let jobs = Some(jobs);
         let (leave, over) = mpsc::channel();
         let run = move || {

@@ -13,10 +13,9 @@
 use super::{
     files::{Inode, Open},
     fs::Fs,
-    pool::{BLOCK, Filled, Pool},
+    pool::{BLOCK, Data, Pool},
     request_queue::WriteRequest,
 };
-use bytes::Bytes;
 use futures_channel::oneshot;
 use petasos::fabric::Region;
 use rustix::io::Errno;
@@ -33,41 +32,6 @@ const DEPTH: usize = 6;
 
 /// How long a block that is not full waits for more.
 const GATHER: Duration = Duration::from_millis(10);
-
-/// Data that was written.
-#[derive(Debug)]
-pub(super) enum Data {
-    /// Little.
-    Bytes(Bytes),
-    /// Much, or gathered.
-    Block(Filled),
-}
-
-impl Data {
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Data::Bytes(bytes) => bytes.len(),
-            Data::Block(block) => block.len,
-        }
-    }
-
-    fn as_slice(&self) -> &[u8] {
-        match self {
-            Data::Bytes(bytes) => bytes,
-            Data::Block(block) => &block.memory[..block.len],
-        }
-    }
-
-    /// Adds more at the end; all of it is no longer than a block.
-    pub(super) fn append(&mut self, more: &[u8], pool: &Pool) {
-        if let Data::Bytes(bytes) = self {
-            *self = Data::Block(pool.filled(bytes));
-        }
-        let Data::Block(block) = self else { unreachable!("it was made a block") };
-        block.memory[block.len..block.len + more.len()].copy_from_slice(more);
-        block.len += more.len();
-    }
-}
 
 /// A piece of a file that the server has not confirmed.
 struct Piece {
