@@ -10,13 +10,18 @@ use crate::{RelPath, client::RemoteDir, protocol::DirEntry};
 use fuser::{FileAttr, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use futures_util::lock::Mutex;
 use rustix::io::Errno;
+use slab::Slab;
 use std::{
-    cell::RefCell, collections::HashSet, ffi::OsStr, os::unix::ffi::OsStrExt, rc::Rc,
+    cell::RefCell,
+    collections::HashSet,
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt,
+    rc::{Rc, Weak},
     time::Duration,
 };
 
 /// An open directory.
-pub(super) struct Dir {
+struct Dir {
     ino: u64,
     path: RelPath,
     listing: Mutex<Listing>,
@@ -24,7 +29,7 @@ pub(super) struct Dir {
 }
 
 /// What of a directory was changed here since it began to be listed.
-pub(super) struct Old {
+struct Old {
     directory: u64,
     names: RefCell<HashSet<Vec<u8>>>,
     /// By the server's numbers.
@@ -39,6 +44,60 @@ impl Old {
     fn clear(&self) {
         self.names.borrow_mut().clear();
         self.nodes.borrow_mut().clear();
+    }
+}
+
+/// The directories that are open.
+#[derive(Default)]
+pub(super) struct OpenDirs {
+    open: RefCell<Slab<Rc<Dir>>>,
+    /// Of each listing, what of it may be out of date.
+    listed: RefCell<Vec<Weak<Old>>>,
+}
+
+impl OpenDirs {
+    /// A directory is about to be listed: from now on changes count.
+    fn begin(&self, directory: u64) -> Rc<Old> {
+        let (names, nodes) = (RefCell::default(), RefCell::default());
+        let old = Rc::new(Old { directory, names, nodes });
+        self.listed.borrow_mut().push(Rc::downgrade(&old));
+        old
+    }
+
+    fn insert(&self, dir: Dir) -> u64 {
+        self.open.borrow_mut().insert(Rc::new(dir)) as u64
+    }
+
+    fn get(&self, handle: u64) -> Result<Rc<Dir>, Errno> {
+        self.open.borrow().get(handle as usize).map(Rc::clone).ok_or(Errno::BADF)
+    }
+
+    /// Closes a directory.
+    pub(super) fn close(&self, handle: u64) {
+        self.open.borrow_mut().try_remove(handle as usize);
+    }
+
+    /// Closes all.
+    pub(super) fn close_all(&self) {
+        self.open.borrow_mut().clear();
+    }
+
+    /// How many are open.
+    pub(super) fn len(&self) -> usize {
+        self.open.borrow().len()
+    }
+
+    /// A name is given, or taken, here.
+    pub(super) fn name_changed(&self, directory: u64, name: &[u8]) {
+        self.each_listed(|old| {
+            if old.directory == directory {
+                old.names.borrow_mut().insert(name.to_vec());
+            }
+        });
+    }
+
+    fn each_listed(&self, note: impl Fn(&Old)) {
+        self.listed.borrow_mut().retain(|old| old.upgrade().inspect(|old| note(old)).is_some());
     }
 }
 
@@ -108,36 +167,20 @@ impl Entries for ReplyDirectoryPlus {
 impl Fs {
     pub(super) async fn open_dir(&self, ino: u64) -> Result<u64, Errno> {
         let path = self.path(ino)?;
-        let (names, nodes) = (RefCell::default(), RefCell::default());
-        let old = Rc::new(Old { directory: ino, names, nodes });
         // Before the server is asked.
-        self.listed.borrow_mut().push(Rc::downgrade(&old));
+        let old = self.dirs.begin(ino);
         let remote = self.again(async |remote| remote.open_dir(&path).await).await?;
         let listing = Listing { remote, entries: Vec::new(), complete: false, read: false };
-        let dir = Dir { ino, path, listing: Mutex::new(listing), old };
-        Ok(self.dirs.borrow_mut().insert(Rc::new(dir)) as u64)
+        Ok(self.dirs.insert(Dir { ino, path, listing: Mutex::new(listing), old }))
     }
 
     /// Contents or attributes of a node are changed here.
     pub(super) fn node_changed(&self, ino: u64) {
         self.table.borrow_mut().untell(ino);
-        self.each_listed(|old| {
+        self.dirs.each_listed(|old| {
             let server = self.table.borrow().attr(ino).map(|attr| attr.ino);
             old.nodes.borrow_mut().extend(server);
         });
-    }
-
-    /// A name is given, or taken, here.
-    pub(super) fn name_changed(&self, directory: u64, name: &[u8]) {
-        self.each_listed(|old| {
-            if old.directory == directory {
-                old.names.borrow_mut().insert(name.to_vec());
-            }
-        });
-    }
-
-    fn each_listed(&self, note: impl Fn(&Old)) {
-        self.listed.borrow_mut().retain(|old| old.upgrade().inspect(|old| note(old)).is_some());
     }
 
     /// What is known of an entry now, where that was changed here since it was listed. `None` where
@@ -149,10 +192,6 @@ impl Fs {
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(errno),
         }
-    }
-
-    pub(super) fn release_dir(&self, handle: u64) {
-        self.dirs.borrow_mut().try_remove(handle as usize);
     }
 
     pub(super) async fn read_dir(&self, handle: u64, offset: u64, mut reply: ReplyDirectory) {
@@ -176,7 +215,7 @@ impl Fs {
 
     /// Fills in entries from `offset` on, which counts them.
     async fn list<E: Entries>(&self, handle: u64, offset: u64, reply: &mut E) -> Result<(), Errno> {
-        let dir = self.dirs.borrow().get(handle as usize).map(Rc::clone).ok_or(Errno::BADF)?;
+        let dir = self.dirs.get(handle)?;
         // It is read now.
         self.table.borrow_mut().untell(dir.ino);
         let mut listing = dir.listing.lock().await;

@@ -482,7 +482,7 @@ impl Filesystem for Dispatcher {
         reply: ReplyEmpty,
     ) {
         self.run(move |fs| async move {
-            fs.release_dir(handle.0);
+            fs.dirs.close(handle.0);
             reply.ok();
         });
     }

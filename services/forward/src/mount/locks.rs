@@ -44,7 +44,7 @@ impl Fs {
         handle: u64,
         asked: Asked,
     ) -> Result<(u64, u64, i32, u32), Errno> {
-        let open = self.open_file(handle)?;
+        let open = self.files.get(handle)?;
         let found = open.file.test_lock(asked.lock()).await;
         Ok(match found.map_err(|error| self.file_errno(&open, &error))? {
             None => (asked.start, asked.end, UNLOCK, 0),
@@ -64,7 +64,7 @@ impl Fs {
         wait: bool,
         thread: u32,
     ) -> Result<(), Errno> {
-        let open = self.open_file(handle)?;
+        let open = self.files.get(handle)?;
         let lock = asked.lock();
         if asked.kind == UNLOCK {
             self.drain(&open.inode).await;

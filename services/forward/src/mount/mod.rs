@@ -43,6 +43,7 @@ mod refresh;
 mod request_queue;
 mod session;
 mod table;
+mod tasks;
 mod trim;
 mod write_back;
 mod xattrs;

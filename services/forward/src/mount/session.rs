@@ -251,7 +251,7 @@ async fn serve(
     while let Some(job) = requests.next().await {
         job(&fs);
     }
-    fs.quiet().await;
+    fs.tasks.quiet().await;
     fs.close_all();
     if let Some(remote) = fs.connection.current() {
         let _ = remote.disconnect().await;

@@ -161,7 +161,7 @@ impl Fs {
         inode.changed_here();
         self.node_changed(inode.ino);
         for WriteRequest { handle, offset, data, from_cache } in pieces {
-            match self.open_file(handle).and_then(|open| Fs::open_to_write(open, from_cache)) {
+            match self.files.get(handle).and_then(|open| Fs::open_to_write(open, from_cache)) {
                 Ok(open) => {
                     self.grown(&open, offset, data.len());
                     inode.write_back.borrow_mut().add(&open, offset, data, &self.pool);
@@ -181,8 +181,7 @@ impl Fs {
 
     /// Takes and sends what is queued for a file.
     pub(super) fn write_back(self: &Rc<Fs>, ino: u64) {
-        let inode = self.inodes.borrow().get(&ino).map(Rc::clone);
-        if let Some(inode) = inode {
+        if let Some(inode) = self.files.known(ino) {
             self.advance_write_back(&inode);
         }
     }
@@ -233,11 +232,7 @@ impl Fs {
             queue.set_served();
         }
         self.advance_write_back(&open.inode);
-        while !self.queues.has_room() {
-            let (sender, room) = oneshot::channel();
-            self.room.borrow_mut().push(sender);
-            let _ = room.await;
-        }
+        self.queues.room().await;
     }
 
     /// Waits until all that was written to a file is at the server, or was refused there.
@@ -281,7 +276,7 @@ impl Fs {
     async fn send_piece(self: Rc<Fs>, piece: Piece) {
         let Piece { open, number, offset, data } = piece;
         let len = data.len();
-        let permit = self.transfers.acquire().await;
+        let permit = self.tasks.transfer().await;
         let written = match open.failed.get() {
             // After a lost write, the next one would only wait for the same timeout.
             Some(Errno::IO) => Err(Errno::IO),
@@ -297,9 +292,6 @@ impl Fs {
         // What was listed while it was on its way.
         self.node_changed(open.inode.ino);
         self.queues.settle(len);
-        if self.queues.has_room() {
-            mem::take(&mut *self.room.borrow_mut());
-        }
         self.advance_write_back(&open.inode);
     }
 
