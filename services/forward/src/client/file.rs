@@ -33,7 +33,8 @@ const PIECES: usize = 64;
 /// # let server =
 /// #     Server::listen(storage, &["self://*"], &OpenOptions::default(), ServerConfig::default())?;
 /// # let address = &server.addresses()[0];
-/// # let engine = Engine::new(petasos::open("self://*", &OpenOptions::default())?, EngineConfig::default());
+/// # let endpoint = petasos::open("self://*", &OpenOptions::default())?;
+/// # let engine = Engine::new(endpoint, EngineConfig::default());
 /// # std::fs::write(folder.path().join("numbers"), b"0123456789")?;
 /// engine.block_on(async {
 ///     let remote = Remote::connect(&engine, address, ConnectOptions::default()).await?;

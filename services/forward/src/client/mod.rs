@@ -48,6 +48,16 @@ use std::{
 };
 
 /// How to connect.
+///
+/// ```
+/// use petasos_forward::client::ConnectOptions;
+/// use std::time::Duration;
+///
+/// let mut options = ConnectOptions::default().name("rank 17").timeout(Duration::from_secs(300));
+/// // A server that is not there is noticed within seconds, one that hangs within a minute.
+/// options.patience = Some(Duration::from_secs(5));
+/// options.silence = Some(Duration::from_secs(60));
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConnectOptions {
@@ -119,7 +129,8 @@ type Made = Result<(Attr, Option<Attr>), RemoteError>;
 /// # let server =
 /// #     Server::listen(storage, &["self://*"], &OpenOptions::default(), ServerConfig::default())?;
 /// # let address = &server.addresses()[0];
-/// # let engine = Engine::new(petasos::open("self://*", &OpenOptions::default())?, EngineConfig::default());
+/// # let endpoint = petasos::open("self://*", &OpenOptions::default())?;
+/// # let engine = Engine::new(endpoint, EngineConfig::default());
 /// engine.block_on(async {
 ///     let remote = Remote::connect(&engine, address, ConnectOptions::default()).await?;
 ///     let path = RelPath::parse(b"hello.txt")?;
@@ -717,7 +728,39 @@ impl Drop for Session {
     }
 }
 
-/// An open directory. Dropping it closes it.
+/// An open directory. Dropping it closes it, some time later.
+///
+/// What is in the directory all the time comes exactly once, in no order; what is made or removed
+/// meanwhile may come.
+///
+/// ```
+/// use petasos_forward::{RelPath, client::{ConnectOptions, Remote}};
+///
+/// # use petasos_forward::{server::{Server, ServerConfig}, storage::Local};
+/// # use petasos::{Engine, EngineConfig, OpenOptions};
+/// # use std::sync::Arc;
+/// # let folder = tempfile::tempdir()?;
+/// # let storage = Arc::new(Local::open(folder.path())?);
+/// # let server =
+/// #     Server::listen(storage, &["self://*"], &OpenOptions::default(), ServerConfig::default())?;
+/// # let address = &server.addresses()[0];
+/// # let endpoint = petasos::open("self://*", &OpenOptions::default())?;
+/// # let engine = Engine::new(endpoint, EngineConfig::default());
+/// # for name in ["a", "b"] { std::fs::write(folder.path().join(name), b"")?; }
+/// engine.block_on(async {
+///     let remote = Remote::connect(&engine, address, ConnectOptions::default()).await?;
+///     let mut directory = remote.open_dir(&RelPath::root()).await?;
+///     let mut names = Vec::new();
+///     while let Some(entries) = directory.next_page().await? {
+///         names.extend(entries.into_iter().map(|entry| entry.name));
+///     }
+///     names.sort();
+///     assert_eq!(names, [b"a", b"b"]);
+///     Ok(())
+/// })
+/// # .map_err(|error: Box<dyn std::error::Error>| error)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct RemoteDir {
     remote: Remote,
@@ -734,9 +777,9 @@ impl RemoteDir {
         &self.remote
     }
 
-    /// The next entries; `None` after the last.
+    /// The next entries, at most 1,024 with this crate's server; `None` after the last.
     ///
-    /// Dropping the future gives the call up.
+    /// Dropping the future gives the call up: the entries of that page may be lost.
     ///
     /// # Errors
     /// As [`Remote::stat`].

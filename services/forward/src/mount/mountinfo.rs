@@ -25,6 +25,14 @@ const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 ///
 /// Linux gives the first two to the next mount when this one is gone. Before 6.8 there is no third
 /// one: an id of a mount that is gone may then be equal to that of another.
+///
+/// ```
+/// use petasos_forward::mount::MountId;
+///
+/// let id: MountId = "36 0:45 7".parse()?;
+/// assert_eq!(id.to_string(), "36 0:45 7");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountId {
     number: String,

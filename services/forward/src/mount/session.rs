@@ -44,6 +44,26 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const FAREWELL: Duration = Duration::from_secs(10);
 
 /// A mounted export. Dropping it unmounts it, at once: programs that still use it get errors.
+///
+/// What was written gets to the server before that, if no program uses the mount: dropping waits
+/// ten seconds at most for it.
+///
+/// ```no_run
+/// use petasos::{OpenOptions, fabric::Address};
+/// use petasos_forward::mount::{MountOptions, Mounted, Unmounted};
+/// use std::{path::Path, time::Duration};
+///
+/// let endpoint = petasos::open("tcp://127.0.0.1:0", &OpenOptions::default())?;
+/// let server = Address::parse("tcp://127.0.0.1:7000")?;
+/// let at = Path::new("/mnt/results");
+/// let mut mounted = Mounted::new(endpoint, &server, at, MountOptions::default())?;
+/// println!("{}", std::fs::read_dir(at)?.count());
+/// if mounted.unmount()? == Unmounted::Detached {
+///     // A program has a file open there.
+///     mounted.wait(Duration::from_secs(60));
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Mounted {
     directory: PathBuf,

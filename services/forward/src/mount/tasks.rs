@@ -1,5 +1,5 @@
-//! The tasks of a mount on its engine's thread: how many run, and how much of what they do is at the
-//! server at a time.
+//! The tasks of a mount on its engine's thread: how many run, and how much of what they do is at
+//! the server at a time.
 
 use crate::semaphore::{Permit, Semaphore};
 use futures_channel::oneshot;

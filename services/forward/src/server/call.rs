@@ -83,7 +83,8 @@ impl Call {
         }
     }
 
-    /// Does what blocks, in its turn; see [`Workers::run`](super::workers::Workers::run).
+    /// Does what blocks, in its turn; see
+    /// [`Workers::run`](super::workers::Workers::run).
     pub(super) async fn run<T: Send + 'static>(
         &self,
         bytes: u64,
@@ -92,7 +93,8 @@ impl Call {
         self.core.workers.run(&self.session, bytes, work).await
     }
 
-    /// Does what may block, but usually does not; see [`Workers::run_short`](super::workers::Workers::run_short).
+    /// Does what may block, but usually does not; see
+    /// [`Workers::run_short`](super::workers::Workers::run_short).
     pub(super) async fn run_short<T: Send + 'static>(
         &self,
         chore: Chore,

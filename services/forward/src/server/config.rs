@@ -9,6 +9,19 @@ pub(super) const INLINE: u64 = 256 << 10;
 pub(super) const WINDOW: u64 = 16 << 20;
 
 /// Settings of a server; the defaults suit most.
+///
+/// ```
+/// use petasos_forward::server::ServerConfig;
+/// use std::time::Duration;
+///
+/// let mut config = ServerConfig::default();
+/// config.read_only = true;
+/// // Memory for data on the way, and what each session may read, in bytes and bytes a second.
+/// config.limits.memory = 1 << 30;
+/// config.limits.rate = Some(500_000_000);
+/// // A client that was stopped loses its locks to others that want them.
+/// config.limits.lease = Some(Duration::from_secs(30));
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerConfig {
@@ -44,7 +57,8 @@ impl Default for ServerConfig {
     }
 }
 
-/// What clients may use.
+/// What clients may use: at a limit, what goes beyond it waits or is refused, with an error that
+/// names the limit. See [`ServerConfig`] for an example.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Limits {

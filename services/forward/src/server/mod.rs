@@ -65,6 +65,25 @@ const ARGUMENTS: u64 = config::INLINE + (64 << 10);
 const WAITING: usize = 1024;
 
 /// Serves a storage until it is dropped.
+///
+/// Dropping it ends all sessions: files are closed, locks are free. It waits for work on files that
+/// has begun, and for two seconds at most until the last answers have left.
+///
+/// ```
+/// use petasos::OpenOptions;
+/// use petasos_forward::{server::{Server, ServerConfig}, storage::Local};
+/// use std::sync::Arc;
+///
+/// # let folder = tempfile::tempdir()?;
+/// let storage = Arc::new(Local::open(folder.path())?);
+/// let config = ServerConfig::default();
+/// let server = Server::listen(storage, &["self://*"], &OpenOptions::default(), config)?;
+/// // What clients connect to.
+/// println!("{}", server.addresses()[0]);
+/// assert_eq!(server.status().sessions.len(), 0);
+/// drop(server);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Server {
     core: Arc<core::Core>,
     engines: Vec<EngineThread>,
@@ -94,7 +113,8 @@ impl Server {
     /// Serves `storage` at these URLs.
     ///
     /// # Errors
-    /// See [`StartError`].
+    /// [`StartError::Open`] if an endpoint cannot be opened, [`StartError::NoEndpoint`] without any
+    /// URL, [`StartError::Thread`] if the system gives no thread.
     pub fn listen<U: AsRef<str>>(
         storage: Arc<dyn Storage>,
         urls: &[U],
@@ -113,7 +133,8 @@ impl Server {
     /// Serves `storage` at endpoints that are open already.
     ///
     /// # Errors
-    /// See [`StartError`].
+    /// [`StartError::NoEndpoint`] without any, [`StartError::Thread`] if the system gives no
+    /// thread.
     pub fn start(
         storage: Arc<dyn Storage>,
         endpoints: Vec<Box<dyn Endpoint>>,
@@ -131,7 +152,7 @@ impl Server {
     /// are too small for a server of files are raised.
     ///
     /// # Errors
-    /// See [`StartError`].
+    /// As [`Server::start`].
     pub fn start_with(
         storage: Arc<dyn Storage>,
         endpoints: Vec<Box<dyn Endpoint>>,

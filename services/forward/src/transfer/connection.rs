@@ -27,6 +27,36 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const TRIES: u32 = 8;
 
 /// A session, and the next one after it. Belongs to its engine's thread.
+///
+/// Dropping it ends the session, without waiting for the server; [`Connection::disconnect`] waits.
+///
+/// ```
+/// use petasos_forward::{RelPath, client::ConnectOptions, transfer::Connection};
+/// use std::time::Duration;
+///
+/// # use petasos_forward::{server::{Server, ServerConfig}, storage::Local};
+/// # use petasos::{Engine, EngineConfig, OpenOptions};
+/// # use std::sync::Arc;
+/// # let folder = tempfile::tempdir()?;
+/// # let storage = Arc::new(Local::open(folder.path())?);
+/// # let server =
+/// #     Server::listen(storage, &["self://*"], &OpenOptions::default(), ServerConfig::default())?;
+/// # let address = &server.addresses()[0];
+/// # let endpoint = petasos::open("self://*", &OpenOptions::default())?;
+/// # let engine = Engine::new(endpoint, EngineConfig::default());
+/// engine.block_on(async {
+///     // A server that goes away may take half a minute to come back.
+///     let retry = Duration::from_secs(30);
+///     let options = ConnectOptions::default().name("backup");
+///     let connection = Connection::connect(&engine, address, options, retry).await?;
+///     assert!(connection.stat(&RelPath::root(), true).await.is_ok());
+///     assert_eq!(connection.reconnected(), 0);
+///     connection.disconnect().await;
+///     Ok(())
+/// })
+/// # .map_err(|error: Box<dyn std::error::Error>| error)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Connection {
     engine: Engine,

@@ -49,7 +49,8 @@ const DIRECTORIES: u64 = 16;
 /// # let server =
 /// #     Server::listen(storage, &["self://*"], &OpenOptions::default(), ServerConfig::default())?;
 /// # let address = &server.addresses()[0];
-/// # let engine = Engine::new(petasos::open("self://*", &OpenOptions::default())?, EngineConfig::default());
+/// # let endpoint = petasos::open("self://*", &OpenOptions::default())?;
+/// # let engine = Engine::new(endpoint, EngineConfig::default());
 /// # let here = tempfile::tempdir()?;
 /// # std::fs::write(folder.path().join("data"), b"hello")?;
 /// engine.block_on(async {

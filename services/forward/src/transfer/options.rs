@@ -13,12 +13,22 @@ use std::{
 };
 
 /// How trees are moved.
+///
+/// ```
+/// use petasos_forward::transfer::{Glob, Options};
+///
+/// let mut options = Options::default();
+/// // 100 MB a second, from end to end with hashes, without what a compiler makes.
+/// options.rate = Some(100_000_000);
+/// options.checksum = true;
+/// options.exclude = vec![Glob::new(b"*.o"), Glob::new(b"target/")];
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
     /// Files on the way at a time. Default: 64.
     pub parallel: usize,
-    /// Memory for data on the way, in bytes. Default: 64 MiB.
+    /// Memory for data on the way here, in bytes. Default: 64 MiB.
     pub memory: u64,
     /// The most bytes a second. Default: no limit.
     pub rate: Option<u64>,
@@ -58,7 +68,51 @@ impl Options {
     }
 }
 
-/// What a synchronisation does beyond copying.
+/// What a synchronisation does beyond copying. By default it removes nothing, and does what it
+/// says.
+///
+/// ```
+/// use petasos_forward::{
+///     RelPath,
+///     client::ConnectOptions,
+///     transfer::{self, Connection, Event, Options, Progress, SyncOptions},
+/// };
+/// use std::time::Duration;
+///
+/// # use petasos_forward::{server::{Server, ServerConfig}, storage::Local};
+/// # use petasos::{Engine, EngineConfig, OpenOptions};
+/// # use std::sync::Arc;
+/// # let folder = tempfile::tempdir()?;
+/// # let storage = Arc::new(Local::open(folder.path())?);
+/// # let server =
+/// #     Server::listen(storage, &["self://*"], &OpenOptions::default(), ServerConfig::default())?;
+/// # let address = &server.addresses()[0];
+/// # let endpoint = petasos::open("self://*", &OpenOptions::default())?;
+/// # let engine = Engine::new(endpoint, EngineConfig::default());
+/// # let here = tempfile::tempdir()?;
+/// # std::fs::write(here.path().join("new"), b"hello")?;
+/// # std::fs::create_dir(folder.path().join("copy"))?;
+/// # std::fs::write(folder.path().join("copy/old"), b"")?;
+/// engine.block_on(async {
+///     let options = ConnectOptions::default();
+///     let connection = Connection::connect(&engine, address, options, Duration::from_secs(5)).await?.into();
+///     let mut sync = SyncOptions::default();
+///     sync.delete = true;
+///     // First see what would be done.
+///     sync.dry_run = true;
+///     let show = |event: Event<'_>| println!("{event:?}");
+///     let (to, options, progress) = (RelPath::parse(b"copy")?, Options::default(), Progress::new());
+///     let report = transfer::sync_to(
+///         &connection, here.path(), &to, &options, sync, &progress, Box::new(show),
+///     )
+///     .await?;
+///     assert_eq!((report.files, report.deleted), (1, 1));
+///     assert!(folder.path().join("copy/old").exists());
+///     Ok(())
+/// })
+/// # .map_err(|error: Box<dyn std::error::Error>| error)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct SyncOptions {
@@ -189,6 +243,17 @@ pub enum Event<'a> {
 pub type Watch = Box<dyn Fn(Event<'_>)>;
 
 /// How far a transfer is, for other threads to look at.
+///
+/// ```
+/// use petasos_forward::transfer::Progress;
+/// use std::sync::Arc;
+///
+/// let progress = Progress::new();
+/// let shown = Arc::clone(&progress);
+/// // The other one goes to the transfer.
+/// std::thread::spawn(move || println!("{} bytes so far", shown.snapshot().bytes)).join().unwrap();
+/// assert!(!progress.snapshot().all_found);
+/// ```
 #[derive(Debug, Default)]
 pub struct Progress {
     pub(super) files: AtomicU64,
