@@ -288,15 +288,15 @@ fn puts_are_whole(storage: &dyn Storage) {
                 seen += 1;
             }
         });
-        for at in 1..200 {
+        for (at, version) in versions.iter().enumerate().skip(1) {
             match at % 3 {
                 0 => {
                     let staged = storage.stage(&[9; 16]).unwrap();
-                    staged.write_at(0, &[IoSlice::new(&versions[at])]).unwrap();
-                    let finish = finish(versions[at].len());
+                    staged.write_at(0, &[IoSlice::new(version)]).unwrap();
+                    let finish = finish(version.len());
                     storage.publish(&[9; 16], &path("whole/file"), &finish).unwrap();
                 }
-                _ => put(storage, "whole/file", &versions[at]),
+                _ => put(storage, "whole/file", version),
             }
         }
         stop.store(true, Ordering::Relaxed);
