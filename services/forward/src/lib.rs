@@ -69,7 +69,7 @@
 //! ```
 //!
 //! * **A session** begins with a call (`hold`) that is never answered, and that shows a ticket from
-//!   the answer to the client's first word, of which the server keeps nothing. When the client dies
+//!   the answer to the client's hello, of which the server keeps nothing. When the client dies
 //!   or gives that call up, the engine drops the handler's future, and with it everything the
 //!   session had. No heartbeat: the transport knows of deaths. Only where locks are to be taken
 //!   from clients that are stopped does the server give leases.

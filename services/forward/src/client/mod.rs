@@ -25,7 +25,7 @@ mod silence;
 
 pub use error::RemoteError;
 pub use file::RemoteFile;
-use silence::Hearing;
+use silence::Liveness;
 
 use crate::{
     FsResult, RelPath,
@@ -65,7 +65,7 @@ pub struct ConnectOptions {
     pub name: String,
     /// Time limit of each operation. Default: 60 s, as a disk may be slow.
     pub timeout: Duration,
-    /// Time limit of the first word. Default: that of operations.
+    /// Time limit of the first call, `hello`. Default: that of operations.
     pub patience: Option<Duration>,
     /// A session whose server says nothing for so long, while operations are under way, is given
     /// up, and they fail with [`RemoteError::Ended`]: the process may be stopped, or the network
@@ -158,7 +158,7 @@ struct Session {
     /// Why it ended, if it did.
     ended: RefCell<Option<String>>,
     /// What is known of whether the server is there.
-    hearing: Hearing,
+    liveness: Liveness,
     /// Calls under way.
     calls: Cell<usize>,
     /// Calls that the server had no room for: each begins again when another one has ended.
@@ -193,7 +193,7 @@ impl Remote {
             peer: address.clone(),
             welcome,
             ended: RefCell::default(),
-            hearing: Hearing::default(),
+            liveness: Liveness::default(),
             calls: Cell::new(0),
             refused: RefCell::default(),
             hold: Cell::new(Some(hold)),
@@ -258,13 +258,13 @@ impl Remote {
     /// [`ConnectOptions::silence`] counts.
     #[must_use]
     pub fn silent_for(&self) -> Duration {
-        self.session.hearing.silence()
+        self.session.liveness.silence()
     }
 
     /// Whether the server has answered anything in this session, beyond its beginning.
     #[must_use]
     pub fn has_answered(&self) -> bool {
-        self.session.hearing.ever()
+        self.session.liveness.ever()
     }
 
     /// Ends the session, and waits until the server has closed what was open.
@@ -648,10 +648,10 @@ impl Remote {
             }
             let under_way = UnderWay::new(session);
             let call = call(&session.client, session.welcome.session);
-            let Some(answer) = session.hearing.until_given_up(call).await else { continue };
+            let Some(answer) = session.liveness.until_given_up(call).await else { continue };
             drop(under_way);
             if answer.is_ok() {
-                session.hearing.hear();
+                session.liveness.hear();
             }
             match &answer {
                 Ok(Err(error)) if error.errno() == Errno::NOBUFS && session.calls.get() > 0 => {

@@ -25,7 +25,7 @@ const LONGEST: Duration = Duration::from_secs(1);
 
 /// What is known of whether the server is there.
 #[derive(Default)]
-pub(super) struct Hearing {
+pub(super) struct Liveness {
     /// Something came since the last look.
     heard: Cell<bool>,
     ever: Cell<bool>,
@@ -36,7 +36,7 @@ pub(super) struct Hearing {
     waiting: RefCell<Slab<Waker>>,
 }
 
-impl Hearing {
+impl Liveness {
     /// An operation was answered.
     pub(super) fn hear(&self) {
         self.heard.set(true);
@@ -54,7 +54,7 @@ impl Hearing {
     /// What a call gives; `None` when the server is given up before.
     pub(super) async fn until_given_up<T>(&self, call: impl Future<Output = T>) -> Option<T> {
         let mut call = pin!(call);
-        let mut place = Place { hearing: self, at: None };
+        let mut place = Place { liveness: self, at: None };
         poll_fn(|context| match call.as_mut().poll(context) {
             Poll::Ready(answer) => Poll::Ready(Some(answer)),
             Poll::Pending if self.given_up.get() => Poll::Ready(None),
@@ -76,13 +76,13 @@ impl Hearing {
 
 /// A place among the waiting calls; left when dropped.
 struct Place<'a> {
-    hearing: &'a Hearing,
+    liveness: &'a Liveness,
     at: Option<usize>,
 }
 
 impl Place<'_> {
     fn wait(&mut self, waker: &Waker) {
-        let mut waiting = self.hearing.waiting.borrow_mut();
+        let mut waiting = self.liveness.waiting.borrow_mut();
         match self.at {
             Some(at) => waiting[at].clone_from(waker),
             None => self.at = Some(waiting.insert(waker.clone())),
@@ -93,7 +93,7 @@ impl Place<'_> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         if let Some(at) = self.at {
-            self.hearing.waiting.borrow_mut().remove(at);
+            self.liveness.waiting.borrow_mut().remove(at);
         }
     }
 }
@@ -114,18 +114,18 @@ pub(super) fn watch(session: &Rc<Session>, longest: Duration) {
             }
             let passed = before.elapsed().min(2 * pause);
             let was_busy = std::mem::replace(&mut busy, session.calls.get() > 0);
-            let hearing = &session.hearing;
-            if hearing.heard.take() || !was_busy || !busy {
-                hearing.silence.set(Duration::ZERO);
+            let liveness = &session.liveness;
+            if liveness.heard.take() || !was_busy || !busy {
+                liveness.silence.set(Duration::ZERO);
                 continue;
             }
-            hearing.silence.set(hearing.silence.get() + passed);
-            if hearing.silence.get() >= longest {
+            liveness.silence.set(liveness.silence.get() + passed);
+            if liveness.silence.get() >= longest {
                 let reason = format!("the server has said nothing for {longest:?}");
                 session.ended.replace(Some(reason));
-                return hearing.give_up();
+                return liveness.give_up();
             }
-            if !hearing.asking.replace(true) {
+            if !liveness.asking.replace(true) {
                 ask(&session);
             }
         }
@@ -139,10 +139,10 @@ fn ask(session: &Rc<Session>) {
     session.engine.spawn(async move {
         let answer = asked.await;
         if let Some(session) = weak.upgrade() {
-            session.hearing.asking.set(false);
+            session.liveness.asking.set(false);
             // That a session has ended is an answer as well: operations hear it themselves.
             if answer.is_ok() {
-                session.hearing.heard.set(true);
+                session.liveness.heard.set(true);
             }
         }
     });

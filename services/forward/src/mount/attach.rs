@@ -5,7 +5,7 @@
 
 use super::{
     MountId, MountOptions,
-    mountinfo::{Held, TYPE, full},
+    mountinfo::{MountHandle, TYPE, full},
 };
 use crate::descriptors;
 use rustix::{
@@ -88,7 +88,7 @@ pub fn recover_by(
 /// If the system refuses that.
 pub fn take_away(directory: &Path, mount: &MountId) -> io::Result<bool> {
     // From here on its numbers, and the number of its connection, are its own.
-    let held = Held::on(directory)?.filter(|held| held.id() == mount);
+    let held = MountHandle::on(directory)?.filter(|held| held.id() == mount);
     let Some(held) = held else { return Ok(false) };
     if let Some(connection) = mount.connection() {
         // It may not be there.

@@ -3,7 +3,7 @@
 //! The server lists a directory page by page, each entry once whatever happens meanwhile. What came
 //! is kept while the directory is open, so that a program may go back to where it was; going back
 //! to the beginning lists it again. What was changed here since it was listed is asked for anew:
-//! the kernel takes what it is told for newer than its own changes.
+//! the kernel takes an answer for newer than its own changes.
 
 use super::{convert, fs::Fs, table::ROOT};
 use crate::{RelPath, client::RemoteDir, protocol::DirEntry};
@@ -25,18 +25,18 @@ struct Dir {
     ino: u64,
     path: RelPath,
     listing: Mutex<Listing>,
-    old: Rc<Old>,
+    changes: Rc<LocalChanges>,
 }
 
 /// What of a directory was changed here since it began to be listed.
-struct Old {
+struct LocalChanges {
     directory: u64,
     names: RefCell<HashSet<Vec<u8>>>,
     /// By the server's numbers.
     nodes: RefCell<HashSet<u64>>,
 }
 
-impl Old {
+impl LocalChanges {
     fn has(&self, entry: &DirEntry) -> bool {
         self.nodes.borrow().contains(&entry.attr.ino) || self.names.borrow().contains(&entry.name)
     }
@@ -52,16 +52,16 @@ impl Old {
 pub(super) struct OpenDirs {
     open: RefCell<Slab<Rc<Dir>>>,
     /// Of each listing, what of it may be out of date.
-    listed: RefCell<Vec<Weak<Old>>>,
+    listed: RefCell<Vec<Weak<LocalChanges>>>,
 }
 
 impl OpenDirs {
     /// A directory is about to be listed: from now on changes count.
-    fn begin(&self, directory: u64) -> Rc<Old> {
+    fn begin(&self, directory: u64) -> Rc<LocalChanges> {
         let (names, nodes) = (RefCell::default(), RefCell::default());
-        let old = Rc::new(Old { directory, names, nodes });
-        self.listed.borrow_mut().push(Rc::downgrade(&old));
-        old
+        let changes = Rc::new(LocalChanges { directory, names, nodes });
+        self.listed.borrow_mut().push(Rc::downgrade(&changes));
+        changes
     }
 
     fn insert(&self, dir: Dir) -> u64 {
@@ -96,7 +96,7 @@ impl OpenDirs {
         });
     }
 
-    fn each_listed(&self, note: impl Fn(&Old)) {
+    fn each_listed(&self, note: impl Fn(&LocalChanges)) {
         self.listed.borrow_mut().retain(|old| old.upgrade().inspect(|old| note(old)).is_some());
     }
 }
@@ -114,7 +114,7 @@ const DOTS: [&[u8]; 2] = [b".", b".."];
 
 /// A buffer of the kernel's that entries go to.
 trait Entries {
-    /// Whether attributes are told as well.
+    /// Whether the kernel wants attributes as well.
     const PLUS: bool;
     /// False if there is no room.
     fn add(&mut self, fs: &Fs, directory: u64, next: u64, entry: &DirEntry) -> bool;
@@ -168,10 +168,10 @@ impl Fs {
     pub(super) async fn open_dir(&self, ino: u64) -> Result<u64, Errno> {
         let path = self.path(ino)?;
         // Before the server is asked.
-        let old = self.dirs.begin(ino);
+        let changes = self.dirs.begin(ino);
         let remote = self.again(async |remote| remote.open_dir(&path).await).await?;
         let listing = Listing { remote, entries: Vec::new(), complete: false, read: false };
-        Ok(self.dirs.insert(Dir { ino, path, listing: Mutex::new(listing), old }))
+        Ok(self.dirs.insert(Dir { ino, path, listing: Mutex::new(listing), changes }))
     }
 
     /// Contents or attributes of a node are changed here.
@@ -221,7 +221,7 @@ impl Fs {
         let mut listing = dir.listing.lock().await;
         if offset == 0 && std::mem::replace(&mut listing.read, true) {
             let path = &dir.path;
-            dir.old.clear();
+            dir.changes.clear();
             listing.remote = self.again(async |remote| remote.open_dir(path).await).await?;
             listing.entries.clear();
             listing.complete = false;
@@ -239,7 +239,7 @@ impl Fs {
         loop {
             while let Some(entry) = listing.entries.get(at - DOTS.len()) {
                 let mut renewed = None;
-                if E::PLUS && dir.old.has(entry) {
+                if E::PLUS && dir.changes.has(entry) {
                     renewed = self.renewed(&dir, entry).await?;
                     if renewed.is_none() {
                         at += 1;

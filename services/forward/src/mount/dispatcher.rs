@@ -5,9 +5,9 @@
 
 use super::{
     convert::{self, Caller},
-    files::Writing,
+    files::WriteMode,
     fs::{Entry, Fs, Job},
-    locks::Asked,
+    locks::LockRequest,
     options::{Cache, MountOptions},
     pool::{BLOCK, Data, Pool},
     request_queue::{Offered, RequestQueues},
@@ -371,7 +371,7 @@ impl Filesystem for Dispatcher {
         if data.len() > BLOCK {
             return reply.error(fuser::Errno::EINVAL);
         }
-        let how = Writing {
+        let how = WriteMode {
             from_cache: write_flags.contains(WriteFlags::FUSE_WRITE_CACHE),
             direct: flags(raw.0).contains(OFlags::DIRECT),
             ends_privileges: write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID)
@@ -554,7 +554,7 @@ impl Filesystem for Dispatcher {
         pid: u32,
         reply: ReplyLock,
     ) {
-        let asked = Asked { owner: owner.0, start, end, kind, pid };
+        let asked = LockRequest { owner: owner.0, start, end, kind, pid };
         self.run(move |fs| async move {
             match fs.test_lock(handle.0, asked).await {
                 Ok((start, end, kind, pid)) => reply.locked(start, end, kind, pid),
@@ -577,7 +577,7 @@ impl Filesystem for Dispatcher {
         reply: ReplyEmpty,
     ) {
         self.locked().insert(ino.0);
-        let asked = Asked { owner: owner.0, start, end, kind, pid };
+        let asked = LockRequest { owner: owner.0, start, end, kind, pid };
         let thread = request.pid();
         // Beside other requests: it may wait for one of these.
         self.send(move |fs| {

@@ -433,7 +433,7 @@ impl Fs {
         handle: u64,
         offset: u64,
         data: Data,
-        how: Writing,
+        how: WriteMode,
     ) -> Result<u32, Errno> {
         let open = Fs::open_to_write(self.files.get(handle)?, how.from_cache)?;
         if let Some(errno) = open.failed.get() {
@@ -479,8 +479,8 @@ impl Fs {
     }
 
     /// `close(2)`, of one of the descriptors that there may be: what was written is at the server
-    /// then, or the error is told. It stays for the next one, and for an `fsync`: this close may be
-    /// that of a child that starts another program, and is told to no program.
+    /// then, or the error is reported. It stays for the next one, and for an `fsync`: this close may
+    /// be that of a child that starts another program, where no program learns of it.
     pub(super) async fn flush(self: &Rc<Fs>, handle: u64, owner: u64) -> Result<(), Errno> {
         let open = self.files.get(handle)?;
         self.drain(&open.inode).await;
@@ -598,7 +598,7 @@ impl Fs {
 
 /// How something is written.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Writing {
+pub(super) struct WriteMode {
     /// By the kernel, out of its pages, in no process's name.
     pub(super) from_cache: bool,
     /// Past all caches.

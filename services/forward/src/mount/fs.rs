@@ -259,7 +259,7 @@ impl Fs {
         Ok((self.told(ino, &attr)?, holds))
     }
 
-    /// What the kernel is told of a node.
+    /// Notes what the server says of a node; gives what the kernel learns of it.
     fn told(&self, ino: u64, attr: &Attr) -> Result<FileAttr, Errno> {
         let mut table = self.table.borrow_mut();
         table.update(ino, attr)?;

@@ -137,7 +137,7 @@ impl KernelCache {
         self.notifier.replace(Some(notifier));
     }
 
-    /// The kernel is told nothing any more.
+    /// Ends the notifications.
     pub(super) fn end(&self) {
         self.notifier.take();
     }

@@ -236,7 +236,7 @@ impl Drop for Mounted {
             tracing::warn!(%error, "still mounted");
         }
         self.jobs.take();
-        // After a clean end what was written gets to the server, and the session says farewell.
+        // After a clean end what was written gets to the server, and the session ends with a goodbye.
         if self.wait(Duration::ZERO) {
             if let Some(session) = self.session.take() {
                 let _ = session.join();

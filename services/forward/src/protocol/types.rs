@@ -9,7 +9,7 @@ pub type Hash = [u8; 32];
 /// Names what is being staged: made by the client of what it sends, so that it finds it again.
 pub type StageKey = [u8; 16];
 
-/// The first word of a client.
+/// What a client sends first.
 #[derive(Clone, Debug, PartialEq, Eq, Wire)]
 pub struct Hello {
     /// [`super::VERSION`] of the client.
@@ -338,7 +338,7 @@ pub struct Status {
     pub threads: u32,
     /// Since the start.
     pub total: Counters,
-    /// Sessions that ended without a farewell.
+    /// Sessions that ended without a goodbye: the client died, or was lost.
     pub lost: u64,
     /// The clients that are connected.
     pub sessions: Vec<SessionStatus>,

@@ -1,13 +1,13 @@
 //! A call that is served: whose it is, and what it may do.
 
 use super::{
-    budget::{Early, Memory},
+    budget::{InCall, Memory},
     config::INLINE,
     core::Core,
     descriptors::Descriptor,
     fair_share::Share,
     files::OpenFile,
-    pace::Chore,
+    latencies::WorkKind,
     penalty,
     session::{Reserved, Session},
 };
@@ -26,7 +26,7 @@ pub(super) struct Call {
     /// Leave to be served: as a call of its session, and of its client.
     permit: Cell<Option<(Permit, Share)>>,
     /// What came within the call, as long as that counts as waiting.
-    early: Cell<Option<Early>>,
+    early: Cell<Option<InCall>>,
 }
 
 impl Call {
@@ -97,10 +97,10 @@ impl Call {
     /// [`Workers::run_short`](super::workers::Workers::run_short).
     pub(super) async fn run_short<T: Send + 'static>(
         &self,
-        chore: Chore,
+        kind: WorkKind,
         work: impl FnOnce(&dyn Storage) -> FsResult<T> + Send + 'static,
     ) -> FsResult<T> {
-        self.core.workers.run_short(&self.session, chore, work).await
+        self.core.workers.run_short(&self.session, kind, work).await
     }
 
     /// An open file.

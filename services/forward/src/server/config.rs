@@ -34,8 +34,8 @@ pub struct ServerConfig {
     /// How long one of these threads, without work, looks for more before it sleeps. Default: 20
     /// µs.
     pub spin: Duration,
-    /// How long a staged file that is not touched is kept: looked after at the start, and each
-    /// hour. Default: seven days.
+    /// How long a staged file that is not touched is kept; checked at the start, and each hour.
+    /// Default: seven days.
     pub stage_lifetime: Duration,
     /// Whether a staged file stays when it is closed without having got a name, so that a later
     /// session can go on with it. Otherwise it is discarded then, at the latest at the end of its

@@ -1,6 +1,6 @@
 //! What a session has open: files and directories under numbers, which are not used twice.
 
-use super::{descriptors::Descriptor, gather::Gather, leases::Forfeit};
+use super::{descriptors::Descriptor, gather::Gather, leases::LockLoss};
 use crate::{
     FsError, FsResult,
     protocol::{OpenFlags, StageKey},
@@ -36,7 +36,7 @@ pub(super) struct OpenFile {
     /// Under which key it is staged.
     pub(super) staged: Option<Staged>,
     /// Whether its locks were taken, where there are leases.
-    pub(super) forfeit: Option<Arc<Forfeit>>,
+    pub(super) lock_loss: Option<Arc<LockLoss>>,
     /// Counts as open until the last holder lets go.
     pub(super) _descriptor: Descriptor,
 }

@@ -20,17 +20,17 @@ use std::{
 
 /// Whether the locks that went with an open file were taken away.
 #[derive(Debug, Default)]
-pub(super) struct Forfeit {
+pub(super) struct LockLoss {
     declared: AtomicBool,
     /// Shared by writers. The thread that declares the loss waits for them; engines never wait.
     writing: RwLock<()>,
 }
 
-impl Forfeit {
+impl LockLoss {
     /// Whether it is not.
     pub(super) fn check(&self) -> FsResult<()> {
         match self.declared.load(SeqCst) {
-            true => Err(forfeited()),
+            true => Err(lock_lost()),
             false => Ok(()),
         }
     }
@@ -41,7 +41,7 @@ impl Forfeit {
             Ok(writing) => writing,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             // It is being declared.
-            Err(TryLockError::WouldBlock) => return Err(forfeited()),
+            Err(TryLockError::WouldBlock) => return Err(lock_lost()),
         };
         self.check().map(|()| writing)
     }
@@ -55,20 +55,20 @@ impl Forfeit {
     /// Tells the client once, and lets it go on.
     pub(super) fn settle(&self) -> FsResult<()> {
         match self.declared.swap(false, SeqCst) {
-            true => Err(forfeited()),
+            true => Err(lock_lost()),
             false => Ok(()),
         }
     }
 }
 
-fn forfeited() -> FsError {
+fn lock_lost() -> FsError {
     FsError::new(Errno::NOLCK, "a lock on this file was taken: its client was silent for too long")
 }
 
 /// A file that is not written once its locks were taken.
 pub(super) struct Leased {
     pub(super) file: Arc<dyn StoredFile>,
-    pub(super) forfeit: Arc<Forfeit>,
+    pub(super) lock_loss: Arc<LockLoss>,
 }
 
 impl StoredFile for Leased {
@@ -79,7 +79,7 @@ impl StoredFile for Leased {
         self.file.read_at_once(offset, into)
     }
     fn write_at(&self, offset: u64, from: &[IoSlice<'_>]) -> FsResult<u64> {
-        let _writing = self.forfeit.to_write()?;
+        let _writing = self.lock_loss.to_write()?;
         self.file.write_at(offset, from)
     }
     fn sync(&self, data_only: bool) -> FsResult<()> {
@@ -89,7 +89,7 @@ impl StoredFile for Leased {
         self.file.attr()
     }
     fn set_attr(&self, set: &SetAttr) -> FsResult<Attr> {
-        let _writing = set.size.map(|_| self.forfeit.to_write()).transpose()?;
+        let _writing = set.size.map(|_| self.lock_loss.to_write()).transpose()?;
         self.file.set_attr(set)
     }
     fn reopen(&self, flags: OpenFlags) -> FsResult<Arc<dyn StoredFile>> {
@@ -99,7 +99,7 @@ impl StoredFile for Leased {
         self.file.extents(offset, most)
     }
     fn allocate(&self, how: Allocation, range: Extent) -> FsResult<()> {
-        let _writing = self.forfeit.to_write()?;
+        let _writing = self.lock_loss.to_write()?;
         self.file.allocate(how, range)
     }
     fn get_xattr(&self, name: &[u8]) -> FsResult<Vec<u8>> {

@@ -15,7 +15,7 @@ impl Call {
         let mut alarm = None;
         loop {
             let file = self.file(number)?;
-            file.forfeit.as_ref().map_or(Ok(()), |forfeit| forfeit.check())?;
+            file.lock_loss.as_ref().map_or(Ok(()), |lock_loss| lock_loss.check())?;
             let left = self.take_from_silent(file.ino, &range).await?;
             // Another client may be faster.
             let left = left.or(self.core.config.limits.lease);
@@ -24,7 +24,7 @@ impl Call {
                 let ino = self.file(number)?.ino;
                 match self.core.locks.try_set(ino, range, wait)? {
                     Tried::Held => return Ok(()),
-                    Tried::InTheWay(other) => {
+                    Tried::Conflict(other) => {
                         let detail = format!("process {} holds {}", other.pid, words(&other));
                         return Err(FsError::new(Errno::AGAIN, detail));
                     }
@@ -56,7 +56,7 @@ impl Call {
         let _busy = self.session.busy()?;
         let file = self.file(number)?;
         self.core.locks.clear(file.ino, &range)?;
-        file.forfeit.as_ref().map_or(Ok(()), |forfeit| forfeit.settle())
+        file.lock_loss.as_ref().map_or(Ok(()), |lock_loss| lock_loss.settle())
     }
 
     pub(super) fn test_lock(&self, number: u64, lock: Lock) -> FsResult<Option<Lock>> {
@@ -84,7 +84,7 @@ impl Call {
             }
             tracing::info!(peer = %holder.peer, ?silent, "a lock is taken from a silent client");
             let take = move |_: &dyn Storage| {
-                holder.forfeit(ino, held.file);
+                holder.take_locks(ino, held.file);
                 Ok(())
             };
             self.run(0, take).await?;

@@ -23,12 +23,12 @@ mod files;
 mod gather;
 mod hashing;
 mod io;
+mod latencies;
 mod leases;
 mod locking;
 mod locks;
 mod log_limit;
 mod names;
-mod pace;
 mod penalty;
 mod pool;
 mod rate;
@@ -199,7 +199,7 @@ impl Server {
         self.core.status()
     }
 
-    /// Ends it: clients are told, files are closed. The same as dropping it.
+    /// Ends it: sessions end, files are closed. The same as dropping it.
     pub fn stop(self) {}
 }
 

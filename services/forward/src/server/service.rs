@@ -51,12 +51,12 @@ impl Service {
 
 /// Ends a session when it is dropped, as one whose client is gone.
 #[derive(Debug)]
-struct Keep {
+struct SessionGuard {
     session: u64,
     core: Arc<Core>,
 }
 
-impl Drop for Keep {
+impl Drop for SessionGuard {
     fn drop(&mut self) {
         self.core.sessions.end(self.session, End::Lost);
     }
@@ -89,7 +89,7 @@ impl Forward for Service {
     ) -> FsResult<()> {
         let client = Introduction { name, peer: context.peer(), directories };
         let ended = self.core.sessions.begin(session, &ticket, client)?;
-        let _keep = Keep { session, core: Arc::clone(&self.core) };
+        let _guard = SessionGuard { session, core: Arc::clone(&self.core) };
         ended.await.unwrap_or_else(|_| Err(stopped()))
     }
 
@@ -100,7 +100,7 @@ impl Forward for Service {
 
     async fn goodbye(&self, session: u64) -> FsResult<()> {
         self.core.sessions.get(session)?;
-        self.core.sessions.end(session, End::Farewell);
+        self.core.sessions.end(session, End::Goodbye);
         Ok(())
     }
 

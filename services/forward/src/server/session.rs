@@ -22,7 +22,7 @@ use std::{
 };
 
 /// The longest name of a client, in bytes.
-const LONGEST_NAME: usize = 256;
+const MAX_NAME: usize = 256;
 
 /// What a client says of itself when it begins a session, and where it is.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ struct Life {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// The client said so.
-    Farewell,
+    Goodbye,
     /// The client is gone.
     Lost,
     /// The server ends.
@@ -90,7 +90,7 @@ impl Session {
         pool: Arc<Pool>,
     ) -> (Session, oneshot::Receiver<FsResult<()>>) {
         let Introduction { mut name, peer, directories } = client;
-        let end = (0..=LONGEST_NAME).rev().find(|at| name.is_char_boundary(*at));
+        let end = (0..=MAX_NAME).rev().find(|at| name.is_char_boundary(*at));
         name.truncate(end.unwrap_or(0));
         let (sender, ended) = oneshot::channel();
         let session = Session {
@@ -174,12 +174,12 @@ impl Session {
     }
 
     /// Takes the locks that go with an open file. Blocks.
-    pub(super) fn forfeit(&self, ino: u64, number: u64) {
+    pub(super) fn take_locks(&self, ino: u64, number: u64) {
         let file = self.files().file(number);
         if let Ok(file) = file
-            && let Some(forfeit) = &file.forfeit
+            && let Some(lock_loss) = &file.lock_loss
         {
-            forfeit.declare();
+            lock_loss.declare();
         }
         self.locks.close(ino, self.id, number);
     }

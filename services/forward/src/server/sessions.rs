@@ -111,7 +111,7 @@ impl Sessions {
         let Some(session) = session else { return };
         if how == End::Lost {
             self.lost.fetch_add(1, Relaxed);
-            tracing::info!(peer = %session.peer, "a session ended without a farewell");
+            tracing::info!(peer = %session.peer, "a session ended without a goodbye");
         }
         session.end(how);
     }
@@ -133,7 +133,7 @@ impl Sessions {
         sessions
     }
 
-    /// How many ended without a farewell.
+    /// How many ended without a goodbye.
     pub(super) fn lost(&self) -> u64 {
         self.lost.load(Relaxed)
     }

@@ -5,7 +5,7 @@ use super::{
     descriptors::Descriptors,
     errors::stopped,
     files::Open,
-    pace::{Chore, Pace},
+    latencies::{Latencies, WorkKind},
     pool::Pool,
     session::Session,
 };
@@ -22,7 +22,7 @@ use std::{
 pub(super) struct Workers {
     storage: Arc<dyn Storage>,
     pool: Arc<Pool>,
-    pace: Pace,
+    latencies: Latencies,
     descriptors: Arc<Descriptors>,
 }
 
@@ -32,7 +32,7 @@ impl Workers {
         pool: Arc<Pool>,
         descriptors: Arc<Descriptors>,
     ) -> Arc<Workers> {
-        Arc::new(Workers { storage, pool, pace: Pace::default(), descriptors })
+        Arc::new(Workers { storage, pool, latencies: Latencies::default(), descriptors })
     }
 
     pub(super) fn storage(&self) -> &Arc<dyn Storage> {
@@ -78,29 +78,29 @@ impl Workers {
     pub(super) async fn run_short<T: Send + 'static>(
         self: &Arc<Self>,
         session: &Arc<Session>,
-        chore: Chore,
+        kind: WorkKind,
         work: impl FnOnce(&dyn Storage) -> FsResult<T> + Send + 'static,
     ) -> FsResult<T> {
-        if self.can_do_at_once(chore) {
-            return self.do_at_once(session, chore, work);
+        if self.can_do_at_once(kind) {
+            return self.do_at_once(session, kind, work);
         }
         let workers = Arc::clone(self);
-        self.run(session, 0, move |storage| workers.pace.watch(chore, || work(storage))).await
+        self.run(session, 0, move |storage| workers.latencies.watch(kind, || work(storage))).await
     }
 
     /// Whether to do something at once: it has been quick lately, and nothing else waits.
-    pub(super) fn can_do_at_once(&self, chore: Chore) -> bool {
-        self.storage.is_quick() && self.pace.is_quick(chore) && self.pool.queued() == 0
+    pub(super) fn can_do_at_once(&self, kind: WorkKind) -> bool {
+        self.storage.is_quick() && self.latencies.is_quick(kind) && self.pool.queued() == 0
     }
 
     /// Does something on this thread.
     pub(super) fn do_at_once<T>(
         &self,
         session: &Arc<Session>,
-        chore: Chore,
+        kind: WorkKind,
         work: impl FnOnce(&dyn Storage) -> FsResult<T>,
     ) -> FsResult<T> {
-        self.work(session, |storage| self.pace.watch(chore, || work(storage)))
+        self.work(session, |storage| self.latencies.watch(kind, || work(storage)))
     }
 
     /// Works on files for an open session.
@@ -137,17 +137,17 @@ impl Workers {
 
     /// Closes a file of a session.
     pub(super) fn close(self: &Arc<Self>, session: u64, file: Open) {
-        if self.can_do_at_once(Chore::Close) {
-            return self.pace.watch(Chore::Close, || drop(file));
+        if self.can_do_at_once(WorkKind::Close) {
+            return self.latencies.watch(WorkKind::Close, || drop(file));
         }
         let workers = Arc::clone(self);
-        let close = move || workers.pace.watch(Chore::Close, || drop(file));
+        let close = move || workers.latencies.watch(WorkKind::Close, || drop(file));
         self.pool.push(session, 0, Box::new(close));
     }
 
     /// Does something of which it is to be known how long it takes.
-    pub(super) fn watch<T>(&self, chore: Chore, work: impl FnOnce() -> T) -> T {
-        self.pace.watch(chore, work)
+    pub(super) fn watch<T>(&self, kind: WorkKind, work: impl FnOnce() -> T) -> T {
+        self.latencies.watch(kind, work)
     }
 
     /// Has what was staged thrown away that was not touched for `lifetime`.

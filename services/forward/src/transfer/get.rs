@@ -27,7 +27,7 @@ const DIRECTORIES: u64 = 16;
 
 /// Copies files and trees from a server: each source gets the path beside it here.
 ///
-/// What fails is said, and in the report; the rest goes on. Dropping the future leaves the files
+/// What fails is an [`Event`], and in the report; the rest goes on. Dropping the future leaves the files
 /// that are complete, and hidden partial ones; the next transfer goes on from there.
 ///
 /// # Errors

@@ -225,7 +225,7 @@ impl Cause {
     }
 }
 
-/// What is told while it happens.
+/// What a transfer reports while it runs.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -239,7 +239,7 @@ pub enum Event<'a> {
     Delete(&'a [u8]),
 }
 
-/// A function that is told of events, on the thread of the engine.
+/// A function that is called with each event, on the thread of the engine.
 pub type Watch = Box<dyn Fn(Event<'_>)>;
 
 /// How far a transfer is, for other threads to look at.

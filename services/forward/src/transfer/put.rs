@@ -24,7 +24,7 @@ use std::{
 
 /// Copies files and trees to a server: each source gets the path beside it there.
 ///
-/// What fails is said, and in the report; the rest goes on. Dropping the future leaves the files
+/// What fails is an [`Event`], and in the report; the rest goes on. Dropping the future leaves the files
 /// that are complete, and nothing of others under their names; the next one goes on from there.
 ///
 /// # Errors
