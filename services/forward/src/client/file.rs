@@ -64,7 +64,7 @@ impl RemoteFile {
         RemoteFile { remote, subject, number, attr, directory: None, open: Cell::new(true) }
     }
 
-    /// What it was when it was opened.
+    /// Its attributes when it was opened.
     #[must_use]
     pub fn attr(&self) -> &Attr {
         &self.attr
@@ -255,7 +255,7 @@ impl RemoteFile {
         self.done("putting onto the disk", |c, id| c.sync(id, self.number, data_only)).await
     }
 
-    /// What it is now.
+    /// Its attributes now.
     ///
     /// Dropping the future gives the call up.
     ///

@@ -67,9 +67,9 @@ pub struct ConnectOptions {
     pub timeout: Duration,
     /// Time limit of the first call, `hello`. Default: that of operations.
     pub patience: Option<Duration>,
-    /// A session whose server says nothing for so long, while operations are under way, is given
+    /// A session whose server sends nothing for so long, while operations are under way, is given
     /// up, and they fail with [`RemoteError::Ended`]: the process may be stopped, or the network
-    /// broken. A server whose disk is slow does say something, as it is asked from time to time.
+    /// broken. A server whose disk is slow does answer, as it is asked from time to time.
     /// Default: never; then each operation fails for itself, at its time limit.
     pub silence: Option<Duration>,
     /// Whether answers that give or take a name are to tell what its directory is then.
@@ -100,7 +100,7 @@ impl ConnectOptions {
     }
 }
 
-/// How often a client says within a lease that it is there.
+/// How often a client renews its lease within it.
 const RENEWALS: u32 = 4;
 
 /// What was made, and what its directory is with it, where the session asks for that.
@@ -224,7 +224,7 @@ impl Remote {
         Ok(Remote { session })
     }
 
-    /// What the server said at the beginning.
+    /// The server's answer to `hello`: limits, and what it can do.
     #[must_use]
     pub fn welcome(&self) -> &Welcome {
         &self.session.welcome
@@ -254,7 +254,7 @@ impl Remote {
         self.session.ended.borrow().clone()
     }
 
-    /// For how long the server has said nothing, while operations were under way: as
+    /// For how long the server has sent nothing, while operations were under way: as
     /// [`ConnectOptions::silence`] counts.
     #[must_use]
     pub fn silent_for(&self) -> Duration {
@@ -288,7 +288,7 @@ impl Remote {
         Ok(self.session.client.status().await?)
     }
 
-    /// What something is. A symbolic link at the end is followed only if `follow` says so.
+    /// The attributes of a path. A symbolic link at the end is followed only with `follow`.
     ///
     /// Dropping the future gives the call up.
     ///
@@ -357,13 +357,13 @@ impl Remote {
         Ok(self.make_dir_in(path, creation).await?.0)
     }
 
-    /// The same, with what the directory of the new one is then.
+    /// The same, with the attributes of the directory of the new one is then.
     pub(crate) async fn make_dir_in(&self, path: &RelPath, creation: Creation) -> Made {
         let call = |c: &ForwardClient, id| c.make_dir(id, bytes(path), creation);
         self.done("making the directory", || path.to_string(), call).await
     }
 
-    /// Makes a symbolic link that says `target`.
+    /// Makes a symbolic link to `target`.
     ///
     /// Dropping the future leaves open whether it is done.
     ///
@@ -373,7 +373,7 @@ impl Remote {
         Ok(self.make_symlink_in(path, target).await?.0)
     }
 
-    /// The same, with what the directory of the link is then.
+    /// The same, with the attributes of the directory of the link is then.
     pub(crate) async fn make_symlink_in(&self, path: &RelPath, target: &[u8]) -> Made {
         let call = |c: &ForwardClient, id| c.make_symlink(id, bytes(path), target.to_vec());
         self.done("making the link", || path.to_string(), call).await
@@ -395,7 +395,7 @@ impl Remote {
         Ok(self.make_node_in(path, kind, creation).await?.0)
     }
 
-    /// The same, with what the directory of the new one is then.
+    /// The same, with the attributes of the directory of the new one is then.
     pub(crate) async fn make_node_in(
         &self,
         path: &RelPath,
@@ -406,7 +406,7 @@ impl Remote {
         self.done("making", || path.to_string(), call).await
     }
 
-    /// What a symbolic link says.
+    /// The target of a symbolic link.
     ///
     /// Dropping the future gives the call up.
     ///
@@ -417,7 +417,7 @@ impl Remote {
             .await
     }
 
-    /// Gives a file another name beside the one it has.
+    /// Makes a hard link: another name of a file.
     ///
     /// Dropping the future leaves open whether it is done.
     ///
@@ -427,13 +427,13 @@ impl Remote {
         Ok(self.hard_link_in(from, to).await?.0)
     }
 
-    /// The same, with what the directory of the new name is then.
+    /// The same, with the attributes of the directory of the new name is then.
     pub(crate) async fn hard_link_in(&self, from: &RelPath, to: &RelPath) -> Made {
         let call = |c: &ForwardClient, id| c.hard_link(id, bytes(from), bytes(to));
         self.done("linking", || format!("{from} to {to}"), call).await
     }
 
-    /// Gives something another name.
+    /// Renames something.
     ///
     /// Dropping the future leaves open whether it is done.
     ///
@@ -605,7 +605,7 @@ impl Remote {
         self.done("writing", || path.to_string(), call).await
     }
 
-    /// A whole small file at once, if it has at most `most` bytes; else only what it is.
+    /// A whole small file at once, if it has at most `most` bytes; else only its attributes.
     ///
     /// Dropping the future gives the call up.
     ///
@@ -619,7 +619,7 @@ impl Remote {
         self.done("reading", || path.to_string(), |c, id| c.get(id, bytes(path), most)).await
     }
 
-    /// Begins, or goes on with, a file that is to be `path` when it is complete.
+    /// Begins or resumes a file that gets the name `path` when it is complete.
     ///
     /// Dropping the future gives the call up; what is staged stays at the server.
     ///
@@ -701,7 +701,7 @@ impl fmt::Debug for Remote {
     }
 }
 
-/// Says that the client is there, several times within each lease.
+/// Renews the lease, several times within it.
 fn renew(session: &Rc<Session>) {
     let Welcome { session: id, lease_ms, .. } = session.welcome;
     let pause = Duration::from_millis(lease_ms) / RENEWALS;

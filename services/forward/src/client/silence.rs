@@ -1,4 +1,4 @@
-//! A server that says nothing any more: stopped, or behind a network that is broken.
+//! A server that sends nothing any more: stopped, or behind a network that is broken.
 //!
 //! Nothing tells a client of that. While it waits for something, it counts for how long nothing
 //! came, and asks in between whether the server is there (a call that no disk is needed for). What
@@ -17,16 +17,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often to look within the time after which a server is given up.
-const LOOKS: u32 = 8;
+/// How often to check within the time after which a server is given up.
+const CHECKS: u32 = 8;
 
-/// The longest time between two looks.
+/// The longest time between two checks.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// What is known of whether the server is there.
 #[derive(Default)]
 pub(super) struct Liveness {
-    /// Something came since the last look.
+    /// Something came since the last check.
     heard: Cell<bool>,
     ever: Cell<bool>,
     silence: Cell<Duration>,
@@ -98,10 +98,10 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Gives a session up whose server says nothing for so long.
+/// Gives a session up whose server sends nothing for so long.
 pub(super) fn watch(session: &Rc<Session>, longest: Duration) {
     let Some(timer) = TimerThread::of_process() else { return };
-    let pause = (longest / LOOKS).clamp(Duration::from_millis(10), LONGEST);
+    let pause = (longest / CHECKS).clamp(Duration::from_millis(10), LONGEST);
     let weak = Rc::downgrade(session);
     session.engine.spawn(async move {
         let mut busy = false;

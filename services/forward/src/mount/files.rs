@@ -479,8 +479,8 @@ impl Fs {
     }
 
     /// `close(2)`, of one of the descriptors that there may be: what was written is at the server
-    /// then, or the error is reported. It stays for the next one, and for an `fsync`: this close may
-    /// be that of a child that starts another program, where no program learns of it.
+    /// then, or the error is reported. It stays for the next one, and for an `fsync`: this close
+    /// may be that of a child that starts another program, where no program learns of it.
     pub(super) async fn flush(self: &Rc<Fs>, handle: u64, owner: u64) -> Result<(), Errno> {
         let open = self.files.get(handle)?;
         self.drain(&open.inode).await;

@@ -21,9 +21,9 @@
 //! * Locks of `fcntl` and `flock` are the server's. A process that gets one sees what was written
 //!   before it was given up elsewhere.
 //!
-//! The file system is one `Fs` on the engine's thread. `dirs`, `files`, `read_ahead` and `write_back`
-//! are its operations by what they are about, each with the state that it alone changes; `Fs` owns
-//! these states, and the operations call each other: they know each other by design.
+//! The file system is one `Fs` on the engine's thread. `dirs`, `files`, `read_ahead` and
+//! `write_back` have its operations on what they are named for, each with the state of that. `Fs`
+//! owns the states, and the operations call each other: these parts know each other by design.
 //!
 //! When the server is lost, requests fail in bounded time: those of open files with `EIO`, and
 //! these files stay unusable; others with `ENOTCONN`, until the server is there again, which is

@@ -1,4 +1,4 @@
-//! The life of a mount: its threads, its beginning and its end.
+//! A mount from its beginning to its end, and its threads.
 
 use super::{
     MountError, MountId, MountOptions, attach,
@@ -236,7 +236,8 @@ impl Drop for Mounted {
             tracing::warn!(%error, "still mounted");
         }
         self.jobs.take();
-        // After a clean end what was written gets to the server, and the session ends with a goodbye.
+        // After a clean end what was written gets to the server, and the session ends with a
+        // goodbye.
         if self.wait(Duration::ZERO) {
             if let Some(session) = self.session.take() {
                 let _ = session.join();

@@ -38,7 +38,7 @@ pub struct Welcome {
     pub inline: u64,
     /// The most bytes that one `read_into` or `write_from` should lend.
     pub window: u64,
-    /// For how many milliseconds its locks are those of a client that says nothing; 0 for ever.
+    /// For how many milliseconds its locks are those of a client that sends nothing; 0 for ever.
     pub lease_ms: u64,
     /// Calls of one session that are served at a time; more wait.
     pub calls: u32,

@@ -72,7 +72,7 @@ pub struct Limits {
     pub calls_per_session: usize,
     /// Locks that a session holds. Default: 4,096.
     pub locks_per_session: usize,
-    /// How long a client that says nothing keeps its locks. After that another client that wants
+    /// How long a client that sends nothing keeps its locks. After that another client that wants
     /// them takes them. Clients renew the lease by themselves a few times within it, as long as
     /// their engine is driven. Default: for as long as the client is connected.
     pub lease: Option<Duration>,

@@ -1,4 +1,4 @@
-//! Leases: a client keeps its locks as long as it says something from time to time.
+//! Leases: a client keeps its locks as long as it sends something from time to time.
 //!
 //! A client that waits for a lock takes it from one that has been silent for longer than the lease.
 //! What that client still writes through the file with which the lock went is refused, until it

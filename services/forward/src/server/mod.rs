@@ -187,7 +187,7 @@ impl Server {
         self.engines.iter().map(|engine| engine.handle().address().clone()).collect()
     }
 
-    /// Its engines, to be asked for what they count.
+    /// Its engines, for their counters.
     #[must_use]
     pub fn engines(&self) -> Vec<EngineHandle> {
         self.engines.iter().map(|engine| engine.handle().clone()).collect()

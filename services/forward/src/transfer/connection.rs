@@ -77,8 +77,8 @@ impl Connection {
     /// Connects, within `retry`, a second, or [`ConnectOptions::patience`], whichever is longest.
     /// When the server goes away later, it is tried for as long as `retry` to connect again:
     /// counted once for all that uses this connection, from the moment from which the server was
-    /// not heard of. A server that is connected but says nothing for so long (a second at least) is
-    /// lost as well. Each time that it answers again, the time begins anew.
+    /// not heard of. A server that is connected but sends nothing for so long (a second at least)
+    /// is lost as well. Each time that it answers again, the time begins anew.
     ///
     /// After that everything fails at once, with the same error.
     ///
@@ -122,7 +122,7 @@ impl Connection {
         self.remote.borrow().clone()
     }
 
-    /// What something is, in this session or the next one.
+    /// The attributes of a path, in this session or the next one.
     ///
     /// Dropping the future gives the call up.
     ///
@@ -149,7 +149,7 @@ impl Connection {
         self.failure.borrow().is_some()
     }
 
-    /// Says good-bye, and waits until the server has closed what was open.
+    /// Ends the session, and waits until the server has closed what was open.
     ///
     /// Dropping the future leaves the rest to the server, which notices the end of the session.
     pub async fn disconnect(self) {

@@ -34,7 +34,7 @@ pub struct Options {
     pub rate: Option<u64>,
     /// Compares hashes of what was read and what was written, from end to end. Default: no.
     pub checksum: bool,
-    /// Goes on where an earlier transfer of the same file was interrupted. Default: yes.
+    /// Resumes an earlier transfer of the same file that was interrupted. Default: yes.
     pub resume: bool,
     /// Files are on the disk before they get their names. Default: no.
     pub durable: bool,
@@ -68,8 +68,7 @@ impl Options {
     }
 }
 
-/// What a synchronisation does beyond copying. By default it removes nothing, and does what it
-/// says.
+/// What a synchronisation does beyond copying. By default it removes nothing, and is no dry run.
 ///
 /// ```
 /// use petasos_forward::{
@@ -95,13 +94,15 @@ impl Options {
 /// # std::fs::write(folder.path().join("copy/old"), b"")?;
 /// engine.block_on(async {
 ///     let options = ConnectOptions::default();
-///     let connection = Connection::connect(&engine, address, options, Duration::from_secs(5)).await?.into();
+///     let retry = Duration::from_secs(5);
+///     let connection = Connection::connect(&engine, address, options, retry).await?.into();
 ///     let mut sync = SyncOptions::default();
 ///     sync.delete = true;
 ///     // First see what would be done.
 ///     sync.dry_run = true;
 ///     let show = |event: Event<'_>| println!("{event:?}");
-///     let (to, options, progress) = (RelPath::parse(b"copy")?, Options::default(), Progress::new());
+///     let (options, progress) = (Options::default(), Progress::new());
+///     let to = RelPath::parse(b"copy")?;
 ///     let report = transfer::sync_to(
 ///         &connection, here.path(), &to, &options, sync, &progress, Box::new(show),
 ///     )
@@ -118,7 +119,7 @@ impl Options {
 pub struct SyncOptions {
     /// Removes what the source does not have; what is excluded stays.
     pub delete: bool,
-    /// Only says what would be done.
+    /// Only reports what would be done.
     pub dry_run: bool,
 }
 
@@ -231,7 +232,7 @@ impl Cause {
 pub enum Event<'a> {
     /// This failed.
     Failed(&'a Problem),
-    /// This is left out: what it is.
+    /// This is left out: its path, and its kind.
     LeftOut(&'a [u8], &'static str),
     /// This would be written.
     WouldWrite(&'a [u8]),

@@ -22,7 +22,7 @@ use std::{collections::HashMap, os::unix::ffi::OsStrExt, path::Path, rc::Rc, syn
 /// Makes a tree at a server like one here: what differs in length or time (with
 /// [`Options::checksum`]: in hash) is sent, as a whole.
 ///
-/// Dropping the future leaves the files that are complete; the next synchronisation goes on from
+/// Dropping the future leaves the files that are complete; the next synchronisation continues from
 /// there.
 ///
 /// # Errors
@@ -84,7 +84,7 @@ pub async fn sync_to(
 /// Makes a tree here like one at a server: what differs in length or time (with
 /// [`Options::checksum`]: in hash) is fetched, as a whole.
 ///
-/// Dropping the future leaves the files that are complete; the next synchronisation goes on from
+/// Dropping the future leaves the files that are complete; the next synchronisation continues from
 /// there.
 ///
 /// # Errors
