@@ -20,9 +20,9 @@ const WEIGHT: u64 = 8;
 
 /// A kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Chore {
-    /// Looking at something that has a name, or is open.
-    Look,
+pub(super) enum WorkKind {
+    /// Attributes of something that has a name, or is open.
+    Stat,
     /// Opening what is there.
     Open,
     /// Making something.
@@ -41,27 +41,27 @@ pub(super) enum Chore {
 
 /// How long each kind takes, on an average of the last ones, in nanoseconds.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
-    usual: [AtomicU64; Chore::Close as usize + 1],
+pub(super) struct Latencies {
+    usual: [AtomicU64; WorkKind::Close as usize + 1],
 }
 
-impl Pace {
+impl Latencies {
     /// Whether it usually is a matter of a moment.
-    pub(super) fn is_quick(&self, chore: Chore) -> bool {
-        u128::from(self.usual[chore as usize].load(Relaxed)) <= QUICK.as_nanos()
+    pub(super) fn is_quick(&self, kind: WorkKind) -> bool {
+        u128::from(self.usual[kind as usize].load(Relaxed)) <= QUICK.as_nanos()
     }
 
     /// Does it, and learns how long it takes.
-    pub(super) fn watch<T>(&self, chore: Chore, work: impl FnOnce() -> T) -> T {
+    pub(super) fn watch<T>(&self, kind: WorkKind, work: impl FnOnce() -> T) -> T {
         let begin = Instant::now();
         let done = work();
-        self.learn(chore, begin.elapsed());
+        self.learn(kind, begin.elapsed());
         done
     }
 
     /// Threads that learn at the same time may lose a value, which does not matter.
-    fn learn(&self, chore: Chore, took: Duration) {
-        let usual = &self.usual[chore as usize];
+    fn learn(&self, kind: WorkKind, took: Duration) {
+        let usual = &self.usual[kind as usize];
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let before = usual.load(Relaxed);
         usual.store(before - before / WEIGHT + took / WEIGHT, Relaxed);
@@ -74,18 +74,18 @@ mod tests {
 
     #[test]
     fn what_becomes_slow_is_handed_over_until_it_is_quick_again() {
-        let pace = Pace::default();
-        assert!(pace.is_quick(Chore::Look) && pace.is_quick(Chore::Close));
-        pace.learn(Chore::Look, Duration::from_millis(20));
-        assert!(!pace.is_quick(Chore::Look) && pace.is_quick(Chore::Remove));
+        let latencies = Latencies::default();
+        assert!(latencies.is_quick(WorkKind::Stat) && latencies.is_quick(WorkKind::Close));
+        latencies.learn(WorkKind::Stat, Duration::from_millis(20));
+        assert!(!latencies.is_quick(WorkKind::Stat) && latencies.is_quick(WorkKind::Remove));
         let again = (1..).find(|_| {
-            pace.learn(Chore::Look, Duration::from_micros(5));
-            pace.is_quick(Chore::Look)
+            latencies.learn(WorkKind::Stat, Duration::from_micros(5));
+            latencies.is_quick(WorkKind::Stat)
         });
         assert!((10..100).contains(&again.unwrap()), "{again:?}");
-        pace.learn(Chore::Look, Duration::MAX);
-        pace.learn(Chore::Look, Duration::MAX);
-        assert!(!pace.is_quick(Chore::Look));
-        assert_eq!(pace.watch(Chore::Open, || 7), 7);
+        latencies.learn(WorkKind::Stat, Duration::MAX);
+        latencies.learn(WorkKind::Stat, Duration::MAX);
+        assert!(!latencies.is_quick(WorkKind::Stat));
+        assert_eq!(latencies.watch(WorkKind::Open, || 7), 7);
     }
 }
