@@ -49,19 +49,23 @@
 
 mod endpoint;
 mod error;
+mod greetings;
 pub mod handshake;
 mod keys;
 mod meet;
+mod member;
 mod node;
 mod outstanding;
 mod pace;
 mod peers;
 mod places;
 mod receive;
+mod regions;
 mod state;
 mod submit;
 
 pub use error::OpenError;
+pub use member::{Member, Reach};
 pub use node::Node;
 pub use places::{Places, SCHEME};
-pub use state::{Auto, Chosen, Member, Reach};
+pub use state::{Auto, Chosen};

@@ -16,25 +16,6 @@ const INTRODUCTION: Duration = Duration::from_secs(5);
 /// For how long a peer that has sent its whole address is tried by another route.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Handshake messages that are to be sent, or waited for.
-#[derive(Debug, Default)]
-pub(crate) struct Greetings {
-    routes: Vec<Route>,
-    /// Members over which one was sent, and which were not polled since.
-    sent: Vec<usize>,
-}
-
-impl Greetings {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.routes.is_empty()
-    }
-
-    /// A member over which a handshake message was sent.
-    pub(crate) fn pop_sent(&mut self) -> Option<usize> {
-        self.sent.pop()
-    }
-}
-
 impl Auto {
     pub(crate) fn resolve_by_a_route(
         &mut self,
@@ -149,11 +130,11 @@ impl Auto {
         match sent {
             Ok(()) => {
                 (link.told, link.owed) = (Some(wish), None);
-                self.greetings.sent.push(route.member);
+                self.greetings.sent(route.member);
             }
             Err(InjectError::Full) => {
                 link.owed = Some(wish);
-                self.greetings.routes.push(route);
+                self.greetings.add(route);
             }
             // The member will report the peer as lost.
             Err(_) => {}
@@ -180,7 +161,7 @@ impl Auto {
     pub(crate) fn serve_greetings(&mut self) -> bool {
         let mut worked = false;
         let now = self.now;
-        for route in std::mem::take(&mut self.greetings.routes) {
+        for route in self.greetings.take_routes() {
             let Some(link) = self.peers.link(route) else { continue };
             if let Some(wish) = link.owed.take() {
                 worked = true;
@@ -191,7 +172,7 @@ impl Auto {
             };
             match link.patience.as_mut().map(|patience| patience.is_over(now)) {
                 Some(true) => self.cut(route, LostReason::Silent(INTRODUCTION)),
-                Some(false) => self.greetings.routes.push(route),
+                Some(false) => self.greetings.add(route),
                 None => {}
             }
         }
@@ -202,7 +183,7 @@ impl Auto {
     pub(crate) fn until(&mut self) -> Time {
         let Auto { greetings, peers, .. } = self;
         let ends = greetings
-            .routes
+            .routes()
             .iter()
             .filter_map(|route| Some(peers.link(*route)?.patience.as_ref()?.end()));
         ends.min().unwrap_or(Time::NEVER)
@@ -213,7 +194,7 @@ impl Auto {
         let link = self.peers.link_or_new(route);
         if !link.introduced {
             link.patience = Some(Patience::new(INTRODUCTION));
-            self.greetings.routes.push(route);
+            self.greetings.add(route);
         }
     }
 

@@ -1,32 +1,14 @@
 //! The state of an endpoint.
 
 use crate::{
-    Node, OpenError, Places, SCHEME, handshake::LONGEST, keys::Regions, meet::Greetings,
-    outstanding::Outstanding, pace::Pace, peers::Peers, places::MOST,
+    Member, Node, OpenError, Places, Reach, SCHEME, greetings::Greetings, handshake::LONGEST,
+    outstanding::Outstanding, pace::Pace, peers::Peers, places::MOST, regions::Regions,
 };
 use petasos_fabric::{
-    Address, Capabilities, Credential, Endpoint, Enforcement, Event, Incarnation, Limits, Peer,
-    Support, Time,
+    Address, Capabilities, Credential, Enforcement, Event, Incarnation, Limits, Peer, Support, Time,
 };
 use rustix::event::epoll;
 use std::os::fd::OwnedFd;
-
-/// How far a transport goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reach {
-    /// To processes of this node: of what [`Node::here`] calls one.
-    Node,
-    /// To every process that has an address.
-    Network,
-}
-
-/// A transport under the common address.
-pub struct Member {
-    /// Its endpoint, as it was opened: no peer was resolved there.
-    pub endpoint: Box<dyn Endpoint>,
-    /// How far it goes.
-    pub reach: Reach,
-}
 
 /// An endpoint of several transports: see the crate's page.
 ///
