@@ -1,20 +1,22 @@
 //! The endpoint: its tables, and what one pass does.
 
+mod claims;
+mod idle;
 mod incoming;
 mod outgoing;
 mod packets;
 mod socket;
 
-use self::{incoming::Incoming, socket::listen_at};
+use self::{claims::Check, incoming::Incoming, socket::listen_at};
 use crate::{
     Config, Counters, OpenError,
     address::{SCHEME, announced, listening, options, url},
-    claims::{Check, Standing},
-    connection::{Closing, Connection},
+    closing::Closing,
+    connection::Connection,
     dial::Local,
     handshake::{Identity, Session},
     known_peers::KnownPeers,
-    peers::{Connectivity, PeerEntry, Peers},
+    peers::{Connectivity, PeerEntry, Peers, Standing},
     poller::{POLL_AGAIN, Poller, Source},
     read_queue::ReadQueue,
 };
@@ -42,17 +44,17 @@ const KEPT: usize = 64;
 /// An endpoint of the fabric over TCP.
 pub struct TcpEndpoint {
     home: Home,
-    pub(crate) engine: Engine,
+    engine: Engine,
     capabilities: Capabilities,
-    pub(crate) config: Config,
-    pub(crate) identity: Identity,
+    config: Config,
+    identity: Identity,
     incoming: Incoming,
-    pub(crate) poller: Poller,
+    poller: Poller,
     bell: Arc<Doorbell>,
-    pub(crate) peers: Peers,
-    pub(crate) dialing: Vec<Peer>,
+    peers: Peers,
+    dialing: Vec<Peer>,
     /// Claims that are being looked into.
-    pub(crate) checks: Vec<Check>,
+    checks: Vec<Check>,
     /// Peers of before, where there is no secret.
     known_peers: KnownPeers,
     /// Whether the keys of the next handshake may still have to be made.
@@ -60,15 +62,15 @@ pub struct TcpEndpoint {
     /// Peers from which the first word has come, and of which it is to be noted whose they are.
     heard: Vec<(Peer, Identity)>,
     /// When idle connections are looked for.
-    pub(crate) idle_at: Time,
+    idle_at: Time,
     /// Connections with something to send.
     dirty: Vec<Peer>,
     reads: ReadQueue,
     /// Lost peers that were never resolved here, the oldest first.
     departed: VecDeque<Peer>,
-    pub(crate) now: Time,
+    now: Time,
     armed: bool,
-    pub(crate) counters: Counters,
+    counters: Counters,
 }
 
 impl TcpEndpoint {
@@ -158,17 +160,17 @@ impl TcpEndpoint {
     }
 
     #[inline]
-    pub(crate) fn entry(&mut self, peer: Peer) -> Option<&mut PeerEntry> {
+    fn entry(&mut self, peer: Peer) -> Option<&mut PeerEntry> {
         self.peers.get_mut(peer)
     }
 
     #[inline]
-    pub(crate) fn connection(&mut self, peer: Peer) -> Option<&mut Connection> {
+    fn connection(&mut self, peer: Peer) -> Option<&mut Connection> {
         self.peers.connection(peer)
     }
 
     /// Ends a peer: nothing more goes to it, or comes of it.
-    pub(crate) fn lose(&mut self, peer: Peer, reason: LostReason) {
+    fn lose(&mut self, peer: Peer, reason: LostReason) {
         let Some(entry) = self.entry(peer) else { return };
         let (asked, session) = (entry.asked, entry.session.take());
         // The socket is closed, which also takes it out of the poller.
@@ -212,7 +214,7 @@ impl TcpEndpoint {
     }
 
     /// What a handshake needs to know of us.
-    pub(crate) fn local(&self) -> Local<'_> {
+    fn local(&self) -> Local<'_> {
         Local {
             secret: self.config.secret.as_ref(),
             encrypt: self.config.encrypt,

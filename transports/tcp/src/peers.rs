@@ -1,7 +1,6 @@
 //! The peers of an endpoint, by the slots of their handles, and the sessions without a connection.
 
 use crate::{
-    claims::Standing,
     connection::Connection,
     dial::Dial,
     handshake::{Identity, Name, Session},
@@ -30,6 +29,18 @@ pub(crate) struct PeerEntry {
     /// The traffic of the connection when it was last checked, and since when it is as much.
     pub(crate) seen: u64,
     pub(crate) since: Time,
+}
+
+/// What is known of the address that a peer has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// The peer connected, and claims it.
+    #[default]
+    Claimed,
+    /// The peer connected, and the endpoint at the address confirms it.
+    Vouched,
+    /// It was dialled.
+    Dialled,
 }
 
 /// How a peer is connected.

@@ -4,10 +4,10 @@ use super::TcpEndpoint;
 use crate::{
     Counters,
     address::numeric,
-    claims::Standing,
     connection::Connection,
     dial::nonce,
     handshake::{self, Errand, Identity, Session, Verdict},
+    peers::Standing,
     poller::{Poller, Source},
     quota::{HostQuotas, OverQuota, Permit},
     unauthenticated::{Heard, Unauthenticated},
@@ -203,7 +203,7 @@ impl TcpEndpoint {
     }
 
     /// Admits a peer: the one that is waited for, or a new one.
-    pub(crate) fn admit(
+    pub(super) fn admit(
         &mut self,
         mut client: Unauthenticated,
         identity: &Identity,

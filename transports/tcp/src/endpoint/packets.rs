@@ -13,7 +13,7 @@ const QUIET: u32 = 4096;
 
 impl TcpEndpoint {
     /// There is something to send to this peer.
-    pub(crate) fn mark_dirty(&mut self, peer: Peer) {
+    pub(super) fn mark_dirty(&mut self, peer: Peer) {
         if let Some(entry) = self.entry(peer)
             && !entry.dirty
         {

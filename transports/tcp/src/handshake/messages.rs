@@ -36,7 +36,11 @@ impl Messages {
         }
     }
 
-    pub(super) fn read(&mut self, message: &[u8], payload: &mut [u8]) -> Result<(), HandshakeError> {
+    pub(super) fn read(
+        &mut self,
+        message: &[u8],
+        payload: &mut [u8],
+    ) -> Result<(), HandshakeError> {
         match self {
             Messages::Keyed(shake) => {
                 shake.read(message, payload).map_err(|_| HandshakeError::Proof)

@@ -157,12 +157,9 @@ fn who_was_there_before_proves_it() {
             client.verdict(&server.verdict(Verdict::Welcome, None, &identity_of(1))).unwrap();
         assert!(!client.is_known());
         let guessed = Session { key: [0; 32], ..session };
-        for (ours, theirs) in [
-            (session, Some(session)),
-            (guessed, None),
-            (session, None),
-            (session, Some(guessed)),
-        ] {
+        for (ours, theirs) in
+            [(session, Some(session)), (guessed, None), (session, None), (session, Some(guessed))]
+        {
             let (mut server, challenge) = begin(secret);
             let (mut client, hello) = ask(secret, false, Goal::Again(ours), &challenge);
             assert_eq!(server.hello(secret, &hello).unwrap().errand, Errand::Begin);
