@@ -184,7 +184,7 @@ impl TcpEndpoint {
                 {
                     connection.closing = Closing::No;
                 }
-                self.mark_dirty(peer);
+                self.peers.mark_dirty(peer);
             }
         }
     }

@@ -82,7 +82,7 @@ impl TcpEndpoint {
             connection.closing = closing;
             connection.outbox.note(&note.encode());
             connection.traffic = connection.traffic.wrapping_sub(PREFIX as u64);
-            self.mark_dirty(peer);
+            self.peers.mark_dirty(peer);
         }
     }
 
@@ -115,7 +115,7 @@ impl TcpEndpoint {
                         self.insist(peer, PATIENCE);
                     }
                 }
-                self.mark_dirty(peer);
+                self.peers.mark_dirty(peer);
             }
             _ => {
                 self.counters.violations += 1;
@@ -194,7 +194,7 @@ impl TcpEndpoint {
         self.counters.connections += 1;
         self.counters.resumed += 1;
         self.idle_at = self.idle_at.min(now.after(CHECKS[0]));
-        self.mark_dirty(peer);
+        self.peers.mark_dirty(peer);
     }
 
     /// A client goes on with a session, and has proved that it knows it.
