@@ -28,7 +28,7 @@ fn share(room: usize, peers: usize) -> usize {
 impl Shm {
     /// Whether something has come from a peer: a cheap test, which may be mistaken for a moment.
     #[inline]
-    pub(crate) fn has_come(&self, index: u32) -> bool {
+    pub(super) fn has_come(&self, index: u32) -> bool {
         self.channels.get(index).is_some_and(|channel| !channel.pair.is_empty())
     }
 
@@ -41,7 +41,7 @@ impl Shm {
     /// Takes what has come from the peers in front, if there are no others. Most passes end here,
     /// with nothing, and most others with messages from one peer.
     #[inline]
-    pub(crate) fn receive_come(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
+    pub(super) fn receive_come(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
         let sent = |index: &u32| self.has_come(*index);
         match self.watched.iter().enumerate().rfind(|(_, index)| sent(index)) {
             None => false,
@@ -52,7 +52,7 @@ impl Shm {
 
     /// The same in a pass after something was sent. Apart, so that the pass without is short.
     #[inline(never)]
-    pub(crate) fn ring_and_receive(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
+    pub(super) fn ring_and_receive(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
         self.ring_pending();
         self.receive_come(room, events)
     }
@@ -60,7 +60,7 @@ impl Shm {
     /// Takes what has come from so many peers in front, the last of them first. True if there was
     /// something.
     #[inline(never)]
-    pub(crate) fn receive_front(
+    pub(super) fn receive_front(
         &mut self,
         count: usize,
         room: usize,
@@ -83,7 +83,7 @@ impl Shm {
     }
 
     /// The same for some of the peers behind the front, in turns.
-    pub(crate) fn receive_round(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
+    pub(super) fn receive_round(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
         let end = events.len().saturating_add(room);
         let mut worked = false;
         let polls = self.watched.behind_front().len().min(FRONT);
@@ -103,7 +103,7 @@ impl Shm {
     }
 
     /// Goes on with the peers that have sent a long message in part.
-    pub(crate) fn receive_parts(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
+    pub(super) fn receive_parts(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
         let end = events.len().saturating_add(room);
         let mut worked = false;
         for index in std::mem::take(&mut self.partial) {
@@ -119,7 +119,7 @@ impl Shm {
 
     /// Takes a message from one of the peers in front.
     #[inline(never)]
-    pub(crate) fn receive_one(&mut self, message: &mut Lease) -> Option<Peer> {
+    pub(super) fn receive_one(&mut self, message: &mut Lease) -> Option<Peer> {
         self.watched.begin_turn();
         for _ in 0..self.watched.front_len() {
             let index = self.watched.turn()?;
@@ -137,7 +137,7 @@ impl Shm {
     /// Takes what has come from the peers in front, and from some of the others, which have half of
     /// the room.
     #[inline(never)]
-    pub(crate) fn receive_many(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
+    pub(super) fn receive_many(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
         let before = events.len();
         let half = match self.watched.len() > FRONT {
             true => (room + self.schedule.passes() % 2) / 2,
@@ -149,7 +149,7 @@ impl Shm {
 
     /// Takes the next message of a peer, if it is there.
     #[inline]
-    pub(crate) fn receive_message(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
+    pub(super) fn receive_message(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
         match self.receive_short(index, message) {
             Some(&peer) => Some(peer),
             None => self.receive_longer(index, message),
@@ -158,7 +158,7 @@ impl Shm {
 
     /// The same for a message that is not to be taken plainly.
     #[inline]
-    pub(crate) fn receive_further(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
+    pub(super) fn receive_further(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
         let channel = self.channels.get_mut(index)?;
         match channel.receive_two(message, self.now, &mut self.counters) {
             Some(&peer) => Some(peer),
@@ -224,7 +224,7 @@ impl Shm {
     /// Takes the next message of a peer, if it has one cell, and nothing else is to be done about
     /// it.
     #[inline(always)]
-    pub(crate) fn receive_plainly(&mut self, index: u32, message: &mut Lease) -> Option<&Peer> {
+    pub(super) fn receive_plainly(&mut self, index: u32, message: &mut Lease) -> Option<&Peer> {
         let channel = self.channels.get_mut(index)?;
         let taken = channel.receive_plainly(message, self.now);
         taken.then(|| {
@@ -243,7 +243,7 @@ impl Shm {
     /// Takes from a peer from which something has come, as far as there is room in `events`. True
     /// if anything could be taken.
     #[inline(never)]
-    pub(crate) fn receive(&mut self, index: u32, room: usize, events: &mut Vec<Event>) -> bool {
+    pub(super) fn receive(&mut self, index: u32, room: usize, events: &mut Vec<Event>) -> bool {
         self.schedule.put_off(self.counters.received);
         let before = events.len();
         let end = before + room.min(PER_PEER);
@@ -483,7 +483,7 @@ impl Shm {
     }
 
     /// Ends the peers that have hung up, once what they sent is taken.
-    pub(crate) fn end_all(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
+    pub(super) fn end_all(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
         let end = events.len().saturating_add(room);
         let mut worked = false;
         for index in self.channels.ending().to_vec() {
