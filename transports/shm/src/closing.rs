@@ -29,7 +29,8 @@ struct Closed {
 struct Deregistration {
     token: Token,
     patience: Duration,
-    /// When it ends with [`StillReached`](petasos_fabric::OpErrorKind::StillReached): known from the next pass on.
+    /// When it ends with [`StillReached`](petasos_fabric::OpErrorKind::StillReached): known from
+    /// the next pass on.
     until: Option<Time>,
 }
 
