@@ -8,6 +8,7 @@ mod deregister;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod join;
+mod packets;
 mod poll;
 mod receive;
 #[cfg(test)]
