@@ -77,7 +77,7 @@ fn best_network(address: &Address, options: &OpenOptions) -> Option<Member> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use petasos_auto::Places;
+    use petasos_auto::AutoAddress;
     use petasos_fabric::Endpoint;
 
     #[test]
@@ -85,10 +85,11 @@ mod tests {
         let schemes = |url: &str| {
             let endpoint =
                 open_auto(&Address::parse(url).unwrap(), &OpenOptions::default()).unwrap();
-            let Ok(Places::Known { ways, .. }) = Places::parse(endpoint.address()) else {
+            let Ok(AutoAddress::Whole { members, .. }) = AutoAddress::parse(endpoint.address())
+            else {
                 panic!("{}", endpoint.address())
             };
-            ways.iter().map(|way| way.scheme().to_owned()).collect::<Vec<_>>()
+            members.iter().map(|member| member.scheme().to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(schemes("auto://*"), ["shm", "tcp"]);
         assert_eq!(schemes("auto://127.0.0.1:0"), ["shm", "tcp"]);

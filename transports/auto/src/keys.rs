@@ -5,7 +5,7 @@
 //! the parts of its key (their number, and for each kind, length and bytes). The rest of the
 //! member's key is in ours.
 
-use crate::{Auto, Places, outstanding::Pending};
+use crate::{Auto, AutoAddress, outstanding::Pending};
 use petasos_fabric::{
     Access, Done, Endpoint, Event, ExportError, ImportError, Incarnation, Key, OpError,
     OpErrorKind, Operation, Peer, RegionId, RegisterError, Remote, Slice, Token, key::KeyParts,
@@ -130,17 +130,19 @@ impl Auto {
             return Err(ImportError::Stale(parts.owner));
         }
         let route = entry.route;
-        let Ok(Places::Known { ways, .. }) = Places::parse(&parts.owner) else {
+        let Ok(AutoAddress::Whole { members, .. }) = AutoAddress::parse(&parts.owner) else {
             return Err(no_route());
         };
         let endpoint = &mut self.members[route.member].endpoint;
         let scheme = endpoint.address().scheme();
-        let at = ways.iter().position(|way| way.scheme() == scheme).ok_or_else(no_route)?;
+        let at =
+            members.iter().position(|member| member.scheme() == scheme).ok_or_else(no_route)?;
         let routes = parts.routes.iter().filter(|(kind, _)| *kind == Key::ROUTE_MEMBER);
         let mut routes = routes.filter_map(|(_, bytes)| bytes.split_first());
         let (_, part) = routes.find(|(nth, _)| usize::from(**nth) == at).ok_or_else(no_route)?;
         // The member knows the owner by the spelling by which it was resolved.
-        let owner = endpoint.peer(route.peer).map_or_else(|| ways[at].clone(), |info| info.address);
+        let owner =
+            endpoint.peer(route.peer).map_or_else(|| members[at].clone(), |info| info.address);
         let key = member_key(part, owner, &parts).ok_or(ImportError::Malformed("a bad route"))?;
         let remote = match came {
             true => endpoint.import_from(&key, route.peer),

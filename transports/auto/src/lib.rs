@@ -3,7 +3,7 @@
 //!
 //! [`Auto`] is an endpoint of the fabric made of other endpoints, its *members*. The caller opens
 //! them, and this crate names no transport. Its address contains the addresses of all members, and
-//! says which node it is on ([`Places`]):
+//! says which node it is on ([`AutoAddress`]):
 //!
 //! ```text
 //! auto://9f3c2a7b11d04e55/shm://4711-0123456789abcdef,tcp://10.0.0.7:4040
@@ -47,6 +47,7 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 mod endpoint;
 mod error;
 mod greetings;
@@ -58,14 +59,13 @@ mod node;
 mod outstanding;
 mod pace;
 mod peers;
-mod places;
 mod receive;
 mod regions;
 mod state;
 mod submit;
 
+pub use address::{AutoAddress, SCHEME};
 pub use error::OpenError;
 pub use member::{Member, Reach};
 pub use node::Node;
-pub use places::{Places, SCHEME};
 pub use state::{Auto, Chosen};

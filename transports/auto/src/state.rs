@@ -1,8 +1,8 @@
 //! The state of an endpoint.
 
 use crate::{
-    Member, Node, OpenError, Places, Reach, SCHEME, greetings::Greetings, handshake::LONGEST,
-    outstanding::Outstanding, pace::Pace, peers::Peers, places::MOST, regions::Regions,
+    AutoAddress, Member, Node, OpenError, Reach, SCHEME, address::MOST, greetings::Greetings,
+    handshake::LONGEST, outstanding::Outstanding, pace::Pace, peers::Peers, regions::Regions,
 };
 use petasos_fabric::{
     Address, Capabilities, Credential, Enforcement, Event, Incarnation, Limits, Peer, Support, Time,
@@ -50,7 +50,7 @@ pub struct Auto {
 #[non_exhaustive]
 pub struct Chosen {
     /// The peer's address at the member that reaches it.
-    pub way: Address,
+    pub address: Address,
     /// Why this route was chosen, as a sentence for users.
     pub why: String,
 }
@@ -70,14 +70,14 @@ impl Auto {
             return Err(OpenError::Members { count });
         }
         members.sort_by_key(|member| member.reach);
-        let mut ways: Vec<Address> = Vec::new();
+        let mut addresses: Vec<Address> = Vec::new();
         for member in &members {
-            let way = member.endpoint.address();
-            if ways.iter().any(|other| other.scheme() == way.scheme()) {
-                return Err(OpenError::Twice(way.scheme().to_owned()));
+            let address = member.endpoint.address();
+            if addresses.iter().any(|other| other.scheme() == address.scheme()) {
+                return Err(OpenError::Twice(address.scheme().to_owned()));
             }
-            if way.as_str().contains(',') {
-                return Err(OpenError::Comma(way.clone()));
+            if address.as_str().contains(',') {
+                return Err(OpenError::Comma(address.clone()));
             }
             let capabilities = member.endpoint.capabilities();
             let found = capabilities.limits.max_inject.min(capabilities.limits.max_message);
@@ -88,9 +88,9 @@ impl Auto {
                     needed: LONGEST,
                 });
             }
-            ways.push(way.clone());
+            addresses.push(address.clone());
         }
-        let address = Places::compose(node, &ways)?;
+        let address = AutoAddress::compose(node, &addresses)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(std::io::Error::from)?;
         for fd in members.iter().filter_map(|member| member.endpoint.fd()) {
             let nothing = epoll::EventData::new_u64(0);
@@ -119,10 +119,12 @@ impl Auto {
     #[must_use]
     pub fn chosen(&self, peer: Peer) -> Option<Chosen> {
         let entry = self.peers.get(peer)?;
-        let Ok(Places::Known { node, ways }) = Places::parse(&entry.address) else { return None };
+        let Ok(AutoAddress::Whole { node, members }) = AutoAddress::parse(&entry.address) else {
+            return None;
+        };
         let member = &self.members[entry.route.member];
-        let way = member.endpoint.peer(entry.route.peer)?.address;
-        let scheme = way.scheme();
+        let address = member.endpoint.peer(entry.route.peer)?.address;
+        let scheme = address.scheme();
         let why = match (node == self.node, member.reach) {
             (true, Reach::Node) => "it is on this node: the same boot, network name space and user",
             (true, Reach::Network) => {
@@ -130,14 +132,14 @@ impl Auto {
             }
             (false, _) => "it is on another node, or belongs to another container or user",
         };
-        let both = |way: &&Address| {
-            self.members
-                .iter()
-                .any(|m| m.endpoint.address().scheme() == way.scheme() && m.reach == Reach::Network)
+        let both = |address: &&Address| {
+            self.members.iter().any(|m| {
+                m.endpoint.address().scheme() == address.scheme() && m.reach == Reach::Network
+            })
         };
         let others: Vec<&str> = match member.reach {
             Reach::Node => Vec::new(),
-            Reach::Network => ways.iter().filter(both).map(Address::scheme).collect(),
+            Reach::Network => members.iter().filter(both).map(Address::scheme).collect(),
         };
         let why = match others.len() {
             0 | 1 => why.to_owned(),
@@ -146,7 +148,7 @@ impl Auto {
                 others.join(" and ")
             ),
         };
-        Some(Chosen { way, why })
+        Some(Chosen { address, why })
     }
 
     /// The member by which a peer is asked for its whole address.
