@@ -1,7 +1,7 @@
 //! `auto://`: which transports stand behind it.
 
 use crate::{OpenError, OpenOptions, open, stays_on_node};
-use petasos_auto::{Auto, Member, Node, Reach};
+use petasos_auto::{Auto, Member, Node, Scope};
 use petasos_fabric::{Address, AddressError};
 use std::{fs, net::IpAddr};
 
@@ -19,17 +19,17 @@ pub fn open_auto(address: &Address, options: &OpenOptions) -> Result<Auto, OpenE
     let mut members = Vec::new();
     for url in urls(address)? {
         let place = Address::parse(&url)?;
-        let reach = match place.scheme() {
+        let scope = match place.scheme() {
             "self" | "auto" => {
                 return Err(OpenError::UnknownScheme {
                     scheme: format!("auto://{}://", place.scheme()),
                     known: "shm, tcp, ofi or ucx".to_owned(),
                 });
             }
-            scheme if stays_on_node(scheme) => Reach::Node,
-            _ => Reach::Network,
+            scheme if stays_on_node(scheme) => Scope::Node,
+            _ => Scope::Network,
         };
-        members.push(Member { endpoint: open(&url, options)?, reach });
+        members.push(Member { endpoint: open(&url, options)?, scope });
     }
     if let Some(member) = best_network(address, options) {
         // Before TCP, which is last.
@@ -71,7 +71,7 @@ fn best_network(address: &Address, options: &OpenOptions) -> Option<Member> {
     }
     let endpoint = open(&format!("ofi://{host}:0"), options).ok()?;
     let by_sockets = endpoint.address().scheme().starts_with("ofi+tcp");
-    (!by_sockets).then_some(Member { endpoint, reach: Reach::Network })
+    (!by_sockets).then_some(Member { endpoint, scope: Scope::Network })
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@
 //! # Which route is taken
 //!
 //! Each peer has one route. It is chosen when the peer is first resolved, from both addresses
-//! alone; so both sides choose the same, whichever begins. A member of [`Reach::Node`] serves peers
+//! alone; so both sides choose the same, whichever begins. A member of [`Scope::Node`] serves peers
 //! on the same node: the same boot of the same kernel, the same network name space, the same user
 //! ([`Node`]); a host's name tells none of that. Other peers are reached by the first network that
 //! both have, in the order of the smaller address. A peer that cannot be reached by its route is
@@ -66,6 +66,6 @@ mod submit;
 
 pub use address::{AutoAddress, SCHEME};
 pub use error::OpenError;
-pub use member::{Member, Reach};
+pub use member::{Member, Scope};
 pub use node::Node;
 pub use state::{Auto, Chosen};

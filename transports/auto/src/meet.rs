@@ -1,7 +1,7 @@
 //! Choosing routes, exchanging handshake messages, and losing peers.
 
 use crate::{
-    Auto, AutoAddress, Node, Reach, SCHEME,
+    Auto, AutoAddress, Node, SCHEME, Scope,
     handshake::{Handshake, Wish},
     peers::Route,
 };
@@ -96,7 +96,7 @@ impl Auto {
         let members = 0..self.members.len();
         let common = members.filter_map(|member| Some((member, of_member(member)?)));
         let (near, far): (Vec<_>, Vec<_>) =
-            common.partition(|(member, _)| self.members[*member].reach == Reach::Node);
+            common.partition(|(member, _)| self.members[*member].scope == Scope::Node);
         let near = near.into_iter().filter(|_| node == self.node);
         let ours_counts = self.address <= *address;
         let rank = |(member, at): &(usize, usize)| if ours_counts { *member } else { *at };
@@ -250,7 +250,7 @@ impl Auto {
             // One of the two lies, or has not ended yet. On a node the kernel says which process
             // has a name. A member for a network has verified the address, and reports by itself
             // that the earlier one is lost.
-            if self.members[route.member].reach != Reach::Node {
+            if self.members[route.member].scope != Scope::Node {
                 let why = "a living peer has the address that it claims".to_owned();
                 return self.cut(route, LostReason::Refused(why));
             }

@@ -4,7 +4,7 @@ use petasos_fabric::Endpoint;
 
 /// How far a transport goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reach {
+pub enum Scope {
     /// To processes of this node: of what [`Node::here`](crate::Node::here) calls one.
     Node,
     /// To every process that has an address.
@@ -16,5 +16,5 @@ pub struct Member {
     /// Its endpoint, as it was opened: no peer was resolved there.
     pub endpoint: Box<dyn Endpoint>,
     /// How far it goes.
-    pub reach: Reach,
+    pub scope: Scope,
 }

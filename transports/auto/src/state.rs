@@ -1,7 +1,7 @@
 //! The state of an endpoint.
 
 use crate::{
-    AutoAddress, Member, Node, OpenError, Reach, SCHEME, address::MOST, greetings::Greetings,
+    AutoAddress, Member, Node, OpenError, SCHEME, Scope, address::MOST, greetings::Greetings,
     handshake::LONGEST, outstanding::Outstanding, pace::Pace, peers::Peers, regions::Regions,
 };
 use petasos_fabric::{
@@ -13,14 +13,14 @@ use std::os::fd::OwnedFd;
 /// An endpoint of several transports: see the crate's page.
 ///
 /// ```
-/// use petasos_auto::{Auto, Member, Node, Reach};
+/// use petasos_auto::{Auto, Member, Node, Scope};
 /// use petasos_fabric::{Address, Endpoint};
 ///
 /// let shm = petasos_shm::Shm::open(&Address::parse("shm://*")?)?;
 /// let tcp = petasos_tcp::TcpEndpoint::open(&Address::parse("tcp://*")?, Default::default())?;
 /// let members = vec![
-///     Member { endpoint: Box::new(shm), reach: Reach::Node },
-///     Member { endpoint: Box::new(tcp), reach: Reach::Network },
+///     Member { endpoint: Box::new(shm), scope: Scope::Node },
+///     Member { endpoint: Box::new(tcp), scope: Scope::Network },
 /// ];
 /// let endpoint = Auto::open(Node::here(), members)?;
 /// assert_eq!(endpoint.address().scheme(), "auto");
@@ -69,7 +69,7 @@ impl Auto {
         if count == 0 || count > MOST {
             return Err(OpenError::Members { count });
         }
-        members.sort_by_key(|member| member.reach);
+        members.sort_by_key(|member| member.scope);
         let mut addresses: Vec<Address> = Vec::new();
         for member in &members {
             let address = member.endpoint.address();
@@ -125,21 +125,21 @@ impl Auto {
         let member = &self.members[entry.route.member];
         let address = member.endpoint.peer(entry.route.peer)?.address;
         let scheme = address.scheme();
-        let why = match (node == self.node, member.reach) {
-            (true, Reach::Node) => "it is on this node: the same boot, network name space and user",
-            (true, Reach::Network) => {
+        let why = match (node == self.node, member.scope) {
+            (true, Scope::Node) => "it is on this node: the same boot, network name space and user",
+            (true, Scope::Network) => {
                 "it is on this node, but not both have a transport for one node only"
             }
             (false, _) => "it is on another node, or belongs to another container or user",
         };
         let both = |address: &&Address| {
             self.members.iter().any(|m| {
-                m.endpoint.address().scheme() == address.scheme() && m.reach == Reach::Network
+                m.endpoint.address().scheme() == address.scheme() && m.scope == Scope::Network
             })
         };
-        let others: Vec<&str> = match member.reach {
-            Reach::Node => Vec::new(),
-            Reach::Network => members.iter().filter(both).map(Address::scheme).collect(),
+        let others: Vec<&str> = match member.scope {
+            Scope::Node => Vec::new(),
+            Scope::Network => members.iter().filter(both).map(Address::scheme).collect(),
         };
         let why = match others.len() {
             0 | 1 => why.to_owned(),

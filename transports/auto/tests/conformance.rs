@@ -1,7 +1,7 @@
 //! The contract, kept by one address over shared memory and TCP: between endpoints of one node, by
 //! the network alone, and between nodes.
 
-use petasos_auto::{Auto, AutoAddress, Member, Node, Reach};
+use petasos_auto::{Auto, AutoAddress, Member, Node, Scope};
 use petasos_conformance::{Fixture, RealTime, conformance, free_port};
 use petasos_fabric::{Address, Endpoint, Time};
 use petasos_shm::Shm;
@@ -49,10 +49,10 @@ impl Fixture for OverBoth {
             panic!("{at}")
         };
         let member = |address: &Address| match address.scheme() {
-            "shm" => Member { endpoint: Box::new(Shm::open(address).unwrap()), reach: Reach::Node },
+            "shm" => Member { endpoint: Box::new(Shm::open(address).unwrap()), scope: Scope::Node },
             _ => {
                 let endpoint = TcpEndpoint::open(address, Config::default()).unwrap();
-                Member { endpoint: Box::new(endpoint), reach: Reach::Network }
+                Member { endpoint: Box::new(endpoint), scope: Scope::Network }
             }
         };
         Box::new(Auto::open(node, members.iter().map(member).collect()).unwrap())

@@ -1,7 +1,7 @@
 //! Which route is taken to which peer, asking for a whole address, and peers that do not identify
 //! themselves.
 
-use petasos_auto::{Auto, AutoAddress, Member, Node, Reach};
+use petasos_auto::{Auto, AutoAddress, Member, Node, Scope};
 use petasos_fabric::{
     Access, Address, Clock, Endpoint, Event, Level, LostReason, OpErrorKind, Operation, Payload,
     Peer, PeerState, Region, Sleep, Time, Token,
@@ -21,12 +21,12 @@ fn address(text: &str) -> Address {
 }
 
 fn shm() -> Member {
-    Member { endpoint: Box::new(Shm::open(&address("shm://*")).unwrap()), reach: Reach::Node }
+    Member { endpoint: Box::new(Shm::open(&address("shm://*")).unwrap()), scope: Scope::Node }
 }
 
 fn tcp() -> Member {
     let endpoint = TcpEndpoint::open(&address("tcp://*"), Config::default()).unwrap();
-    Member { endpoint: Box::new(endpoint), reach: Reach::Network }
+    Member { endpoint: Box::new(endpoint), scope: Scope::Network }
 }
 
 fn auto(node: Node, members: Vec<Member>) -> Auto {
@@ -259,8 +259,8 @@ fn memory_that_one_member_still_reaches_is_closed_later() {
     let far = TcpEndpoint::open(&address("tcp://*"), Config::default()).unwrap();
     let (far, by_far) = petasos_conformance::reached::Reached::new(far, 0);
     let members = vec![
-        Member { endpoint: Box::new(near), reach: Reach::Node },
-        Member { endpoint: Box::new(far), reach: Reach::Network },
+        Member { endpoint: Box::new(near), scope: Scope::Node },
+        Member { endpoint: Box::new(far), scope: Scope::Network },
     ];
     let mut end = auto(Node::here(), members);
     let memory = Region::zeroed(4096);
