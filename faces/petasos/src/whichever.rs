@@ -1,7 +1,7 @@
 //! `auto://`: which transports stand behind it.
 
 use crate::{OpenError, OpenOptions, open, stays_on_node};
-use petasos_auto::{Auto, Member, Node, Reach};
+use petasos_auto::{Auto, Member, Node, Scope};
 use petasos_fabric::{Address, AddressError};
 use std::{fs, net::IpAddr};
 
@@ -19,17 +19,17 @@ pub fn open_auto(address: &Address, options: &OpenOptions) -> Result<Auto, OpenE
     let mut members = Vec::new();
     for url in urls(address)? {
         let place = Address::parse(&url)?;
-        let reach = match place.scheme() {
+        let scope = match place.scheme() {
             "self" | "auto" => {
                 return Err(OpenError::UnknownScheme {
                     scheme: format!("auto://{}://", place.scheme()),
                     known: "shm, tcp, ofi or ucx".to_owned(),
                 });
             }
-            scheme if stays_on_node(scheme) => Reach::Node,
-            _ => Reach::Network,
+            scheme if stays_on_node(scheme) => Scope::Node,
+            _ => Scope::Network,
         };
-        members.push(Member { endpoint: open(&url, options)?, reach });
+        members.push(Member { endpoint: open(&url, options)?, scope });
     }
     if let Some(member) = best_network(address, options) {
         // Before TCP, which is last.
@@ -71,13 +71,13 @@ fn best_network(address: &Address, options: &OpenOptions) -> Option<Member> {
     }
     let endpoint = open(&format!("ofi://{host}:0"), options).ok()?;
     let by_sockets = endpoint.address().scheme().starts_with("ofi+tcp");
-    (!by_sockets).then_some(Member { endpoint, reach: Reach::Network })
+    (!by_sockets).then_some(Member { endpoint, scope: Scope::Network })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use petasos_auto::Places;
+    use petasos_auto::AutoAddress;
     use petasos_fabric::Endpoint;
 
     #[test]
@@ -85,10 +85,11 @@ mod tests {
         let schemes = |url: &str| {
             let endpoint =
                 open_auto(&Address::parse(url).unwrap(), &OpenOptions::default()).unwrap();
-            let Ok(Places::Known { ways, .. }) = Places::parse(endpoint.address()) else {
+            let Ok(AutoAddress::Whole { members, .. }) = AutoAddress::parse(endpoint.address())
+            else {
                 panic!("{}", endpoint.address())
             };
-            ways.iter().map(|way| way.scheme().to_owned()).collect::<Vec<_>>()
+            members.iter().map(|member| member.scheme().to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(schemes("auto://*"), ["shm", "tcp"]);
         assert_eq!(schemes("auto://127.0.0.1:0"), ["shm", "tcp"]);

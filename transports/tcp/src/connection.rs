@@ -1,6 +1,13 @@
 //! A connection on which packets flow: reading them, and writing what waits.
 
-use crate::{Counters, idle::Note, io::Scatter, outbox::Outbox, quota::Permit, sealed::Sealed};
+use crate::{
+    Counters,
+    closing::{Closing, Note},
+    io::Scatter,
+    outbox::Outbox,
+    quota::Permit,
+    sealed::Sealed,
+};
 use petasos_fabric::{
     Event, Peer,
     two_sided::{
@@ -50,19 +57,6 @@ pub(crate) struct Connection {
     start: usize,
     end: usize,
     payload: Option<Payload>,
-}
-
-/// How far a connection is on the way to be closed as idle, see [`crate::idle`]; or why nothing
-/// else goes out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Closing {
-    No,
-    /// We have asked, and send nothing until there is an answer.
-    Asked,
-    /// We have agreed, and send nothing more.
-    Agreed,
-    /// It is not closed: the peer's claim is being verified, see [`crate::claims`].
-    Doubted,
 }
 
 /// A payload that is partly here.

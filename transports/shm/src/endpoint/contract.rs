@@ -3,9 +3,9 @@
 use crate::{
     Shm, access,
     channel::kind,
+    name::SCHEME,
     ring::{LINE, MAX_SHORT, Piece},
     segment::{self, Segment},
-    state::SCHEME,
     sync::{Ordering, fence},
     table::Entry,
     watchlist::FRONT,

@@ -10,43 +10,45 @@ pub(crate) const MOST: usize = 6;
 
 /// What an address says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Places {
+pub enum AutoAddress {
     /// The whole address: the node of an endpoint, and the addresses of its members.
-    Known {
+    Whole {
         /// The node.
         node: Node,
         /// One address for each transport, of different schemes.
-        ways: Vec<Address>,
+        members: Vec<Address>,
     },
     /// The short address: where to ask for the whole one, by the last member's transport.
-    Asked(String),
+    Short(String),
 }
 
-impl Places {
+impl AutoAddress {
     /// Parses an address.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(address: &Address) -> Result<Places, &'static str> {
+    pub fn parse(address: &Address) -> Result<AutoAddress, &'static str> {
         let rest = address.rest();
         if !rest.contains("://") {
             return match rest.is_empty() || rest == "*" {
                 true => Err("it does not say where: write auto://HOST:PORT, or the whole address"),
-                false => Ok(Places::Asked(rest.to_owned())),
+                false => Ok(AutoAddress::Short(rest.to_owned())),
             };
         }
         let (node, list) = rest.split_once('/').ok_or("it names no node")?;
         let node = Node::parse(node).ok_or("it names no node")?;
-        let mut ways: Vec<Address> = Vec::new();
-        for way in list.split(',') {
-            let way = Address::parse(way).map_err(|_| "one of its parts is not an address")?;
-            if way.scheme() == SCHEME || ways.iter().any(|other| other.scheme() == way.scheme()) {
+        let mut members: Vec<Address> = Vec::new();
+        for text in list.split(',') {
+            let member = Address::parse(text).map_err(|_| "one of its parts is not an address")?;
+            if member.scheme() == SCHEME
+                || members.iter().any(|other| other.scheme() == member.scheme())
+            {
                 return Err("its parts are not of different transports");
             }
-            ways.push(way);
+            members.push(member);
         }
-        match ways.len() <= MOST {
-            true => Ok(Places::Known { node, ways }),
+        match members.len() <= MOST {
+            true => Ok(AutoAddress::Whole { node, members }),
             false => Err("it has too many parts"),
         }
     }
@@ -55,9 +57,9 @@ impl Places {
     ///
     /// # Errors
     /// It is too long.
-    pub fn compose(node: Node, ways: &[Address]) -> Result<Address, AddressError> {
-        let ways: Vec<&str> = ways.iter().map(Address::as_str).collect();
-        Address::parse(&format!("{SCHEME}://{node}/{}", ways.join(",")))
+    pub fn compose(node: Node, members: &[Address]) -> Result<Address, AddressError> {
+        let members: Vec<&str> = members.iter().map(Address::as_str).collect();
+        Address::parse(&format!("{SCHEME}://{node}/{}", members.join(",")))
     }
 }
 
@@ -68,17 +70,17 @@ mod tests {
 
     #[test]
     fn there_and_back() {
-        let ways: Vec<Address> = ["shm://1-a=b", "tcp://[::1]:40", "ofi+tcp;ofi_rxm://h:1"]
+        let members: Vec<Address> = ["shm://1-a=b", "tcp://[::1]:40", "ofi+tcp;ofi_rxm://h:1"]
             .iter()
             .map(|text| Address::parse(text).unwrap())
             .collect();
-        for count in 1..=ways.len() {
-            let (node, ways) = (Node::of(b"x"), ways[..count].to_vec());
-            let address = Places::compose(node, &ways).unwrap();
-            assert_eq!(Places::parse(&address), Ok(Places::Known { node, ways }));
+        for count in 1..=members.len() {
+            let (node, members) = (Node::of(b"x"), members[..count].to_vec());
+            let address = AutoAddress::compose(node, &members).unwrap();
+            assert_eq!(AutoAddress::parse(&address), Ok(AutoAddress::Whole { node, members }));
         }
         let short = Address::parse("auto://node7:4040").unwrap();
-        assert_eq!(Places::parse(&short), Ok(Places::Asked("node7:4040".into())));
+        assert_eq!(AutoAddress::parse(&short), Ok(AutoAddress::Short("node7:4040".into())));
     }
 
     #[test]
@@ -93,7 +95,7 @@ mod tests {
             &format!("auto://{node}/auto://x"),
             &format!("auto://{node}/a://x,b://x,c://x,d://x,e://x,f://x,g://x"),
         ] {
-            assert!(Places::parse(&Address::parse(bad).unwrap()).is_err(), "{bad}");
+            assert!(AutoAddress::parse(&Address::parse(bad).unwrap()).is_err(), "{bad}");
         }
     }
 
@@ -102,8 +104,8 @@ mod tests {
         #[test]
         fn what_is_read_is_written_so(rest in "[0-9a-f]{15,17}/[a-c:/,]{0,40}") {
             let Ok(address) = Address::parse(&format!("auto://{rest}")) else { return Ok(()) };
-            if let Ok(Places::Known { node, ways }) = Places::parse(&address) {
-                prop_assert_eq!(Places::compose(node, &ways).unwrap(), address);
+            if let Ok(AutoAddress::Whole { node, members }) = AutoAddress::parse(&address) {
+                prop_assert_eq!(AutoAddress::compose(node, &members).unwrap(), address);
             }
         }
     }

@@ -1,17 +1,20 @@
 //! Accesses wait in a queue for each peer, and are moved on in turns.
 
-use super::{Access, Route, Step, within};
-use crate::Shm;
+use crate::{
+    Shm,
+    access::{Access, Route, Step, within},
+};
 use petasos_fabric::{
     Access as Rights, Done, LostReason, OpErrorKind, Operation, Peer, Region, Remote, Token,
     two_sided::Imported,
 };
+
 /// Accesses of one peer that end in one pass.
 const PER_PEER: usize = 64;
 
 impl Shm {
     /// Takes in an operation on remote memory. Gives it back if it is for the engine.
-    pub(crate) fn accept_access(&mut self, operation: Operation) -> Option<Operation> {
+    pub(super) fn accept_access(&mut self, operation: Operation) -> Option<Operation> {
         let (Operation::Put { remote, .. }
         | Operation::Get { remote, .. }
         | Operation::Atomic { remote, .. }
@@ -123,7 +126,7 @@ impl Shm {
     }
 
     /// Moves accesses on, by a bounded number of bytes. True if something was done.
-    pub(crate) fn move_accesses(&mut self) -> bool {
+    pub(super) fn move_accesses(&mut self) -> bool {
         let mut budget = self.config.transfer_budget;
         let mut worked = false;
         for _ in 0..self.accesses.scheduled().len() {
@@ -151,25 +154,25 @@ impl Shm {
             let Some((place, mut access)) = accesses.next(index) else { break };
             if channel.ending.is_some() {
                 // Fails with the rest once what the peer sent has been taken.
-                access.waiting = true;
+                access.set_waiting(true);
                 accesses.put_back(place, access, true);
                 break;
             }
-            let before = access.at.moved();
+            let before = access.moved();
             let wanted = channel.segments.wanted();
             let step = channel.step(&mut access, most, counters);
             let asked = channel.segments.wanted() > wanted;
             *budget -=
-                usize::try_from(access.at.moved() - before).map_or(most, |moved| moved.min(most));
-            access.waiting = matches!(step, Step::Wait | Step::Full);
-            worked |= !access.waiting;
+                usize::try_from(access.moved() - before).map_or(most, |moved| moved.min(most));
+            access.set_waiting(matches!(step, Step::Wait | Step::Full));
+            worked |= !access.is_waiting();
             match step {
                 Step::Moved | Step::Wait | Step::Full => {
                     self.accesses.put_back(place, access, false);
                 }
                 Step::Done(result) => {
                     self.accesses.end(place, access.token());
-                    let event = matches!(access.operation, Operation::Put { event: Some(_), .. });
+                    let event = access.has_event();
                     self.complete(access.token(), Some(peer), result);
                     if event {
                         self.published(index);
@@ -178,10 +181,10 @@ impl Shm {
                 Step::Engine => {
                     self.accesses.end(place, access.token());
                     self.counters.served_by_owner += 1;
-                    self.engine.submit(access.operation);
+                    self.engine.submit(access.into_operation());
                 }
                 Step::Over => {
-                    access.waiting = true;
+                    access.set_waiting(true);
                     self.accesses.put_back(place, access, true);
                     self.channels.hang_up(index, LostReason::Closed);
                     return true;
@@ -200,7 +203,7 @@ impl Shm {
     }
 
     /// Takes back an access that has not ended. False if there is none with this token.
-    pub(crate) fn cancel_access(&mut self, token: Token) -> bool {
+    pub(super) fn cancel_access(&mut self, token: Token) -> bool {
         let Some(index) = self.accesses.cancel(token) else { return false };
         let peer = self.engine.peer_at(index);
         self.complete(token, peer, Err(OpErrorKind::Cancelled));

@@ -1,4 +1,19 @@
-//! The state of an endpoint, its beginning and its end.
+//! The endpoint: its state, its beginning and its end. Its parts are the operations of that state.
+
+mod accept;
+mod accesses;
+mod connect;
+mod contract;
+mod deregister;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+mod join;
+mod packets;
+mod poll;
+mod receive;
+#[cfg(test)]
+mod tests;
+mod transmit;
 
 use crate::{
     Config, Counters, OpenError,
@@ -10,7 +25,7 @@ use crate::{
     closing::{Abandoned, Closing},
     cross_memory,
     exports::Exports,
-    name::Name,
+    name::{Name, SCHEME},
     poller::Poller,
     schedule::PollSchedule,
     socket::Listener,
@@ -28,49 +43,48 @@ use rustix::{
 };
 use std::{collections::VecDeque, sync::Arc};
 
-pub(crate) const SCHEME: &str = "shm";
 /// Lost peers that were never resolved here stay readable until so many others followed.
 const DEPARTED: usize = 1024;
 
 /// An endpoint over the shared memory of this machine.
 pub struct Shm {
-    pub(crate) home: Home,
-    pub(crate) config: Config,
-    pub(crate) uid: u32,
-    pub(crate) engine: Engine,
-    pub(crate) capabilities: Capabilities,
-    pub(crate) counters: Counters,
+    home: Home,
+    config: Config,
+    uid: u32,
+    engine: Engine,
+    capabilities: Capabilities,
+    counters: Counters,
 
-    pub(crate) poller: Poller,
-    pub(crate) schedule: PollSchedule,
-    pub(crate) doorbell: Arc<Doorbell>,
+    poller: Poller,
+    schedule: PollSchedule,
+    doorbell: Arc<Doorbell>,
     /// Our incarnation, at an address that peers are told: whether they can read it there shows
     /// whether they can reach our memory.
-    pub(crate) probe: Arc<u64>,
+    probe: Arc<u64>,
 
-    pub(crate) channels: Channels,
+    channels: Channels,
     /// Accesses that do not go through the engine, or not yet.
-    pub(crate) accesses: Accesses,
+    accesses: Accesses,
     /// Connections that are being made, by this endpoint and by others.
-    pub(crate) attempts: Attempts,
-    pub(crate) arrivals: Arrivals,
+    attempts: Attempts,
+    arrivals: Arrivals,
 
     /// Peers whose rings are polled.
-    pub(crate) watched: Watchlist,
+    watched: Watchlist,
     /// Peers that have sent a long message in part.
-    pub(crate) partial: Vec<u32>,
+    partial: Vec<u32>,
     /// Peers to which packets of the engine are to be sent.
-    pub(crate) sending: VecDeque<u32>,
-    pub(crate) departed: VecDeque<Peer>,
+    sending: VecDeque<u32>,
+    departed: VecDeque<Peer>,
 
     /// Regions that peers may reach.
-    pub(crate) exports: Exports,
+    exports: Exports,
     /// Regions that are closed, and that peers may still be in.
-    pub(crate) closing: Closing,
-    pub(crate) ready: VecDeque<Event>,
+    closing: Closing,
+    ready: VecDeque<Event>,
 
-    pub(crate) now: Time,
-    pub(crate) armed: bool,
+    now: Time,
+    armed: bool,
 }
 
 fn system(what: &'static str) -> impl Fn(Errno) -> OpenError {
@@ -181,16 +195,11 @@ impl Shm {
         }
     }
 
-    pub(crate) fn channel(&mut self, index: u32) -> Option<&mut Channel> {
+    fn channel(&mut self, index: u32) -> Option<&mut Channel> {
         self.channels.get_mut(index)
     }
 
-    pub(crate) fn complete(
-        &mut self,
-        token: Token,
-        peer: Option<Peer>,
-        result: Result<Done, OpErrorKind>,
-    ) {
+    fn complete(&mut self, token: Token, peer: Option<Peer>, result: Result<Done, OpErrorKind>) {
         let address = || Some(self.engine.peer_info(peer?)?.address);
         let result = result.map_err(|kind| match address() {
             Some(address) => OpError::with_peer(kind, &address),
@@ -202,13 +211,13 @@ impl Shm {
     // The end of a peer.
 
     /// The peer broke the protocol: it is cut off at once.
-    pub(crate) fn violated(&mut self, index: u32, what: String) {
+    fn violated(&mut self, index: u32, what: String) {
         self.counters.violations += 1;
         self.lose(index, LostReason::Protocol(what));
     }
 
     /// Declares a peer lost.
-    pub(crate) fn lose(&mut self, index: u32, reason: LostReason) {
+    fn lose(&mut self, index: u32, reason: LostReason) {
         let Some(peer) = self.engine.peer_at(index) else {
             return;
         };
@@ -227,7 +236,7 @@ impl Shm {
     }
 
     /// Closes the channel, and fails what does not go through the engine.
-    pub(crate) fn let_go(&mut self, peer: Peer, reason: &LostReason) {
+    fn let_go(&mut self, peer: Peer, reason: &LostReason) {
         let index = peer.index;
         self.attempts.remove(peer);
         self.ring_pending();

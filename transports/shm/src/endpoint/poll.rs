@@ -17,7 +17,7 @@ const QUIET: u64 = 200_000_000;
 
 impl Shm {
     /// Polls the descriptors, and does what is due by the clock. True if anything was done.
-    pub(crate) fn poll_descriptors(&mut self) -> bool {
+    pub(super) fn poll_descriptors(&mut self) -> bool {
         let now = self.now;
         let timed = self.schedule.begin(now);
         let mut worked = self.poll_once(now);
@@ -101,7 +101,7 @@ impl Shm {
     // Watched peers.
 
     /// Polls this peer's ring from now on: it need not ring.
-    pub(crate) fn start_watching(&mut self, index: u32) {
+    pub(super) fn start_watching(&mut self, index: u32) {
         if self.watched.len() >= self.config.max_watched
             && let Some(other) = self.watched.least_likely()
         {
@@ -144,7 +144,7 @@ impl Shm {
     }
 
     /// Tells peers which of the segments that they may have mapped are not used here any more.
-    pub(crate) fn report_unused_segments(&mut self) {
+    pub(super) fn report_unused_segments(&mut self) {
         for index in 0..self.channels.len() as u32 {
             let Some(channel) = self.channel(index) else { continue };
             let mut told = false;

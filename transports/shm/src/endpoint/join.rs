@@ -11,9 +11,8 @@
 use crate::{
     Shm,
     channel::Channel,
-    channels::NextPending,
     control::Greeting,
-    doorbell::PeerDoorbell,
+    doorbell::{NextPending, PeerDoorbell},
     pair::Pair,
     peer_segments::{GrantedSegments, PeerSegments},
     poller::Source,
@@ -26,19 +25,19 @@ use rustix::fd::OwnedFd;
 use std::sync::Arc;
 
 /// All that a connection is made of, beside its socket.
-pub(crate) struct Joined {
-    pub(crate) pair: Pair,
-    pub(crate) table: PeerTable,
-    pub(crate) doorbell: EventFd,
-    pub(crate) peer_doorbell: OwnedFd,
-    pub(crate) credentials: Credentials,
+pub(super) struct Joined {
+    pub(super) pair: Pair,
+    pub(super) table: PeerTable,
+    pub(super) doorbell: EventFd,
+    pub(super) peer_doorbell: OwnedFd,
+    pub(super) credentials: Credentials,
     /// The peer connected by itself, and its handle was not asked for yet.
-    pub(crate) uninvited: bool,
+    pub(super) uninvited: bool,
 }
 
 impl Shm {
     /// What this endpoint says of itself.
-    pub(crate) fn greeting(&self) -> Greeting {
+    pub(super) fn greeting(&self) -> Greeting {
         Greeting {
             address: self.engine.address().clone(),
             incarnation: self.engine.incarnation(),
@@ -48,12 +47,12 @@ impl Shm {
     }
 
     /// Whether this endpoint talks with processes of this user.
-    pub(crate) fn admits(&self, uid: u32) -> bool {
+    pub(super) fn admits(&self, uid: u32) -> bool {
         uid == self.uid || self.config.admit.contains(&uid)
     }
 
     /// The pair is complete: packets flow.
-    pub(crate) fn join(&mut self, peer: Peer, greeting: Greeting, socket: OwnedFd, joined: Joined) {
+    pub(super) fn join(&mut self, peer: Peer, greeting: Greeting, socket: OwnedFd, joined: Joined) {
         let Joined { pair, table, doorbell, peer_doorbell, credentials, uninvited } = joined;
         self.attempts.remove(peer);
         let watched = self

@@ -7,7 +7,7 @@ const PACKETS: usize = 64;
 
 impl Shm {
     /// Sends what the engine has, to each peer in turn.
-    pub(crate) fn transmit_all(&mut self) -> bool {
+    pub(super) fn transmit_all(&mut self) -> bool {
         let mut worked = false;
         while let Some(peer) = self.engine.next_output() {
             match self.channel(peer.index) {
@@ -63,13 +63,13 @@ impl Shm {
 
     /// Something was published in the channel of a peer.
     #[inline]
-    pub(crate) fn published(&mut self, index: u32) {
+    pub(super) fn published(&mut self, index: u32) {
         self.channels.published(index, &mut self.counters);
     }
 
     /// Rings for the peers that fell asleep while something was published.
     #[inline]
-    pub(crate) fn ring_pending(&mut self) {
+    pub(super) fn ring_pending(&mut self) {
         self.channels.ring_pending(&mut self.counters);
     }
 }

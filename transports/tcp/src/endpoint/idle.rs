@@ -9,49 +9,23 @@
 //! connection: the client names it in its hello, and the server confirms it in its verdict. A side
 //! that has forgotten a session begins a new one, and the other side's peer is lost.
 
+use super::{TcpEndpoint, claims::PATIENCE};
 use crate::{
-    connection::{Closing, Connection},
+    closing::{Closing, Note},
+    connection::Connection,
     dial::Dial,
-    endpoint::TcpEndpoint,
     handshake::{Identity, Session, Verdict},
     peers::Connectivity,
     poller::Source,
     unauthenticated::Unauthenticated,
 };
-use petasos_fabric::{
-    LostReason, Peer, Time,
-    two_sided::header::{PREFIX, VERSION},
-};
+use petasos_fabric::{LostReason, Peer, Time, two_sided::header::PREFIX};
 use std::time::Duration;
 
 /// How often connections are checked, where only their number is limited; and the bounds of that
 /// interval where their idle time is.
 const CHECK: Duration = Duration::from_millis(50);
 const CHECKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
-
-/// The kind of packets that say something about closing: none of the engine's.
-const KIND: u8 = 0xf0;
-
-/// What is said about closing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Note {
-    /// May it be closed?
-    Ask = 0,
-    /// It may.
-    Agree = 1,
-    /// It is needed.
-    Refuse = 2,
-}
-
-impl Note {
-    fn encode(self) -> [u8; PREFIX] {
-        [KIND, VERSION, self as u8, 0, 0, 0, 0, 0]
-    }
-
-    pub(crate) fn decode(prefix: [u8; PREFIX]) -> Option<Note> {
-        [Note::Ask, Note::Agree, Note::Refuse].into_iter().find(|note| note.encode() == prefix)
-    }
-}
 
 impl TcpEndpoint {
     /// How often connections are checked; `None`: they are not closed.
@@ -64,7 +38,7 @@ impl TcpEndpoint {
     }
 
     /// Asks to close the connections that have been idle for long, or are too many.
-    pub(crate) fn check_idle(&mut self) {
+    pub(super) fn check_idle(&mut self) {
         self.idle_at = Time::NEVER;
         let Some(interval) = self.idle_interval() else { return };
         let now = self.now;
@@ -108,12 +82,12 @@ impl TcpEndpoint {
             connection.closing = closing;
             connection.outbox.note(&note.encode());
             connection.traffic = connection.traffic.wrapping_sub(PREFIX as u64);
-            self.mark_dirty(peer);
+            self.peers.mark_dirty(peer);
         }
     }
 
     /// Handles a note about closing.
-    pub(crate) fn take_note(&mut self, peer: Peer, note: Note) {
+    pub(super) fn take_note(&mut self, peer: Peer, note: Note) {
         let Some(closing) = self.connection(peer).map(|c| c.closing) else { return };
         match (note, closing) {
             (Note::Ask, Closing::No) if self.is_idle_too(peer) => {
@@ -138,10 +112,10 @@ impl TcpEndpoint {
                         self.peers.resume(&session);
                     }
                     if meant {
-                        self.insist(peer, crate::claims::PATIENCE);
+                        self.insist(peer, PATIENCE);
                     }
                 }
-                self.mark_dirty(peer);
+                self.peers.mark_dirty(peer);
             }
             _ => {
                 self.counters.violations += 1;
@@ -169,7 +143,7 @@ impl TcpEndpoint {
 
     /// Closes a connection whose peer stays; connects again at once if there is something to send
     /// by now.
-    pub(crate) fn suspend(&mut self, peer: Peer) {
+    pub(super) fn suspend(&mut self, peer: Peer) {
         let Some(entry) = self.entry(peer) else { return };
         let Some(session) = entry.session else { return };
         // The socket is closed, which also takes it out of the poller.
@@ -184,7 +158,7 @@ impl TcpEndpoint {
     }
 
     /// There is something to send on a connection that was closed.
-    pub(crate) fn reconnect(&mut self, peer: Peer) {
+    pub(super) fn reconnect(&mut self, peer: Peer) {
         let Some(info) = self.engine.peer_info(peer) else { return };
         let (now, patience) = (self.now, self.config.silence);
         if let Some(entry) = self.entry(peer) {
@@ -195,7 +169,7 @@ impl TcpEndpoint {
     }
 
     /// A suspended session goes on over a new connection.
-    pub(crate) fn resume_session(
+    pub(super) fn resume_session(
         &mut self,
         peer: Peer,
         connection: Connection,
@@ -215,16 +189,16 @@ impl TcpEndpoint {
             self.peers.resume(&session);
         }
         if meant {
-            self.insist(peer, crate::claims::PATIENCE);
+            self.insist(peer, PATIENCE);
         }
         self.counters.connections += 1;
         self.counters.resumed += 1;
         self.idle_at = self.idle_at.min(now.after(CHECKS[0]));
-        self.mark_dirty(peer);
+        self.peers.mark_dirty(peer);
     }
 
     /// A client goes on with a session, and has proved that it knows it.
-    pub(crate) fn resume_from(
+    pub(super) fn resume_from(
         &mut self,
         peer: Peer,
         mut client: Unauthenticated,
@@ -244,24 +218,5 @@ impl TcpEndpoint {
             self.poller.set(&socket, Source::Peer(peer.index), true, false);
             self.resume_session(peer, Connection::new(socket, channel), identity);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use petasos_fabric::two_sided::header;
-
-    #[test]
-    fn notes_are_no_packets() {
-        for note in [Note::Ask, Note::Agree, Note::Refuse] {
-            assert_eq!(Note::decode(note.encode()), Some(note));
-            assert!(header::frame(note.encode()).is_err());
-            assert_eq!(header::message_len(note.encode()), None);
-        }
-        let mut wrong = Note::Ask.encode();
-        wrong[7] = 1;
-        assert_eq!(Note::decode(wrong), None);
-        assert_eq!(Note::decode(header::message_header(5)), None);
     }
 }

@@ -26,12 +26,12 @@
 //! Each claim costs one attempt to connect, of which so many are made at a time as are allowed.
 //! Without a secret only addresses of the loopback interface are dialled.
 
+use super::TcpEndpoint;
 use crate::{
-    connection::Closing,
+    closing::Closing,
     dial::{Dial, Dialled},
-    endpoint::TcpEndpoint,
-    handshake::{Errand, Identity, Name, Verdict},
-    peers::Connectivity,
+    handshake::{Identity, Name, Request, Verdict},
+    peers::{Connectivity, Standing},
     poller,
     unauthenticated::Unauthenticated,
 };
@@ -43,25 +43,13 @@ use std::time::Duration;
 const AT_ONCE: usize = 32;
 /// How long to try to verify the claim of a peer that was meant before, if nothing listens at the
 /// address.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
-
-/// What is known of the address that a peer has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// The peer connected, and claims it.
-    #[default]
-    Claimed,
-    /// The peer connected, and the endpoint at the address confirms it.
-    Vouched,
-    /// It was dialled.
-    Dialled,
-}
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A claim that is being verified.
 #[derive(Debug)]
-pub(crate) struct Check {
+pub(super) struct Check {
     address: Address,
-    pub(crate) dial: Box<Dial>,
+    dial: Box<Dial>,
     /// How long the address may not answer.
     patience: Duration,
     about: About,
@@ -77,14 +65,14 @@ enum About {
 
 impl TcpEndpoint {
     /// Whether a client may have this address.
-    pub(crate) fn could_have(&self, address: &Address) -> bool {
+    pub(super) fn could_have(&self, address: &Address) -> bool {
         let place = crate::address::numeric(address);
         *address != self.identity.address
             && place.is_some_and(|place| self.config.secret.is_some() || place.ip().is_loopback())
     }
 
     /// Lets a client wait until its claim is verified.
-    pub(crate) fn doubt(&mut self, mut client: Unauthenticated, identity: Identity) {
+    pub(super) fn doubt(&mut self, mut client: Unauthenticated, identity: Identity) {
         let waiting = |check: &&Check| matches!(check.about, About::Client(..));
         let mut waiting = self.checks.iter().filter(waiting).map(|check| &check.address);
         let many = waiting.clone().count() >= AT_ONCE;
@@ -103,7 +91,7 @@ impl TcpEndpoint {
 
     /// This side means the address of this peer: from now on nothing is sent there before it is
     /// verified.
-    pub(crate) fn insist(&mut self, peer: Peer, patience: Duration) {
+    pub(super) fn insist(&mut self, peer: Peer, patience: Duration) {
         let Some(address) = self.engine.peer_info(peer).map(|info| info.address) else { return };
         let Some(entry) = self.entry(peer) else { return };
         let (Standing::Claimed, Some(session)) = (entry.standing, entry.session) else { return };
@@ -123,7 +111,7 @@ impl TcpEndpoint {
     }
 
     /// Moves the verifications on.
-    pub(crate) fn progress_checks(&mut self) {
+    pub(super) fn progress_checks(&mut self) {
         for mut check in std::mem::take(&mut self.checks) {
             match self.ask(&mut check) {
                 None => self.checks.push(check),
@@ -196,14 +184,14 @@ impl TcpEndpoint {
                 {
                     connection.closing = Closing::No;
                 }
-                self.mark_dirty(peer);
+                self.peers.mark_dirty(peer);
             }
         }
     }
 
     /// Whether our own connection to a client's endpoint is under way, and the one to use: of two,
     /// that of the larger incarnation is.
-    pub(crate) fn goes_first(&self, identity: &Identity) -> bool {
+    pub(super) fn goes_first(&self, identity: &Identity) -> bool {
         let known = self.engine.find_peer(&identity.address);
         let entry = known.and_then(|peer| self.peers.get(peer));
         let crossed = entry.is_some_and(|entry| {
@@ -245,19 +233,19 @@ impl TcpEndpoint {
     }
 
     /// Answers a client that asks about a connection of ours; gives all others back.
-    pub(crate) fn vouch(
+    pub(super) fn vouch(
         &self,
         mut client: Unauthenticated,
-        errand: Errand,
+        request: Request,
     ) -> Option<Unauthenticated> {
-        let Errand::Vouch(name) = errand else { return Some(client) };
+        let Request::Vouch(name) = request else { return Some(client) };
         let verdict = if self.made(name) { Verdict::Vouched } else { Verdict::Denied };
         client.answer(verdict, None, &self.identity);
         None
     }
 
     /// When verifications must be moved on, if nothing happens.
-    pub(crate) fn claims_until(&self, now: Time) -> Time {
+    pub(super) fn claims_until(&self, now: Time) -> Time {
         self.checks.iter().map(|check| check.dial.next(now)).min().unwrap_or(Time::NEVER)
     }
 }
