@@ -1,8 +1,8 @@
 //! Memory descriptors: memory from which, and into which, a process starts operations.
 
 use crate::{
-    Ack, Counts, Error, Handle, InterfaceId, MatchEntry, Memory, Operation, Quiet,
-    counter::Counter, event::EventQueue, handle::Table, matching::Matching,
+    Counter, Counts, Error, EventQueue, Handle, InterfaceId, MatchEntry, Memory, Quiet,
+    handle::Table, matching::Matching, message::Ack,
 };
 
 /// Memory for operations of this process, and where their events go.
@@ -309,11 +309,11 @@ impl Descriptors {
     #[inline(never)]
     pub(crate) fn reserve_all(
         &mut self,
-        operation: &Operation,
+        data: Option<Part>,
+        result: Option<Part>,
         ack: Ack,
         matching: &mut Matching,
     ) -> Result<Ack, Error> {
-        let Operation { data, result, .. } = operation;
         if let Some(result) = result
             && !self.reserve(result.descriptor, matching)
         {

@@ -1,9 +1,9 @@
 //! The network interface as a program uses it.
 
 use crate::{
-    Accepts, Action, Config, Count, Descriptor, Directory, Error, EventQueue, Handle, InterfaceId,
-    Limits, List, MatchEntry, Operation, ProcessId, Promises, Status, Taken, counter::Counter,
-    descriptor::Bound, flags::Quiet, matching::EntryError, state::State, wait::Shared,
+    Accepts, Action, Config, Count, Counter, Descriptor, Directory, Error, EventQueue, Handle,
+    InterfaceId, Limits, List, MatchEntry, Operation, PortalOptions, ProcessId, Promises, Status,
+    Taken, descriptor::Bound, flags::Quiet, matching::EntryError, state::State, wait::Shared,
 };
 use petasos_fabric::{Clock, Endpoint, Time};
 use std::{
@@ -40,22 +40,6 @@ use std::{
 #[derive(Clone)]
 pub struct Interface {
     pub(crate) shared: Arc<Shared>,
-}
-
-/// Options of a portal that is opened ([`Interface::portal`]).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct PortalOptions {
-    /// The index, below [`Limits::portals`]; `None` for any.
-    pub index: Option<u16>,
-    /// The event queue. Default: none.
-    pub queue: Option<Handle<EventQueue>>,
-    /// When there is no room for a message (no entry, no header, or no three slots in the queue),
-    /// the portal is disabled, and senders get [`Failure::PortalDisabled`](crate::Failure). Without
-    /// flow control messages are dropped, and the oldest events overwritten. Sets aside a slot of
-    /// the queue. Default: no.
-    pub flow_control: bool,
-    /// It refuses messages until it is enabled ([`Interface::enable`]). Default: no.
-    pub disabled: bool,
 }
 
 /// Passes before something is said to be in use, which take in what has come.
@@ -207,7 +191,7 @@ impl Interface {
         let state = &mut *self.lock();
         state.portals.close(portal, &mut state.events).map_err(|error| match error {
             EntryError::InUse => Error::InUse("the portal"),
-            error => Error::of_entry(error, portal, &state.config.limits),
+            error => error.explain(portal, &state.config.limits),
         })
     }
 
@@ -250,7 +234,7 @@ impl Interface {
             state.check_entry(&entry)?;
             let entry = MatchEntry { quiet: entry.quiet.with(Quiet::PORTALS_4), ..entry };
             let appended = state.portals.append(portal, list, entry, &mut state.events);
-            appended.map_err(|error| Error::of_entry(error, portal, &state.config.limits))
+            appended.map_err(|error| error.explain(portal, &state.config.limits))
         })
     }
 
@@ -269,7 +253,7 @@ impl Interface {
                     Err(EntryError::InUse) if passes < PASSES && state.pass() => passes += 1,
                     result => {
                         let limits = &state.config.limits;
-                        return result.map_err(|error| Error::of_entry(error, 0, limits));
+                        return result.map_err(|error| error.explain(0, limits));
                     }
                 }
             }

@@ -1,6 +1,6 @@
-//! What the header of a request says to its target.
+//! What a request says to its target, and the answer that it asks for.
 
-use crate::{Datatype, Operator, ProcessId, matching::Envelope};
+use crate::{Datatype, Operator, ProcessId};
 
 /// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,20 @@ impl Request {
     }
 }
 
+/// The acknowledgement of a put or an atomic operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Ack {
+    /// None.
+    #[default]
+    None,
+    /// An event, which is also counted.
+    Full,
+    /// It is counted, without an event.
+    Counting,
+    /// The same; it says that the target is done, and no more (`PTL_OC_ACK_REQ`).
+    Completed,
+}
+
 /// The header of a request, as the target sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
@@ -58,10 +72,4 @@ pub struct Arrival {
     pub offset: u64,
     /// The header data that the initiator gave ([`Operation::header_data`](crate::Operation)).
     pub header_data: u64,
-}
-
-impl Arrival {
-    pub(crate) fn envelope(&self) -> Envelope {
-        Envelope { bits: self.bits, source: self.initiator.to_bits() }
-    }
 }

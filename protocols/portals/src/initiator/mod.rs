@@ -5,28 +5,20 @@
 //! no acknowledgement is waited for. So every operation that was accepted ends.
 
 mod lend;
-mod outstanding;
-
-pub(crate) use lend::Recalled;
-pub(crate) use outstanding::{Operations, Outstanding};
 
 use crate::{
-    Ack, Completed, Counts, Descriptor, Error, Event, Failure, Handle, List, Memory, Operation,
-    Part, Quiet, Request,
+    Ack, Completed, Count, Counts, Descriptor, Error, Event, Failure, Handle, List, Memory,
+    Operation, Part, Quiet, Request,
     events::Events,
-    network::{Queued, Transfer, sent},
-    state::{State, tally},
+    network::{Queued, sent},
+    outstanding::{Awaited, Details, Ending, Outstanding},
+    response::{OVERFLOW, SILENT, status_result},
+    state::State,
+    transfer::{Recalled, Transfer},
 };
 use bytes::Bytes;
-use outstanding::{Awaited, Details, Ending};
 use petasos_fabric::{Body, InjectError, Operation as FabricOperation, Peer, Region};
 use petasos_wire::portals::{self as wire, Kind};
-
-/// The status of a response that ends an operation without an event.
-pub(crate) const SILENT: u8 = 255;
-
-/// The status of a response that tells of a success in the overflow list.
-pub(crate) const OVERFLOW: u8 = 6;
 
 /// The events that are not wanted if one of a put's leaving is not.
 const SENT: Quiet = Quiet::SEND.with(Quiet::SUCCESS);
@@ -63,7 +55,7 @@ impl State {
         }
         if counted {
             let matching = &mut self.portals.matching;
-            ack = self.descriptors.reserve_all(operation, ack, matching)?;
+            ack = self.descriptors.reserve_all(operation.data, operation.result, ack, matching)?;
         }
         if operation.len() > self.config.eager as u64 {
             self.start_long(operation, ack, peer);
@@ -506,7 +498,7 @@ impl State {
         let quiet = if completed.result.is_ok() { quiet.with(mute) } else { mute };
         let silent = spec.quiet.any(quiet);
         let (queue, counter) = (spec.queue, spec.counter.filter(|_| counted));
-        let count = tally(spec.counts, completed.len, completed.result);
+        let count = Count::of_operation(spec.counts, completed.len, completed.result);
         if !silent && ending.has_event() {
             let (left, attached) = (bound.left(&portals.matching), bound.attached());
             let user_data = bound.user_data(completed.user_data);
@@ -565,29 +557,4 @@ fn kind(request: Request) -> Kind {
         Request::Atomic(..) => Kind::Atomic,
         Request::FetchAtomic(..) => Kind::FetchAtomic,
     }
-}
-
-/// The number of a result in a response.
-pub(crate) fn status(result: Result<(), Failure>) -> u8 {
-    match result {
-        Ok(()) => 0,
-        Err(Failure::Dropped) => 1,
-        Err(Failure::PortalDisabled) => 2,
-        Err(Failure::Permission) => 3,
-        Err(Failure::Operation) => 4,
-        Err(_) => 5,
-    }
-}
-
-/// The result with this number; `None` for [`SILENT`], and for numbers without a meaning.
-fn status_result(status: u8) -> Option<Result<(), Failure>> {
-    Some(match status {
-        0 => Ok(()),
-        1 => Err(Failure::Dropped),
-        2 => Err(Failure::PortalDisabled),
-        3 => Err(Failure::Permission),
-        4 => Err(Failure::Operation),
-        5 => Err(Failure::Undelivered),
-        _ => return None,
-    })
 }

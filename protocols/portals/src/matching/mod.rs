@@ -23,8 +23,8 @@ pub(crate) use list::At;
 pub(crate) use pattern::{Envelope, Fold};
 
 use crate::{
-    Counts, EventQueue, Failure, Handle, InterfaceId, Left, Limits, Memory, Quiet,
-    counter::Counter, handle::Table, message::Arrival,
+    Counter, Counts, Error, EventQueue, Failure, Handle, InterfaceId, Limits, Memory, Quiet,
+    handle::Table, message::Arrival,
 };
 use entry::Verdict;
 use list::MatchList;
@@ -74,6 +74,16 @@ impl Matched {
     pub(crate) fn place(&self) -> (u64, u64) {
         (self.offset, self.len)
     }
+}
+
+/// How much an entry still took when an event was raised: with the memory, what Portals 3 says of a
+/// descriptor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// How many operations it still takes; `None` for any number.
+    pub operations: Option<u64>,
+    /// Its own offset in bytes, where the next message goes with `local_offset`.
+    pub offset: u64,
 }
 
 /// What events say of an entry, also when that is gone already.
@@ -131,6 +141,30 @@ pub(crate) enum EntryError {
     Full,
     /// The list has as many entries as it may have.
     ListFull,
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        match refusal {
+            Refusal::NoMatch | Refusal::NoPortal | Refusal::NoHeader => Failure::Dropped,
+            Refusal::Disabled => Failure::PortalDisabled,
+            Refusal::Permission => Failure::Permission,
+            Refusal::Operation => Failure::Operation,
+        }
+    }
+}
+
+impl EntryError {
+    /// What the program gets, of a call about an entry at this portal.
+    pub(crate) fn explain(self, portal: u16, limits: &Limits) -> Error {
+        match self {
+            EntryError::Stale => Error::Handle("an entry"),
+            EntryError::NoPortal => Error::Portal(portal),
+            EntryError::InUse => Error::InUse("the entry"),
+            EntryError::Full => Error::NoSpace { what: "entries", limit: limits.entries as u64 },
+            EntryError::ListFull => Error::ListTooLong { limit: limits.list as u64 },
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -467,7 +501,7 @@ impl Matching {
     /// The first entry of a list that takes a message or refuses it, and which of both.
     #[inline(always)]
     fn find(&self, list: &MatchList, arrival: &Arrival) -> Option<(u32, Verdict)> {
-        list.find(&self.entries, arrival.envelope(), |entry| match entry.judge(arrival) {
+        list.find(&self.entries, Envelope::of(arrival), |entry| match entry.judge(arrival) {
             Verdict::Skip => None,
             verdict => Some(verdict),
         })

@@ -4,14 +4,15 @@
 mod lent;
 
 use crate::{
-    Counts, Event, Failure, List, Memory, Quiet,
+    Count, Counts, Event, Failure, List, Memory, Quiet,
     atomic::{Datatype, Operator},
-    initiator::{OVERFLOW, SILENT, status},
     matching::{Matched, Refusal},
     message::{Arrival, Request},
-    network::{HEADER, Identity, Transfer},
+    network::{HEADER, Identity},
     operation::check_elements,
-    state::{State, tally},
+    response::{OVERFLOW, SILENT, status},
+    state::State,
+    transfer::{Serving, Transfer},
 };
 use bytes::Bytes;
 use petasos_fabric::{Body, Operation as FabricOperation, Peer, Region};
@@ -20,19 +21,6 @@ use smallvec::SmallVec;
 
 /// The user of requests for which the transport does not vouch, and which are not believed.
 const UNKNOWN_USER: u32 = u32::MAX;
-
-/// A request of another process that was matched, and whose data is being moved.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Serving {
-    peer: Peer,
-    arrival: Arrival,
-    matched: Matched,
-    /// The initiator's number, if it waits for an answer.
-    number: Option<u64>,
-    /// The answer only ends the operation: the entry acknowledges nothing.
-    silent: bool,
-    link: u64,
-}
 
 /// What an atomic operation does to elements.
 #[derive(Clone, Copy)]
@@ -383,7 +371,8 @@ impl State {
         let spec = &portals.matching.at(matched.entry).spec;
         let (quiet, queue) = (spec.quiet, spec.queue);
         if spec.counts.has(Counts::COMMUNICATION) {
-            let (counter, count) = (spec.counter, tally(spec.counts, matched.len, result));
+            let (counter, count) =
+                (spec.counter, Count::of_operation(spec.counts, matched.len, result));
             events.count(counter, count);
         }
         let silent =

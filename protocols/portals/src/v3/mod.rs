@@ -327,7 +327,7 @@ impl Interface {
             let limits = state.config.limits;
             let beside = |base| {
                 let found = state.portals.matching.beside(base);
-                found.map_err(|error| Error::of_entry(error, portal, &limits)).map(|found| found.1)
+                found.map_err(|error| error.explain(portal, &limits)).map(|found| found.1)
             };
             let at = match position {
                 Position::First => At::First,
@@ -336,7 +336,7 @@ impl Interface {
                 Position::After(base) => At::After(beside(base)?),
             };
             let placed = state.portals.matching.insert_empty(portal, spec, at, unlink);
-            placed.map_err(|error| Error::of_entry(error, portal, &limits))
+            placed.map_err(|error| error.explain(portal, &limits))
         })
     }
 
