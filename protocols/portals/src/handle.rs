@@ -270,16 +270,22 @@ impl<T> Table<T> {
         }
     }
 
-    /// Removes a value that is not needed any more.
+    /// Removes a value, of which only a part is needed any more, where it lies.
     #[inline]
-    pub(crate) fn discard<K>(&mut self, handle: Handle<K>) {
-        let slot = self.slots.get_mut(handle.index as usize);
-        let slot = slot.filter(|slot| slot.stamp == handle.stamp);
-        if let Some(slot) = slot.filter(|slot| slot.value.is_some()) {
-            slot.value = None;
-            slot.stamp = after(slot.stamp);
-            self.free.push(handle.index);
+    pub(crate) fn discard<K, R>(
+        &mut self,
+        handle: Handle<K>,
+        keep: impl FnOnce(&T) -> R,
+    ) -> Option<R> {
+        let slot = self.slots.get_mut(handle.index as usize)?;
+        if slot.stamp != handle.stamp {
+            return None;
         }
+        let kept = keep(slot.value.as_ref()?);
+        slot.value = None;
+        slot.stamp = after(slot.stamp);
+        self.free.push(handle.index);
+        Some(kept)
     }
 
     /// Removes the value of a slot.
@@ -345,9 +351,9 @@ mod tests {
         assert_eq!(c.index(), a.index());
         assert!(c != a && table.get(a).is_none() && table.get(c) == Some(&'c'));
         assert_eq!(Handle::<u8>::internal(b.to_bits()), b);
-        table.discard(a);
-        assert_eq!((table.get(c), table.len()), (Some(&'c'), 2), "it was stale");
-        table.discard(c);
+        assert_eq!(table.discard(a, |value| *value), None, "it was stale");
+        assert_eq!((table.get(c), table.len()), (Some(&'c'), 2));
+        assert_eq!(table.discard(c, |value| *value), Some('c'));
         assert_eq!((table.get(c), table.len()), (None, 1));
         for never in [0, u64::MAX, 1 << 32] {
             assert_eq!(table.get(Handle::<u8>::internal(never)), None);
@@ -368,7 +374,7 @@ mod tests {
             assert_eq!(other.get(handle), None);
             assert_eq!(other.get_mut(handle), None);
             assert_eq!(other.remove(handle), None);
-            other.discard(handle);
+            assert_eq!(other.discard(handle, |value| *value), None);
             assert_eq!(other.len(), 1);
         }
         // A generation that comes round stays with its interface.

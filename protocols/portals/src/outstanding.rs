@@ -240,8 +240,6 @@ impl Operations {
     /// An operation has been answered.
     #[inline(always)]
     pub(crate) fn take(&mut self, operation: Handle<Outstanding>) -> Option<(Details, List)> {
-        let &Outstanding { details, list, .. } = self.table.get(operation)?;
-        self.table.discard(operation);
-        Some((details, list))
+        self.table.discard(operation, |&Outstanding { details, list, .. }| (details, list))
     }
 }

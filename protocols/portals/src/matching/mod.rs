@@ -525,14 +525,17 @@ impl Matching {
             self.entries[slot].headers += 1;
             header = Some(index);
         }
-        self.entries[slot].take(len);
-        self.leave_if_used_up(slot);
+        let entry = &mut self.entries[slot];
+        entry.take(len);
+        if !entry.is_active() {
+            self.leave_if_used_up(slot);
+        }
         Ok(Matched { entry: slot, list, header, offset, len })
     }
 
     /// Removes an entry that takes no more messages from its list, if it unlinks. What is left of
     /// it goes when nothing needs it any more ([`Matching::settle`]).
-    #[inline]
+    #[inline(never)]
     fn leave_if_used_up(&mut self, slot: u32) {
         let entry = &mut self.entries[slot];
         if !entry.is_active() && entry.unlinks() && entry.reserved == 0 {
