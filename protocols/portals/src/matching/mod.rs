@@ -9,6 +9,8 @@
 //! lists are ([`list`]), unless an entry with wildcards has to search headers.
 
 mod chain;
+mod claims;
+mod deliver;
 mod entry;
 mod list;
 mod pattern;
@@ -20,15 +22,14 @@ mod unexpected;
 pub(crate) use entry::Entry;
 pub use entry::MatchEntry;
 pub(crate) use list::At;
-pub(crate) use pattern::{Envelope, Fold};
+pub(crate) use pattern::Fold;
 
 use crate::{
     Counter, Counts, Error, EventQueue, Failure, Handle, InterfaceId, Limits, Memory, Quiet,
     handle::Table, message::Arrival,
 };
-use entry::Verdict;
+use claims::PendingClaim;
 use list::MatchList;
-use pattern::Pattern;
 use unexpected::{Header, Unexpected};
 
 /// Which list of a portal an entry is in.
@@ -186,17 +187,6 @@ pub(crate) struct Matching {
     longest: usize,
 }
 
-/// A header that was claimed before its data was there.
-#[derive(Debug)]
-struct PendingClaim {
-    header: u32,
-    claimant: EntryInfo,
-    /// Whether the header's user and operation are those that the claimant is for.
-    result: Result<(), Failure>,
-    /// Whether the claimant was used up by it.
-    unlinks: bool,
-}
-
 impl Portal {
     fn list(&mut self, list: List) -> &mut MatchList {
         match list {
@@ -329,11 +319,7 @@ impl Matching {
             if !self.entries[slot].is_active() && self.entries[slot].unlinks() {
                 let info = self.info(slot);
                 self.entries.take(slot);
-                // If a header's data is still on its way, the claim comes before the unlinking.
-                match self.pending.iter_mut().rfind(|claim| claim.claimant.entry == handle) {
-                    Some(claim) => claim.unlinks = true,
-                    None => notices.push(Notice::Unlinked(info)),
-                }
+                self.unlink_after_claims(info, notices);
                 return Ok(handle);
             }
         }
@@ -342,112 +328,6 @@ impl Matching {
         self.entries[slot].listed = true;
         notices.push(Notice::Linked(self.info(slot)));
         Ok(handle)
-    }
-
-    /// Claims the headers that an entry matches.
-    fn claim(&mut self, slot: u32, notices: &mut Vec<Notice>) {
-        while self.entries[slot].is_active() {
-            let Some(header) = self.first_header(&self.entries[slot]) else { return };
-            let claimant = self.info(slot);
-            let entry = &mut self.entries[slot];
-            entry.left = entry.left.map(|left| left - 1);
-            if entry.spec.local_offset && entry.spec.offset_counts_headers {
-                entry.advance(self.headers[header].arrival.len);
-            }
-            let result = entry.admits(&self.headers[header].arrival).map_err(Failure::from);
-            self.claim_one(header, claimant, result, notices);
-        }
-    }
-
-    /// The oldest header that an entry takes.
-    fn first_header(&self, entry: &Entry) -> Option<u32> {
-        let portal = self.portals[usize::from(entry.portal)].as_ref()?;
-        let fits =
-            |header: &Header| entry.spec.truncate || header.arrival.len <= entry.spec.memory.len();
-        portal.unexpected.find(&self.headers, &entry.position.pattern, None, fits)
-    }
-
-    /// Claims a header, now or when its data is there.
-    fn claim_one(
-        &mut self,
-        header: u32,
-        claimant: EntryInfo,
-        result: Result<(), Failure>,
-        notices: &mut Vec<Notice>,
-    ) {
-        let portal = self.portals[usize::from(claimant.portal)].as_mut();
-        portal.expect("of an open portal").unexpected.remove(&mut self.headers, header);
-        match self.headers[header].landed {
-            true => self.end_claim(header, claimant, result, notices),
-            false => self.pending.push(PendingClaim { header, claimant, result, unlinks: false }),
-        }
-    }
-
-    /// Removes a header that was claimed, and whose data is there.
-    fn end_claim(
-        &mut self,
-        header: u32,
-        claimant: EntryInfo,
-        result: Result<(), Failure>,
-        notices: &mut Vec<Notice>,
-    ) {
-        let Some(header) = self.headers.take(header) else { return };
-        let Header { arrival, offset, len, entry, .. } = header;
-        let memory = self.entries[entry].spec.memory.clone();
-        notices.push(Notice::Claimed(claimant, Claim { arrival, memory, offset, len, result }));
-        self.entries[entry].headers -= 1;
-        self.settle(entry, notices);
-    }
-
-    /// The oldest header that an entry would claim if it were appended now, of those behind another
-    /// one, or of all: its slot, and its message.
-    pub(crate) fn search(
-        &self,
-        portal: u16,
-        spec: &MatchEntry,
-        behind: Option<u32>,
-    ) -> Result<Option<(u32, Claim)>, EntryError> {
-        let open = self.portals.get(usize::from(portal)).and_then(Option::as_ref);
-        let open = open.ok_or(EntryError::NoPortal)?;
-        let pattern = Pattern::new(spec.bits, spec.ignore, spec.source);
-        let fits = |header: &Header| spec.truncate || header.arrival.len <= spec.memory.len();
-        let header = open.unexpected.find(&self.headers, &pattern, behind, fits);
-        Ok(header.map(|header| {
-            let Header { arrival, entry, offset, len, .. } = self.headers[header];
-            let memory = self.entries[entry].spec.memory.clone();
-            (header, Claim { arrival, memory, offset, len, result: Ok(()) })
-        }))
-    }
-
-    /// Claims the headers that an entry would claim if it were appended now: how many.
-    pub(crate) fn search_and_delete(
-        &mut self,
-        portal: u16,
-        spec: MatchEntry,
-        notices: &mut Vec<Notice>,
-    ) -> Result<u64, EntryError> {
-        let open = self.portals.get(usize::from(portal)).and_then(Option::as_ref);
-        open.ok_or(EntryError::NoPortal)?;
-        let entry = Entry::new(spec, portal, List::Priority);
-        let slot = self.entries.insert::<MatchEntry>(entry).ok_or(EntryError::Full)?.index();
-        let headers = |m: &Matching| {
-            m.portals[usize::from(portal)].as_ref().map_or(0, |portal| portal.unexpected.len)
-        };
-        let before = headers(self);
-        self.claim(slot, notices);
-        self.entries.take(slot);
-        Ok((before - headers(self)) as u64)
-    }
-
-    /// The events that are not wanted of the entry that would take a message, if there is one.
-    pub(crate) fn quiet_of_taker(&self, arrival: &Arrival) -> Quiet {
-        let Some(portal) = self.portals.get(usize::from(arrival.portal)).and_then(Option::as_ref)
-        else {
-            return Quiet::NONE;
-        };
-        let found = self.find(&portal.priority, arrival);
-        let found = found.or_else(|| self.find_in_overflow(portal, arrival));
-        found.map_or(Quiet::NONE, |(slot, _)| self.entries[slot].spec.quiet)
     }
 
     /// Unlinks an entry, and gives what was appended. Not while operations or headers need it.
@@ -470,67 +350,6 @@ impl Matching {
         let (portal, list) = (entry.portal, entry.list);
         let portal = self.portals[usize::from(portal)].as_mut();
         portal.expect("entries keep it open").list(list).remove(&mut self.entries, slot);
-    }
-
-    /// Finds the entry that takes a message.
-    #[inline(always)]
-    pub(crate) fn deliver(&mut self, arrival: &Arrival) -> Result<Matched, Refusal> {
-        let portal = self.portals.get(usize::from(arrival.portal)).and_then(Option::as_ref);
-        let portal = portal.ok_or(Refusal::NoPortal)?;
-        if !portal.enabled {
-            return Err(Refusal::Disabled);
-        }
-        let (list, (entry, verdict)) = match self.find(&portal.priority, arrival) {
-            Some(found) => (List::Priority, found),
-            None => {
-                (List::Overflow, self.find_in_overflow(portal, arrival).ok_or(Refusal::NoMatch)?)
-            }
-        };
-        match verdict {
-            Verdict::Accept { offset, len } => self.take(arrival, entry, list, offset, len),
-            Verdict::Refuse(refusal) => Err(refusal),
-            Verdict::Skip => unreachable!("an entry that was found does not skip"),
-        }
-    }
-
-    #[inline(never)]
-    fn find_in_overflow(&self, portal: &Portal, arrival: &Arrival) -> Option<(u32, Verdict)> {
-        self.find(&portal.overflow, arrival)
-    }
-
-    /// The first entry of a list that takes a message or refuses it, and which of both.
-    #[inline(always)]
-    fn find(&self, list: &MatchList, arrival: &Arrival) -> Option<(u32, Verdict)> {
-        list.find(&self.entries, Envelope::of(arrival), |entry| match entry.judge(arrival) {
-            Verdict::Skip => None,
-            verdict => Some(verdict),
-        })
-    }
-
-    #[inline(always)]
-    fn take(
-        &mut self,
-        arrival: &Arrival,
-        slot: u32,
-        list: List,
-        offset: u64,
-        len: u64,
-    ) -> Result<Matched, Refusal> {
-        let mut header = None;
-        if list == List::Overflow && self.entries[slot].spec.header {
-            let new = Header::new(*arrival, slot, offset, len);
-            let index = self.headers.insert::<Header>(new).ok_or(Refusal::NoHeader)?.index();
-            let portal = self.portals[usize::from(arrival.portal)].as_mut();
-            portal.expect("it was found there").unexpected.push(&mut self.headers, index);
-            self.entries[slot].headers += 1;
-            header = Some(index);
-        }
-        let entry = &mut self.entries[slot];
-        entry.take(len);
-        if !entry.is_active() {
-            self.leave_if_used_up(slot);
-        }
-        Ok(Matched { entry: slot, list, header, offset, len })
     }
 
     /// Removes an entry that takes no more messages from its list, if it unlinks. What is left of
@@ -565,31 +384,6 @@ impl Matching {
         // The entry may have gone with its last header.
         if self.entries.at(matched.entry).is_some_and(|entry| entry.leaving) {
             self.settle(matched.entry, notices);
-        }
-    }
-
-    /// The data of a message with a header is there, or never will be.
-    fn land(
-        &mut self,
-        matched: &Matched,
-        header: u32,
-        result: Result<(), Failure>,
-        notices: &mut Vec<Notice>,
-    ) {
-        self.headers[header].landed = true;
-        if let Some(at) = self.pending.iter().position(|claim| claim.header == header) {
-            let claim = self.pending.remove(at);
-            self.end_claim(header, claim.claimant, result.and(claim.result), notices);
-            if claim.unlinks {
-                notices.push(Notice::Unlinked(claim.claimant));
-            }
-        } else if result.is_err() {
-            // No entry will ever take it.
-            let portal = self.entries[matched.entry].portal;
-            let portal = self.portals[usize::from(portal)].as_mut();
-            portal.expect("headers keep it open").unexpected.remove(&mut self.headers, header);
-            self.headers.take(header);
-            self.entries[matched.entry].headers -= 1;
         }
     }
 
