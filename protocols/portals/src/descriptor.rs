@@ -5,7 +5,8 @@ use crate::{
     handle::Table, matching::Matching, message::Ack,
 };
 
-/// Memory for operations of this process, and where their events go.
+/// Memory for operations of this process, and where their events go: a memory descriptor
+/// (`ptl_md_t`, section *Memory descriptors*).
 ///
 /// ```
 /// # use petasos_portals::{ProcessMap, Config, Interface};
@@ -29,7 +30,7 @@ use crate::{
 pub struct Descriptor {
     /// Where data comes from, or goes.
     pub memory: Memory,
-    /// The event queue. Default: none.
+    /// The event queue. Default: none, and then there are no events.
     pub queue: Option<Handle<EventQueue>>,
     /// The counter. Default: none.
     pub counter: Option<Handle<Counter>>,

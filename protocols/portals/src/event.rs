@@ -4,6 +4,27 @@ use crate::{Arrival, Descriptor, Failure, Handle, Left, List, MatchEntry, Memory
 
 /// Something that happened, named as in Portals 4 (section *Events and event queues*): at the
 /// target down to [`Event::Disabled`], the rest at the initiator.
+///
+/// ```
+/// use petasos_portals::Event;
+///
+/// /// How an event reads in a log.
+/// fn describe(event: &Event) -> String {
+///     match event {
+///         Event::Served(served) => {
+///             let (from, len) = (served.arrival.initiator, served.len);
+///             format!("{len} bytes of process {from:?} at offset {}", served.offset)
+///         }
+///         Event::Ack(ack) => match ack.result {
+///             Ok(()) => format!("operation {} is done: {} bytes", ack.user_data, ack.len),
+///             Err(failure) => format!("operation {} failed: {failure}", ack.user_data),
+///         },
+///         Event::Disabled { portal } => format!("portal {portal} was disabled"),
+///         other => format!("{other:?}"),
+///     }
+/// }
+/// assert_eq!(describe(&Event::Disabled { portal: 4 }), "portal 4 was disabled");
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {

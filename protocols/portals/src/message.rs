@@ -35,7 +35,9 @@ impl Request {
     }
 }
 
-/// The acknowledgement of a put or an atomic operation.
+/// The acknowledgement of a put or an atomic operation (`ptl_ack_req_t`, section *Data movement
+/// operations*). One that would have no effect is not requested: the descriptor needs a queue for
+/// its event, or a counter that counts it ([`Counts::ACK`](crate::Counts::ACK)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Ack {
     /// None.

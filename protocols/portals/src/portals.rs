@@ -11,10 +11,32 @@ use crate::{
     message::Arrival,
 };
 
-/// Options of a portal that is opened ([`Interface::portal`](crate::Interface::portal)).
+/// Options of a portal that is opened ([`Interface::portal`](crate::Interface::portal)): those of
+/// `PtlPTAlloc` (section *Portal table entries*).
+///
+/// ```
+/// # use petasos_portals::{Config, Interface, ProcessMap};
+/// # use petasos_fabric::Endpoint;
+/// # use std::sync::Arc;
+/// use petasos_portals::{Error, PortalOptions};
+///
+/// # let endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
+/// # let map = Arc::new(ProcessMap::ranks([endpoint.address().clone()]));
+/// # let interface = Interface::open(Box::new(endpoint), map, Config::default())?;
+/// // Portal 4, which is disabled rather than lose a message or an event.
+/// let options = PortalOptions {
+///     index: Some(4),
+///     queue: Some(interface.queue(64)?),
+///     flow_control: true,
+///     ..PortalOptions::default()
+/// };
+/// assert_eq!(interface.portal(options)?, 4);
+/// assert_eq!(interface.portal(options), Err(Error::PortalTaken(4)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PortalOptions {
-    /// The index, below [`Limits::portals`]; `None` for any.
+    /// The index, below [`Limits::portals`]; `None` for any. Default: any.
     pub index: Option<u16>,
     /// The event queue. Default: none.
     pub queue: Option<Handle<EventQueue>>,

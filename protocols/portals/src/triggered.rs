@@ -3,9 +3,49 @@
 use crate::{Count, Counter, Handle, Operation};
 use std::collections::BTreeMap;
 
-/// What can wait for a counter: [`Interface::trigger`](crate::Interface::trigger).
+/// What can wait for a counter ([`Interface::trigger`](crate::Interface::trigger)): a triggered
+/// operation (section *Triggered operations*).
 ///
-/// See [`Counter`] for an example.
+/// ```
+/// # use petasos_portals::{Config, Interface, ProcessMap};
+/// # use petasos_fabric::{Endpoint, Region};
+/// # use std::sync::Arc;
+/// use petasos_portals::{
+///     Action, Counts, Descriptor, List, MatchEntry, Operation, Part, PortalOptions, ProcessId,
+///     Target,
+/// };
+/// use std::time::Duration;
+///
+/// # let endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
+/// # let map = Arc::new(ProcessMap::ranks([endpoint.address().clone()]));
+/// # let interface = Interface::open(Box::new(endpoint), map, Config::default())?;
+/// let portal = interface.portal(PortalOptions::default())?;
+/// // Messages with bits 1 are counted.
+/// let arrivals = interface.counter()?;
+/// let counted = MatchEntry {
+///     bits: 1,
+///     counter: Some(arrivals),
+///     counts: Counts::COMMUNICATION,
+///     ..MatchEntry::new(vec![0; 8])
+/// };
+/// interface.append(portal, List::Priority, counted)?;
+/// // When two have come, an answer is sent without an action of the program.
+/// let answers = interface.counter()?;
+/// let answer = Region::zeroed(5);
+/// let entry = MatchEntry { bits: 2, counter: Some(answers), counts: Counts::COMMUNICATION,
+///     ..MatchEntry::new(answer.clone()) };
+/// interface.append(portal, List::Priority, entry)?;
+/// let data = Part::of(interface.bind(Descriptor::new(b"ready".to_vec()))?, 5);
+/// let to = Target::new(ProcessId::rank(0), portal);
+/// let put = |bits| Operation::put(data, Target { bits, ..to });
+/// interface.trigger(arrivals, 2, Action::Start(put(2)))?;
+///
+/// interface.start(put(1))?;
+/// interface.start(put(1))?;
+/// interface.wait_count(answers, 1, Duration::from_secs(1))?;
+/// assert_eq!(answer.to_vec(), b"ready");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Action {

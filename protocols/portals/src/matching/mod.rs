@@ -32,7 +32,39 @@ use claims::PendingClaim;
 use list::MatchList;
 use unexpected::{Header, Unexpected};
 
-/// Which list of a portal an entry is in.
+/// Which list of a portal an entry is in (section *Match list entries and matching lists*).
+///
+/// ```
+/// # use petasos_portals::{Config, Interface, ProcessMap};
+/// # use petasos_fabric::Endpoint;
+/// # use std::sync::Arc;
+/// use petasos_portals::{
+///     Descriptor, Event, List, MatchEntry, Operation, Part, PortalOptions, ProcessId, Target,
+/// };
+///
+/// # let endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
+/// # let map = Arc::new(ProcessMap::ranks([endpoint.address().clone()]));
+/// # let interface = Interface::open(Box::new(endpoint), map, Config::default())?;
+/// let queue = interface.queue(64)?;
+/// let portal = interface.portal(PortalOptions { queue: Some(queue), ..Default::default() })?;
+/// // A message comes before the entry that wants it: a block of memory takes it.
+/// let block = MatchEntry { ignore: !0, local_offset: true, ..MatchEntry::new(vec![0; 4096]) };
+/// interface.append(portal, List::Overflow, block)?;
+/// let data = Part::of(interface.bind(Descriptor::new(b"early".to_vec()))?, 5);
+/// let target = Target { bits: 7, ..Target::new(ProcessId::rank(0), portal) };
+/// interface.start(Operation::put(data, target))?;
+/// while interface.progress() {}
+/// while interface.take_event(queue).is_ok() {}
+///
+/// // The entry gets it at once, with the memory where its data is.
+/// let entry = MatchEntry { bits: 7, once: true, ..MatchEntry::new(vec![0; 64]) };
+/// interface.append(portal, List::Priority, entry)?;
+/// let Event::Overflow(early) = interface.take_event(queue)?.event else { panic!() };
+/// let mut bytes = [0; 5];
+/// early.memory.expect("that of the block").read(early.offset, &mut bytes);
+/// assert_eq!(&bytes, b"early");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum List {
     /// Entries for messages that the program expects. It is searched first.

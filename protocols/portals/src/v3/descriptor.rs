@@ -7,7 +7,27 @@ use crate::{
     descriptor::{Bound, Given, Threshold},
 };
 
-/// A memory descriptor, as a program describes it.
+/// A memory descriptor, as a program describes it (`ptl_md_t` of Portals 3.3).
+///
+/// ```
+/// use petasos_portals::v3::MemoryDescriptor;
+///
+/// // A block for messages one behind the other, inactive when less than 1 KiB is left.
+/// let block = MemoryDescriptor {
+///     put: true,
+///     max_size: Some(1024),
+///     truncate: true,
+///     ..MemoryDescriptor::new(vec![0; 1 << 20])
+/// };
+/// // A window: the initiator names the offset, in bytes, of what it puts or gets.
+/// let window = MemoryDescriptor {
+///     put: true,
+///     get: true,
+///     manage_remote: true,
+///     ..MemoryDescriptor::new(vec![0; 4096])
+/// };
+/// assert!(block.threshold.is_none() && !window.truncate);
+/// ```
 #[derive(Clone, Debug)]
 pub struct MemoryDescriptor {
     /// Where data goes, or comes from: one piece, or several that count as one.

@@ -79,7 +79,37 @@ pub enum Position {
     After(Handle<MatchEntry>),
 }
 
-/// A network interface of Portals 3.
+/// A network interface of Portals 3.3 (`PtlNIInit`). It is driven as
+/// [`petasos_portals::Interface`](crate::Interface) is, which lies below it
+/// ([`Interface::inner`]).
+///
+/// ```
+/// use petasos_fabric::Endpoint;
+/// use petasos_portals::v3::{Interface, MemoryDescriptor, Position};
+/// use petasos_portals::{Config, Error, Permit, ProcessId, ProcessMap};
+/// use std::sync::Arc;
+///
+/// let endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
+/// let map = Arc::new(ProcessMap::ranks([endpoint.address().clone()]));
+/// let interface = Interface::open(Box::new(endpoint), map, Config::default())?;
+/// // Entry 1 of the access control list: user 1000, at portal 4 only.
+/// interface.set_access(1, Some(Permit { portal: Some(4), ..Permit::user(1000) }))?;
+///
+/// // An entry for match bits 7, and memory that is exchanged as long as nothing has come.
+/// let queue = interface.queue(16)?;
+/// let entry = interface.attach_entry(4, ProcessId::ANY, 7, 0, false, Position::Last)?;
+/// let memory = |len| MemoryDescriptor {
+///     put: true,
+///     queue: Some(queue),
+///     ..MemoryDescriptor::new(vec![0; len])
+/// };
+/// let descriptor = interface.attach(entry, memory(8), false)?;
+/// let before = interface.update(descriptor, memory(16), false, Some(queue))?;
+/// assert_eq!(before.memory.len(), 8);
+/// assert_eq!(interface.unlink(descriptor)?.len(), 16);
+/// assert!(matches!(interface.unlink(descriptor), Err(Error::Handle(_))));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Interface {
     inner: crate::Interface,
