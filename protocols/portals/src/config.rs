@@ -164,7 +164,7 @@ pub struct Status {
     /// Frames without a meaning, and, but for Portals 3, answers to nothing.
     pub garbage: u64,
     /// Frames of endpoints that the directory does not know.
-    pub strangers: u64,
+    pub unknown_endpoints: u64,
     /// Peers that were cut off because they took no answers.
     pub cut_off: u64,
     /// Triggered operations that could not be started.

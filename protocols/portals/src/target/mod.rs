@@ -36,7 +36,7 @@ impl State {
     #[inline(always)]
     pub(crate) fn take_frame(&mut self, peer: Peer, frame: &[u8], body: Option<(Body, u64)>) {
         let Some(identity) = self.network.identify(peer) else {
-            self.status.strangers += 1;
+            self.status.unknown_endpoints += 1;
             return self.discard(body);
         };
         // What most frames are; the general case does the same with more checks.
