@@ -124,8 +124,8 @@
 //!
 //! The transport says which endpoint a message is from, the [`Directory`] which process of the job
 //! that is; messages of other endpoints are dropped and counted. The *user* is the one that the
-//! transport vouches for, or else what the other process says, if [`Config::believe`] is set:
-//! processes of one job trust each other that far. Frames are checked once; a frame without a
+//! transport vouches for, or else what the other process says, if [`Config::trust_claimed_user`] is
+//! set: processes of one job trust each other that far. Frames are checked once; a frame without a
 //! meaning is dropped and counted ([`Status::garbage`]). An answer counts only if it comes from the
 //! process that was asked.
 //!

@@ -59,8 +59,8 @@ pub struct Arrival {
     /// The process that started it: as the directory says, not as the message does.
     pub initiator: ProcessId,
     /// The user of that process: the one that the transport vouches for, or else the one that the
-    /// message names ([`Config::believe`](crate::Config::believe)); `u32::MAX` if that is not
-    /// believed.
+    /// message names; `u32::MAX` if that is not trusted
+    /// ([`Config::trust_claimed_user`](crate::Config::trust_claimed_user)).
     pub user: u32,
     /// The job of that process, as the message says (Portals 3).
     pub job: u32,

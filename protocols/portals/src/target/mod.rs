@@ -19,7 +19,7 @@ use petasos_fabric::{Body, Operation as FabricOperation, Peer, Region};
 use petasos_wire::portals::{self as wire, Frame, Kind};
 use smallvec::SmallVec;
 
-/// The user of requests for which the transport does not vouch, and which are not believed.
+/// The user of requests for which the transport does not vouch, and whose claim is not trusted.
 const UNKNOWN_USER: u32 = u32::MAX;
 
 /// What an atomic operation does to elements.
@@ -143,7 +143,7 @@ impl State {
     /// The user of a request: as the transport says, or else as the message does.
     #[inline]
     fn user_of(&self, identity: Identity, claimed: u32) -> u32 {
-        identity.user.unwrap_or(if self.config.believe { claimed } else { UNKNOWN_USER })
+        identity.user.unwrap_or(if self.config.trust_claimed_user { claimed } else { UNKNOWN_USER })
     }
 
     /// Finds the entry that takes a request, and counts the failure if there is none.
