@@ -38,7 +38,7 @@
 //! let Event::Served(end) = interface.wait_event(queue, second)?.event else { panic!() };
 //! assert_eq!((end.memory_descriptor(), end.len), (descriptor, 5));
 //! // It still takes one more.
-//! assert_eq!(interface.look(descriptor)?.0, Some(1));
+//! assert_eq!(interface.inspect(descriptor)?.0, Some(1));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -314,7 +314,7 @@ impl Interface {
     ///
     /// # Errors
     /// [`Error::Handle`] if the descriptor is gone.
-    pub fn look(&self, descriptor: DescriptorHandle) -> Result<(Option<u64>, u64), Error> {
+    pub fn inspect(&self, descriptor: DescriptorHandle) -> Result<(Option<u64>, u64), Error> {
         self.inner.with_state(|state| match descriptor {
             DescriptorHandle::Free(handle) => {
                 let bound = state.descriptors.bound(handle)?;
