@@ -9,10 +9,10 @@ use petasos_fabric::{Peer, RegionId};
 /// An operation that was started.
 #[derive(Debug)]
 pub(crate) struct Outstanding {
-    pub(super) peer: Peer,
-    pub(super) details: Details,
+    pub(crate) peer: Peer,
+    pub(crate) details: Details,
     /// Whether its data, or its request, has not left yet.
-    pub(super) sending: bool,
+    pub(crate) sending: bool,
     /// Whether its reply is being moved, or access to its memory ended: the endpoint will say how
     /// that went.
     receiving: bool,
@@ -21,24 +21,24 @@ pub(crate) struct Outstanding {
     /// The offset at the target from which a long reply comes.
     replied_at: u64,
     /// The target's list in which it was matched, as the answer says.
-    pub(super) list: List,
+    pub(crate) list: List,
 }
 
 /// What has to be known of an operation when its answer comes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Details {
-    pub(super) data: Option<Part>,
-    pub(super) result: Option<Part>,
-    pub(super) ack: Ack,
-    pub(super) target: Target,
+    pub(crate) data: Option<Part>,
+    pub(crate) result: Option<Part>,
+    pub(crate) ack: Ack,
+    pub(crate) target: Target,
     header_data: u64,
     user_data: u64,
-    pub(super) link: u64,
+    pub(crate) link: u64,
 }
 
 /// The answer that an operation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Awaited {
+pub(crate) enum Awaited {
     Nothing,
     Ack,
     Reply(Part),
@@ -46,7 +46,7 @@ pub(super) enum Awaited {
 
 /// The part of an operation that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(crate) enum Ending {
     /// Its data has left; whether an acknowledgement is to follow.
     Sent { acknowledged: bool },
     /// The acknowledgement.
@@ -61,7 +61,7 @@ pub(super) enum Ending {
 
 impl Ending {
     #[inline]
-    pub(super) fn event(self, completed: Completed) -> Event {
+    pub(crate) fn event(self, completed: Completed) -> Event {
         match self {
             Ending::Sent { .. } => Event::Send(completed),
             Ending::Replied => Event::Reply(completed),
@@ -69,17 +69,17 @@ impl Ending {
         }
     }
 
-    pub(super) fn has_event(self) -> bool {
+    pub(crate) fn has_event(self) -> bool {
         !matches!(self, Ending::Counted | Ending::Unasked)
     }
 
-    pub(super) fn is_answer(self) -> bool {
+    pub(crate) fn is_answer(self) -> bool {
         !matches!(self, Ending::Sent { .. } | Ending::Unasked)
     }
 }
 
 impl Outstanding {
-    pub(super) fn new(
+    pub(crate) fn new(
         peer: Peer,
         details: Details,
         sending: bool,
@@ -99,7 +99,7 @@ impl Outstanding {
     }
 
     #[inline]
-    pub(super) fn is_lent(&self) -> bool {
+    pub(crate) fn is_lent(&self) -> bool {
         self.lent.is_some()
     }
 
@@ -111,14 +111,14 @@ impl Outstanding {
 
 impl Details {
     #[inline(always)]
-    pub(super) fn new(operation: &Operation, ack: Ack, link: u64) -> Details {
+    pub(crate) fn new(operation: &Operation, ack: Ack, link: u64) -> Details {
         let Operation { data, result, user_data, header_data, target, .. } = *operation;
         Details { data, result, ack, target, header_data, user_data, link }
     }
 
     /// What an event about a part of it says if all went as it was asked for.
     #[inline(always)]
-    pub(super) fn completed(&self, part: Part) -> Completed {
+    pub(crate) fn completed(&self, part: Part) -> Completed {
         let Details { target, header_data, user_data, link, .. } = *self;
         Completed {
             descriptor: part.descriptor,
@@ -136,7 +136,7 @@ impl Details {
         }
     }
 
-    pub(super) fn awaited(&self) -> Awaited {
+    pub(crate) fn awaited(&self) -> Awaited {
         match (self.result, self.ack) {
             (Some(part), _) => Awaited::Reply(part),
             (None, Ack::None) => Awaited::Nothing,
@@ -144,12 +144,12 @@ impl Details {
         }
     }
 
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.data.or(self.result).map_or(0, |part| part.len)
     }
 
     /// What the user gave the operation.
-    pub(super) fn user_data(&self) -> u64 {
+    pub(crate) fn user_data(&self) -> u64 {
         self.user_data
     }
 }
@@ -180,7 +180,7 @@ impl Operations {
 
     /// The handle that the next operation gets.
     #[inline]
-    pub(super) fn next(&self) -> Result<Handle<Outstanding>, Error> {
+    pub(crate) fn next(&self) -> Result<Handle<Outstanding>, Error> {
         let limit = self.table.limit();
         self.table.next().ok_or(Error::NoSpace { what: "operations", limit })
     }
@@ -190,13 +190,13 @@ impl Operations {
         self.table.insert(operation)
     }
 
-    pub(super) fn get(&self, operation: Handle<Outstanding>) -> Option<&Outstanding> {
+    pub(crate) fn get(&self, operation: Handle<Outstanding>) -> Option<&Outstanding> {
         self.table.get(operation)
     }
 
     /// The operation that a peer answers: only the process that was asked may do that, and once.
     #[inline]
-    pub(super) fn answered_by(
+    pub(crate) fn answered_by(
         &mut self,
         peer: Peer,
         operation: Handle<Outstanding>,
@@ -206,24 +206,24 @@ impl Operations {
 
     /// The data of an operation has left, or never will. False if that was known.
     #[inline]
-    pub(super) fn end_sending(&mut self, operation: Handle<Outstanding>) -> bool {
+    pub(crate) fn end_sending(&mut self, operation: Handle<Outstanding>) -> bool {
         let operation = self.table.get_mut(operation);
         operation.is_some_and(|operation| std::mem::take(&mut operation.sending))
     }
 
     /// The reply of an operation is received from now on, from this offset at the target.
-    pub(super) fn begin_receiving(&mut self, operation: Handle<Outstanding>, replied_at: u64) {
+    pub(crate) fn begin_receiving(&mut self, operation: Handle<Outstanding>, replied_at: u64) {
         if let Some(operation) = self.table.get_mut(operation) {
             (operation.receiving, operation.replied_at) = (true, replied_at);
         }
     }
 
-    pub(super) fn replied_at(&self, operation: Handle<Outstanding>) -> Option<u64> {
+    pub(crate) fn replied_at(&self, operation: Handle<Outstanding>) -> Option<u64> {
         self.table.get(operation).map(|operation| operation.replied_at)
     }
 
     /// Access to the memory of an operation is ended from now on, if it was lent.
-    pub(super) fn take_lent(&mut self, operation: Handle<Outstanding>) -> Option<RegionId> {
+    pub(crate) fn take_lent(&mut self, operation: Handle<Outstanding>) -> Option<RegionId> {
         let operation = self.table.get_mut(operation)?;
         let region = operation.lent.take()?;
         operation.receiving = true;
@@ -231,7 +231,7 @@ impl Operations {
     }
 
     /// The operations that wait for a peer, and for nothing of the endpoint.
-    pub(super) fn waiting_for(&self, peer: Peer) -> Vec<Handle<Outstanding>> {
+    pub(crate) fn waiting_for(&self, peer: Peer) -> Vec<Handle<Outstanding>> {
         let all = self.table.iter();
         let theirs = all.filter(|(_, op)| op.peer == peer && !op.sending && !op.receiving);
         theirs.map(|(handle, _)| handle).collect()
@@ -239,9 +239,7 @@ impl Operations {
 
     /// An operation has been answered.
     #[inline(always)]
-    pub(super) fn take(&mut self, operation: Handle<Outstanding>) -> Option<(Details, List)> {
-        let &Outstanding { details, list, .. } = self.table.get(operation)?;
-        self.table.discard(operation);
-        Some((details, list))
+    pub(crate) fn take(&mut self, operation: Handle<Outstanding>) -> Option<(Details, List)> {
+        self.table.discard(operation, |&Outstanding { details, list, .. }| (details, list))
     }
 }
