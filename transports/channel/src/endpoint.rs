@@ -24,9 +24,11 @@ impl<D: Device> Channels<D> {
     pub(crate) fn poll_device(&mut self, budget: usize) -> bool {
         let data = self.takes_data();
         let (mut worked, mut events) = self.port.poll(self.now, data, budget);
-        for event in events.drain(..) {
+        if !events.is_empty() {
             worked = true;
-            self.handle_event(event);
+            for event in events.drain(..) {
+                self.handle_event(event);
+            }
         }
         self.port.reuse(events);
         worked
