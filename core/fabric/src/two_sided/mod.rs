@@ -82,10 +82,12 @@ mod submit;
 #[cfg(test)]
 mod tests;
 mod transmit;
+mod violation;
 
 pub use config::{
     Config, Counters, EAGER_CREDITS, MAX_BODIES, MAX_EAGER, MAX_REQUESTS, TAGGED_ROOM,
 };
 pub use engine::Engine;
-pub use packet::{Outgoing, Packet, Placement, Violation};
+pub use packet::{Outgoing, Packet, Placement};
 pub use registry::Imported;
+pub use violation::Violation;
