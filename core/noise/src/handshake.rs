@@ -1,6 +1,6 @@
 //! The two messages of the handshake.
 
-use crate::{Channel, keys::Resolver};
+use crate::{Channel, Forged, keys::Resolver};
 use sha2::{Digest, Sha256};
 use snow::{Builder, HandshakeState, params::NoiseParams};
 use std::{fmt, sync::LazyLock};
@@ -35,11 +35,6 @@ impl fmt::Debug for Psk {
         f.write_str("Psk(…)")
     }
 }
-
-/// A message was not made for this handshake by a peer that knows the secret.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a message of a peer that does not know the secret")]
-pub struct Forged;
 
 /// One side of a handshake.
 #[derive(Debug)]

@@ -18,11 +18,13 @@
 #![forbid(unsafe_code)]
 
 mod channel;
+mod error;
 mod handshake;
 mod keys;
 mod spot;
 
 pub use channel::{Channel, OVERHEAD as RECORD_OVERHEAD, RECORD};
-pub use handshake::{Forged, Handshake, OVERHEAD, Psk};
+pub use error::Forged;
+pub use handshake::{Handshake, OVERHEAD, Psk};
 pub use keys::prepare;
 pub use spot::Spot;
