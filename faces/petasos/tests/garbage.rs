@@ -218,7 +218,7 @@ fn recorded(like: &Address) -> Vec<Vec<u8>> {
     let (clock, mut events) = (Clock::start(), Vec::new());
     let end = Instant::now() + Duration::from_millis(500);
     while Instant::now() < end {
-        client.turn();
+        client.progress();
         fake.progress(clock.now(), 64, &mut events);
     }
     let message = |event| match event {

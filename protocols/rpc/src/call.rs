@@ -35,11 +35,11 @@ use std::{
 /// let target = engine.target(engine.address());
 /// let call = target.call_bytes(slow, &CallOptions::default(), b"");
 /// // Some passes, in which the handler begins to wait.
-/// while engine.turn() {}
+/// while engine.progress() {}
 /// assert_eq!(engine.usage().serving, 1);
 /// // The target drops the handler's future.
 /// call.cancel();
-/// while engine.turn() {}
+/// while engine.progress() {}
 /// assert_eq!((engine.usage().serving, engine.stats().calls_cancelled), (0, 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
