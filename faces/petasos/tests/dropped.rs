@@ -254,7 +254,7 @@ fn server(engine: &Engine) {
 
 fn held(usage: &Usage) -> u64 {
     let calls = usage.calls + usage.credit + usage.waiting + usage.serving;
-    (calls + usage.lent_results + usage.parked + usage.operations + usage.tasks) as u64
+    (calls + usage.lent_results + usage.deferred + usage.operations + usage.tasks) as u64
 }
 
 type Work = Pin<Box<dyn Future<Output = Result<(), String>>>>;
