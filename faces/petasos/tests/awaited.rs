@@ -158,7 +158,7 @@ fn the_engine_ends_before_it_is_looked_at() {
     pair.leave(&mut number);
     pair.client.shut_down();
     let polled = number.poll_now();
-    assert!(matches!(polled, Poll::Ready(Ok(5) | Err(CallError::EngineGone))), "{polled:?}");
+    assert!(matches!(polled, Poll::Ready(Ok(5) | Err(CallError::EngineEnded))), "{polled:?}");
 }
 
 /// To look at a call outside of any engine.

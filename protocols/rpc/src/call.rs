@@ -174,7 +174,7 @@ impl About {
             Outcome::PeerLost(reason) => CallError::PeerLost { peer: peer(), method, reason },
             Outcome::TooLarge(reason) => CallError::TooLarge { peer: peer(), method, reason },
             Outcome::Unfetched(reason) => CallError::Transfer { peer: peer(), method, reason },
-            Outcome::EngineEnded => CallError::EngineGone,
+            Outcome::EngineEnded => CallError::EngineEnded,
         }
     }
 

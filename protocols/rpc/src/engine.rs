@@ -352,7 +352,7 @@ impl Engine {
     }
 
     /// Ends the engine, even if clones of it remain: calls under way fail with
-    /// [`CallError::EngineGone`](crate::CallError::EngineGone), handlers are dropped.
+    /// [`CallError::EngineEnded`](crate::CallError::EngineEnded), handlers are dropped.
     pub fn shut_down(&self) {
         self.inner.shut_down();
     }

@@ -54,7 +54,7 @@ fn many_threads_call_through_one_engine() {
     });
     let handle = client.handle().clone();
     drop(client);
-    assert_eq!(handle.run(|_| async { 1 }).wait(), Err(ThreadError::Gone));
+    assert_eq!(handle.run(|_| async { 1 }).wait(), Err(ThreadError::Ended));
 }
 
 #[test]
