@@ -43,11 +43,11 @@ impl Share {
     #[must_use]
     pub fn left(&self) -> usize {
         let Inner { pool, held, longest } = &*self.0;
-        let ((things, bytes), (all, all_bytes)) = (pool.look(), pool.all());
+        let ((things, bytes), (all, all_bytes)) = (pool.usage(), pool.all());
         if things >= all || bytes >= all_bytes {
             return 0;
         }
-        let (mine, mine_bytes) = held.look();
+        let (mine, mine_bytes) = held.usage();
         let count = allowance(all - things, all, mine);
         let weight = allowance(all_bytes - bytes, all_bytes, mine_bytes) / *longest as u64;
         // A peer that holds none gets one, however long.
