@@ -1,6 +1,6 @@
 //! The two messages of the handshake.
 
-use crate::{Channel, Forged, keys::Resolver};
+use crate::{Channel, NotAuthentic, keys::Resolver};
 use sha2::{Digest, Sha256};
 use snow::{Builder, HandshakeState, params::NoiseParams};
 use std::{fmt, sync::LazyLock};
@@ -79,14 +79,14 @@ impl Handshake {
     ///
     /// # Panics
     /// If `payload` is not [`OVERHEAD`] shorter than the message.
-    pub fn read(&mut self, message: &[u8], payload: &mut [u8]) -> Result<(), Forged> {
+    pub fn read(&mut self, message: &[u8], payload: &mut [u8]) -> Result<(), NotAuthentic> {
         assert_eq!(message.len(), payload.len() + OVERHEAD, "room for the payload");
         // What snow writes there before it has checked the tag must not be used.
         match self.0.read_message(message, payload) {
             Ok(len) if len == payload.len() => Ok(()),
             _ => {
                 payload.fill(0);
-                Err(Forged)
+                Err(NotAuthentic)
             }
         }
     }
@@ -136,7 +136,7 @@ mod tests {
         ] {
             let (mut a, mut b) = pair(ours, theirs, prologues);
             a.write(b"hello", &mut message);
-            assert_eq!(b.read(&message, &mut payload), Err(Forged));
+            assert_eq!(b.read(&message, &mut payload), Err(NotAuthentic));
             assert_eq!(payload, [0; 5]);
         }
         let [mut a, mut b] = [
@@ -144,7 +144,7 @@ mod tests {
             Handshake::responder(&Psk::new("two", b"secret"), b""),
         ];
         a.write(b"hello", &mut message);
-        assert_eq!(b.read(&message, &mut payload), Err(Forged));
+        assert_eq!(b.read(&message, &mut payload), Err(NotAuthentic));
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
         for at in 0..message.len() {
             let (_, mut b) = pair(b"secret", b"secret", [b"p"; 2]);
             message[at] ^= 1;
-            assert_eq!(b.read(&message, &mut payload), Err(Forged), "{at}");
+            assert_eq!(b.read(&message, &mut payload), Err(NotAuthentic), "{at}");
             message[at] ^= 1;
         }
     }

@@ -24,7 +24,7 @@ mod keys;
 mod spot;
 
 pub use channel::{Channel, OVERHEAD as RECORD_OVERHEAD, RECORD};
-pub use error::Forged;
+pub use error::NotAuthentic;
 pub use handshake::{Handshake, OVERHEAD, Psk};
 pub use keys::prepare;
 pub use spot::Spot;
