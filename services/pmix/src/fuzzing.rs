@@ -18,7 +18,7 @@ use crate::{
     table::Table,
 };
 use petasos_fabric::Time;
-use petasos_noise::{Handshake, OVERHEAD, Spot};
+use petasos_noise::{Handshake, OVERHEAD, ResponderAddress};
 use petasos_wire::{Encoding, Limits, Wire, from_bytes_limited, to_vec};
 use std::{
     io::{self, Read, Write},
@@ -313,7 +313,7 @@ pub fn admission(bytes: &[u8]) {
     let Some((choice, rest)) = bytes.split_first() else { return };
     let (secret, own) = ([7; 32], [9; 32]);
     let psk = handshake::psk(&secret);
-    let spot = Spot::of(([10, 0, 0, 1], 4040).into());
+    let spot = ResponderAddress::of(([10, 0, 0, 1], 4040).into());
     let known = choice & 2 != 0;
     let mut said = [0; HELLO];
     let len = rest.len().min(HELLO);
@@ -351,7 +351,7 @@ pub fn admission(bytes: &[u8]) {
 /// Both sides, right and wrong.
 #[must_use]
 pub fn admission_seeds() -> Vec<Vec<u8>> {
-    let spot = Spot::of(([10, 0, 0, 1], 4040).into()).to_bytes();
+    let spot = ResponderAddress::of(([10, 0, 0, 1], 4040).into()).to_bytes();
     let hello = [&1u32.to_le_bytes()[..], &0u32.to_le_bytes(), &spot].concat();
     (0..4u8)
         .map(|choice| match choice & 1 {

@@ -15,7 +15,7 @@
 //! in the second. A message that was changed, or made by a process that does not know the secret,
 //! is detected, and none of it is parsed. Both directions have keys of their own.
 //!
-//! *Where the client dialled* ([`petasos_noise::Spot`]) the server compares with where the
+//! *Where the client dialled* ([`petasos_noise::ResponderAddress`]) the server compares with where the
 //! connection came to it. So a process that listens at the address of one server, and relays
 //! everything to another one of the same secret, is refused by that server, and the client is told.
 //! A name that was dialled (`tcp://node7:4040`) is bound as the socket address that it was looked
@@ -34,7 +34,7 @@
 use crate::Secret;
 use hmac::{Hmac, Mac};
 use petasos_fabric::{Address, Incarnation};
-use petasos_noise::{Channel, Handshake, OVERHEAD, Spot};
+use petasos_noise::{Channel, Handshake, OVERHEAD, ResponderAddress};
 use sha2::{Digest, Sha256};
 
 /// What the first frame begins with: the protocol and its version.
@@ -45,7 +45,7 @@ const NAME: usize = 16;
 const KEY: usize = 32;
 const IDENTITY: usize = 8 + 1 + Address::MAX;
 /// What the messages of Noise carry.
-const HELLO: usize = 1 + NAME + PROOF + Spot::LEN + IDENTITY;
+const HELLO: usize = 1 + NAME + PROOF + ResponderAddress::LEN + IDENTITY;
 const VERDICT: usize = 1 + KEY + PROOF + IDENTITY;
 
 /// Length of the first frame.
@@ -163,7 +163,7 @@ pub struct Hello {
     /// What it wants.
     pub errand: Errand,
     /// Where it dialled.
-    pub dialled: Spot,
+    pub dialled: ResponderAddress,
     /// The identity that it claims.
     pub identity: Identity,
 }
@@ -349,7 +349,7 @@ impl Server {
         let (errand, rest) = said.split_at(1);
         let (named, rest) = rest.split_at(NAME);
         let (proof, rest) = rest.split_at(PROOF);
-        let (spot, identity) = rest.split_at(Spot::LEN);
+        let (spot, identity) = rest.split_at(ResponderAddress::LEN);
         let named = Name(std::array::from_fn(|at| named[at]));
         self.proof.copy_from_slice(proof);
         let errand = match errand[0] {
@@ -358,7 +358,7 @@ impl Server {
             2 => Errand::Vouch(named),
             _ => return Err(HandshakeError::Identity),
         };
-        let dialled = Spot::from_bytes(spot.first_chunk().expect("of that length"));
+        let dialled = ResponderAddress::from_bytes(spot.first_chunk().expect("of that length"));
         Ok(Hello { errand, dialled, identity: Identity::decode(identity)? })
     }
 
@@ -437,7 +437,7 @@ impl Client {
         nonce: Nonce,
         own: &Identity,
         goal: Goal,
-        dialled: Spot,
+        dialled: ResponderAddress,
         challenge: &[u8; CHALLENGE_LEN],
     ) -> Result<(Client, [u8; HELLO_LEN]), HandshakeError> {
         let (magic, rest) = challenge.split_at(MAGIC.len());
@@ -458,7 +458,7 @@ impl Client {
         if let Some(name) = named {
             said[1..][..NAME].copy_from_slice(&name.0);
         }
-        let (spot, identity) = said[1 + NAME + PROOF..].split_at_mut(Spot::LEN);
+        let (spot, identity) = said[1 + NAME + PROOF..].split_at_mut(ResponderAddress::LEN);
         spot.copy_from_slice(&dialled.to_bytes());
         own.encode(identity);
         if let Some(session) = session {
@@ -571,8 +571,8 @@ mod tests {
         Secret::new(vec![byte; 32]).unwrap()
     }
 
-    fn spot(port: u16) -> Spot {
-        Spot::of(([127, 0, 0, 1], port).into())
+    fn spot(port: u16) -> ResponderAddress {
+        ResponderAddress::of(([127, 0, 0, 1], port).into())
     }
 
     fn begin(secret: Option<&Secret>) -> (Server, [u8; CHALLENGE_LEN]) {

@@ -21,7 +21,7 @@ use petasos_forward::{
     client::{ConnectOptions, Remote},
     protocol::OpenFlags,
 };
-use petasos_noise::Spot;
+use petasos_noise::ResponderAddress;
 use petasos_testing::{is_root, role, skip};
 use std::{
     collections::HashMap,
@@ -85,7 +85,7 @@ fn shake(
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let (mut challenge, mut verdict) = ([0; CHALLENGE_LEN], [0; VERDICT_LEN]);
     stream.read_exact(&mut challenge).ok()?;
-    let (goal, spot) = (Goal::Begin, Spot::of(to));
+    let (goal, spot) = (Goal::Begin, ResponderAddress::of(to));
     let begun = handshake::Client::begin(secret, false, [5; 32], own, goal, spot, &challenge);
     let (mut client, hello) = begun.ok()?;
     stream.write_all(&hello).ok()?;

@@ -17,7 +17,7 @@ use crate::{
     net::handshake::{Answering, MESSAGE, Secret, random},
 };
 use petasos_fabric::{Time, acceptor::unauthenticated_limit};
-use petasos_noise::Spot;
+use petasos_noise::ResponderAddress;
 use rustix::{
     buffer::spare_capacity,
     event::{Timespec, epoll},
@@ -260,7 +260,8 @@ impl Stranger {
 
     /// What its message proves.
     fn judge(self, secret: &Secret, me: Node) -> io::Result<(Node, TcpStream)> {
-        let here = Spot::of_connection(self.stream.local_addr()?, self.stream.peer_addr()?);
+        let here =
+            ResponderAddress::of_connection(self.stream.local_addr()?, self.stream.peer_addr()?);
         let (answer, node) = self.answering.hear(secret, me, here, &self.message)?;
         say(&self.stream, &answer)?;
         Ok((node?, self.stream))
