@@ -154,7 +154,7 @@ fn handshakes() -> Vec<Vec<u8>> {
         address: Address::parse(&format!("tcp://127.0.0.1:{port}")).expect("an address"),
         incarnation: Incarnation::new(port).expect("not zero"),
     };
-    let spot = petasos_noise::Spot::of(([10, 0, 0, 1], 4040).into());
+    let spot = petasos_noise::ResponderAddress::of(([10, 0, 0, 1], 4040).into());
     let mut seeds = Vec::new();
     let known = Secret::new([7; 32]).expect("a secret");
     for goal in [Goal::Begin, Goal::Vouch(name(spot))] {
@@ -179,7 +179,7 @@ fn handshakes() -> Vec<Vec<u8>> {
 }
 
 /// What a connection is called.
-fn name(spot: petasos_noise::Spot) -> petasos_tcp::handshake::Name {
+fn name(spot: petasos_noise::ResponderAddress) -> petasos_tcp::handshake::Name {
     let (_, challenge) = Server::begin(None, false, [1; 32], [3; 32]);
     let own = Identity {
         address: Address::parse("tcp://127.0.0.1:9").expect("an address"),

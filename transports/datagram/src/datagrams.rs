@@ -98,7 +98,7 @@ impl<N: Network> Datagrams<N> {
         numbers.get_chunk = 256 << 10;
         let pool = Pool::new(limits.max_leases);
         Ok(Datagrams {
-            home: Home::here(),
+            home: Home::current(),
             exposures: Exposures::default(),
             cache: RegistrationCache::new(if native { config.keep_registered } else { 0 }),
             accesses: Accesses::new(),

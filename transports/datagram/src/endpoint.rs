@@ -200,7 +200,7 @@ impl<N: Network> Drop for Datagrams<N> {
     /// how many there were. Grants are given back, if nothing is under way by them.
     fn drop(&mut self) {
         // A forked child leaves the parent's endpoint alone.
-        if !self.home.is_here() {
+        if !self.home.is_current() {
             return;
         }
         self.flush();

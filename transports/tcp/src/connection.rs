@@ -85,7 +85,7 @@ pub(crate) enum Read {
 pub(crate) enum Broken {
     Io(io::Error),
     /// A record that the peer did not send, or not now.
-    Forged,
+    NotAuthentic,
     Violation(Violation),
 }
 
@@ -256,7 +256,7 @@ impl Connection {
         if let Ok(Ok(got)) = &got {
             self.end += got;
         }
-        got.map_err(|_| Broken::Forged)
+        got.map_err(|_| Broken::NotAuthentic)
     }
 
     /// Takes the packets in the buffer.

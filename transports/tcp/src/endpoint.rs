@@ -113,7 +113,7 @@ impl TcpEndpoint {
         let keyed = config.secret.is_some();
         let numbers = two_sided::Config::new(limits, FRAGMENT);
         Ok(TcpEndpoint {
-            home: Home::here(),
+            home: Home::current(),
             engine: Engine::new(own.clone(), incarnation, numbers, pool),
             capabilities,
             config,
@@ -370,7 +370,7 @@ impl Drop for TcpEndpoint {
     /// What was injected leaves as far as the sockets take it.
     fn drop(&mut self) {
         // The parent sends it, and once.
-        if self.home.is_here() {
+        if self.home.is_current() {
             self.flush();
         }
     }

@@ -122,7 +122,7 @@ impl Endpoint for Shm {
         // Mostly there is nothing, and there is one peer: the test is as cheap as can be. Or there
         // is a short message, and nothing else to do.
         let mut quiet = false;
-        if let Some(only) = self.watched.only() {
+        if let [only] = *self.watched.peers() {
             if !self.has_come(only) {
                 return None;
             }

@@ -155,7 +155,7 @@ impl Shm {
         let pool = Pool::with_bytes(config.max_leases, config.max_lease_bytes);
         let numbers = two_sided::Config::new(limits, config.max_message);
         Ok(Shm {
-            home: Home::here(),
+            home: Home::current(),
             capabilities: capabilities(&config),
             engine: Engine::new(address, incarnation, numbers, pool),
             config,
@@ -284,7 +284,7 @@ impl Drop for Shm {
     /// is let go once it has left, or is gone.
     fn drop(&mut self) {
         // What peers look at is the parent's.
-        if self.home.is_here() {
+        if self.home.is_current() {
             self.leave_memory_behind();
         }
     }

@@ -88,7 +88,7 @@ impl TcpEndpoint {
                 counters.violations += 1;
                 LostReason::Protocol(violation.to_string())
             }
-            Err(Broken::Forged) => {
+            Err(Broken::NotAuthentic) => {
                 counters.violations += 1;
                 LostReason::Protocol("something that the peer did not send, or not now".to_owned())
             }

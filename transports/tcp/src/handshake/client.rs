@@ -9,7 +9,7 @@ use super::{
 };
 use crate::Secret;
 use hmac::Mac;
-use petasos_noise::{Channel, Handshake, Spot};
+use petasos_noise::{Channel, Handshake, ResponderAddress};
 
 /// The client's side.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Client {
         nonce: Nonce,
         own: &Identity,
         goal: Goal,
-        dialled: Spot,
+        dialled: ResponderAddress,
         challenge: &[u8; CHALLENGE_LEN],
     ) -> Result<(Client, [u8; HELLO_LEN]), HandshakeError> {
         let (magic, rest) = challenge.split_at(MAGIC.len());
@@ -57,7 +57,7 @@ impl Client {
         if let Some(name) = named {
             said[1..][..NAME].copy_from_slice(&name.0);
         }
-        let (spot, identity) = said[1 + NAME + PROOF..].split_at_mut(Spot::LEN);
+        let (spot, identity) = said[1 + NAME + PROOF..].split_at_mut(ResponderAddress::LEN);
         spot.copy_from_slice(&dialled.to_bytes());
         own.encode(identity);
         if let Some(session) = session {

@@ -15,7 +15,7 @@
 //! in the second. A message that was changed, or made by a process that does not know the secret,
 //! is detected, and none of it is parsed. Both directions have keys of their own.
 //!
-//! *Where the client dialled* ([`petasos_noise::Spot`]) the server compares with where the
+//! *Where the client dialled* ([`petasos_noise::ResponderAddress`]) the server compares with where the
 //! connection came to it. So a process that listens at the address of one server, and relays
 //! everything to another one of the same secret, is refused by that server, and the client is told.
 //! A name that was dialled (`tcp://node7:4040`) is bound as the socket address that it was looked
@@ -46,7 +46,7 @@ pub use session::{Name, Session};
 
 use crate::Secret;
 use petasos_fabric::Address;
-use petasos_noise::{OVERHEAD, Spot};
+use petasos_noise::{OVERHEAD, ResponderAddress};
 
 /// What the first frame begins with: the protocol and its version.
 pub const MAGIC: [u8; 8] = *b"PETASOS\x04";
@@ -56,7 +56,7 @@ const NAME: usize = 16;
 const KEY: usize = 32;
 const IDENTITY: usize = 8 + 1 + Address::MAX;
 /// What the messages of Noise carry.
-const HELLO: usize = 1 + NAME + PROOF + Spot::LEN + IDENTITY;
+const HELLO: usize = 1 + NAME + PROOF + ResponderAddress::LEN + IDENTITY;
 const VERDICT: usize = 1 + KEY + PROOF + IDENTITY;
 
 /// Length of the first frame.
@@ -109,7 +109,7 @@ pub struct Hello {
     /// What it wants.
     pub request: Request,
     /// Where it dialled.
-    pub dialled: Spot,
+    pub dialled: ResponderAddress,
     /// The identity that it claims.
     pub identity: Identity,
 }

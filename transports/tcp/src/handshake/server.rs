@@ -9,7 +9,7 @@ use super::{
 };
 use crate::Secret;
 use hmac::Mac;
-use petasos_noise::{Channel, Handshake, Spot};
+use petasos_noise::{Channel, Handshake, ResponderAddress};
 
 /// The server's side.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Server {
         let (request, rest) = said.split_at(1);
         let (named, rest) = rest.split_at(NAME);
         let (proof, rest) = rest.split_at(PROOF);
-        let (spot, identity) = rest.split_at(Spot::LEN);
+        let (spot, identity) = rest.split_at(ResponderAddress::LEN);
         let named = Name(std::array::from_fn(|at| named[at]));
         self.proof.copy_from_slice(proof);
         let request = match request[0] {
@@ -81,7 +81,7 @@ impl Server {
             2 => Request::Vouch(named),
             _ => return Err(HandshakeError::Identity),
         };
-        let dialled = Spot::from_bytes(spot.first_chunk().expect("of that length"));
+        let dialled = ResponderAddress::from_bytes(spot.first_chunk().expect("of that length"));
         Ok(Hello { request, dialled, identity: Identity::decode(identity)? })
     }
 

@@ -12,8 +12,8 @@ fn secret(byte: u8) -> Secret {
     Secret::new(vec![byte; 32]).unwrap()
 }
 
-fn spot(port: u16) -> Spot {
-    Spot::of(([127, 0, 0, 1], port).into())
+fn spot(port: u16) -> ResponderAddress {
+    ResponderAddress::of(([127, 0, 0, 1], port).into())
 }
 
 fn begin(secret: Option<&Secret>) -> (Server, [u8; CHALLENGE_LEN]) {

@@ -4,7 +4,7 @@ use petasos_fabric::{
     Access, Address, Clock, Endpoint, Event, Incarnation, LostReason, Operation, Peer, PeerState,
     Region, RemoteSpan, Token,
 };
-use petasos_noise::Spot;
+use petasos_noise::ResponderAddress;
 use petasos_tcp::{
     Config, Secret, TcpEndpoint,
     handshake::{
@@ -182,7 +182,7 @@ fn claim(server: SocketAddr, secret: Option<&str>, claimed: &Identity) -> Option
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let mut challenge = [0; CHALLENGE_LEN];
     stream.read_exact(&mut challenge).ok()?;
-    let spot = Spot::of(server);
+    let spot = ResponderAddress::of(server);
     let (mut client, hello) =
         Client::begin(secret.as_ref(), false, [7; 32], claimed, Goal::Begin, spot, &challenge)
             .ok()?;

@@ -15,7 +15,7 @@ use std::{
 /// which the connection arrived. So a relay in between, which passes on to one endpoint what was
 /// meant for another, is detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spot {
+pub struct ResponderAddress {
     ip: Ipv6Addr,
     port: u16,
     /// Where the connection stays within it: one boot of one kernel, and one network name space of
@@ -23,44 +23,44 @@ pub struct Spot {
     machine: [u8; 16],
 }
 
-impl Spot {
-    /// Length of [`Spot::to_bytes`].
+impl ResponderAddress {
+    /// Length of [`ResponderAddress::to_bytes`].
     pub const LEN: usize = 16 + 2 + 16;
 
     /// The responder's end of a connection. Both ends are given as this machine sees them.
     #[must_use]
-    pub fn of_connection(dialled: SocketAddr, dialler: SocketAddr) -> Spot {
+    pub fn of_connection(dialled: SocketAddr, dialler: SocketAddr) -> ResponderAddress {
         let stays = dialled.ip().to_canonical() == dialler.ip().to_canonical();
-        Spot {
-            machine: if stays { here() } else { Spot::of(dialled).machine },
-            ..Spot::of(dialled)
+        ResponderAddress {
+            machine: if stays { here() } else { ResponderAddress::of(dialled).machine },
+            ..ResponderAddress::of(dialled)
         }
     }
 
     /// The end of connections to this address.
     #[must_use]
-    pub fn of(socket: SocketAddr) -> Spot {
+    pub fn of(socket: SocketAddr) -> ResponderAddress {
         let ip = socket.ip().to_canonical();
         let machine = if ip.is_loopback() { here() } else { [0; 16] };
         let ip = match ip {
             IpAddr::V4(v4) => v4.to_ipv6_mapped(),
             IpAddr::V6(v6) => v6,
         };
-        Spot { ip, port: socket.port(), machine }
+        ResponderAddress { ip, port: socket.port(), machine }
     }
 
     /// Whether it is this address, on whichever machine: for addresses that this endpoint's own
     /// configuration names.
     #[must_use]
     pub fn is_of(&self, socket: SocketAddr) -> bool {
-        let at = Spot::of(socket);
+        let at = ResponderAddress::of(socket);
         (at.ip, at.port) == (self.ip, self.port)
     }
 
     /// Its encoding.
     #[must_use]
-    pub fn to_bytes(self) -> [u8; Spot::LEN] {
-        let mut bytes = [0; Spot::LEN];
+    pub fn to_bytes(self) -> [u8; ResponderAddress::LEN] {
+        let mut bytes = [0; ResponderAddress::LEN];
         bytes[..16].copy_from_slice(&self.ip.octets());
         bytes[16..18].copy_from_slice(&self.port.to_le_bytes());
         bytes[18..].copy_from_slice(&self.machine);
@@ -69,10 +69,10 @@ impl Spot {
 
     /// Decodes it.
     #[must_use]
-    pub fn from_bytes(bytes: &[u8; Spot::LEN]) -> Spot {
+    pub fn from_bytes(bytes: &[u8; ResponderAddress::LEN]) -> ResponderAddress {
         let (ip, rest) = bytes.split_at(16);
         let (port, machine) = rest.split_at(2);
-        Spot {
+        ResponderAddress {
             ip: Ipv6Addr::from(std::array::from_fn::<u8, 16, _>(|at| ip[at])),
             port: u16::from_le_bytes([port[0], port[1]]),
             machine: std::array::from_fn(|at| machine[at]),
@@ -98,14 +98,14 @@ mod tests {
     #[test]
     fn there_and_back() {
         for text in ["127.0.0.1:1", "[::1]:2", "10.0.0.1:65535", "[fd00::1]:4040"] {
-            let spot = Spot::of(text.parse().unwrap());
-            assert_eq!(Spot::from_bytes(&spot.to_bytes()), spot, "{text}");
+            let spot = ResponderAddress::of(text.parse().unwrap());
+            assert_eq!(ResponderAddress::from_bytes(&spot.to_bytes()), spot, "{text}");
         }
     }
 
     #[test]
     fn places_are_told_apart() {
-        let at = |text: &str| Spot::of(text.parse().unwrap());
+        let at = |text: &str| ResponderAddress::of(text.parse().unwrap());
         assert_eq!(
             at("[::ffff:10.0.0.1]:5"),
             at("10.0.0.1:5"),
@@ -117,14 +117,18 @@ mod tests {
         }
         let mut elsewhere = at("127.0.0.1:5").to_bytes();
         elsewhere[20] ^= 1;
-        assert_ne!(Spot::from_bytes(&elsewhere), at("127.0.0.1:5"), "of another machine");
+        assert_ne!(
+            ResponderAddress::from_bytes(&elsewhere),
+            at("127.0.0.1:5"),
+            "of another machine"
+        );
         assert_eq!(at("10.0.0.1:5").machine, [0; 16]);
     }
 
     #[test]
     fn connections_within_a_machine_are_told_from_those_between_machines() {
         let at = |dialled: &str, dialler: &str| {
-            Spot::of_connection(dialled.parse().unwrap(), dialler.parse().unwrap())
+            ResponderAddress::of_connection(dialled.parse().unwrap(), dialler.parse().unwrap())
         };
         let within = at("172.17.0.1:5", "172.17.0.1:99");
         assert_eq!(within, at("[::ffff:172.17.0.1]:5", "172.17.0.1:7"), "from whichever port");
@@ -133,13 +137,19 @@ mod tests {
         let mut elsewhere = within.to_bytes();
         elsewhere[20] ^= 1;
         assert_ne!(
-            Spot::from_bytes(&elsewhere),
+            ResponderAddress::from_bytes(&elsewhere),
             within,
             "of another machine, with the same address"
         );
         assert_ne!(within, at("172.17.0.1:5", "172.17.0.2:99"), "from elsewhere");
-        assert_eq!(at("10.0.0.1:5", "10.0.0.2:6"), Spot::of("10.0.0.1:5".parse().unwrap()));
-        assert_eq!(at("127.0.0.1:5", "127.0.0.2:6"), Spot::of("127.0.0.1:5".parse().unwrap()));
+        assert_eq!(
+            at("10.0.0.1:5", "10.0.0.2:6"),
+            ResponderAddress::of("10.0.0.1:5".parse().unwrap())
+        );
+        assert_eq!(
+            at("127.0.0.1:5", "127.0.0.2:6"),
+            ResponderAddress::of("127.0.0.1:5".parse().unwrap())
+        );
         assert!(within.is_of("172.17.0.1:5".parse().unwrap()));
         assert!(!within.is_of("172.17.0.1:6".parse().unwrap()));
         assert!(!within.is_of("172.17.0.2:5".parse().unwrap()));
