@@ -3,18 +3,19 @@
 
 use super::{
     Daemon,
-    control::{Control, Program, Setup},
+    control::{Control, Program, Setup, Starter},
     gathering::Roster,
     input::Input,
     print::Printer,
     signals,
     staging::{ToStage, Work},
-    tree::Starter,
 };
 use crate::{
     controller::{Controller, Loss, Order},
     engine::{Config, Output},
-    launch::{Outcome, Plugins, Settings},
+    outcome::Outcome,
+    plugins::Plugins,
+    settings::Settings,
 };
 use nix::sys::signal::SigSet;
 use petasos_fabric::Time;
@@ -24,7 +25,7 @@ use petasos_pmix::{
     job::Run,
     server::{hex, random},
 };
-use std::io;
+use std::{collections::BTreeSet, io};
 
 /// A job to be run.
 #[derive(Clone, Debug)]
@@ -38,6 +39,15 @@ pub(crate) struct Plan {
     /// Files that are brought to the nodes first.
     pub(crate) staging: Option<ToStage>,
     pub(crate) plugins: Plugins,
+}
+
+impl Plan {
+    /// Whether all ranks are on one host, and will be.
+    pub(super) fn ranks_are_alone(&self) -> bool {
+        let with_ranks = self.runs.iter().filter(|run| run.count > 0);
+        let hosts: BTreeSet<Node> = with_ranks.map(|run| run.node).collect();
+        self.settings.spares == 0 && hosts.len() == 1
+    }
 }
 
 #[derive(Debug)]

@@ -48,7 +48,7 @@ use crate::{
     controller::Controller,
     engine::{Config, Engine, Output},
     handshake::{Secret, derived},
-    launch::Plugins,
+    plugins::Plugins,
     pmix41::Surroundings,
 };
 use admission::{Admission, Files};
@@ -84,10 +84,9 @@ use watch::Watch;
 
 pub use guard::{GUARD, run as run_guard};
 
-pub(crate) use control::Program as Launched;
+pub(crate) use control::{Coming, Program as Launched, Starter};
 pub(crate) use head_node::{Plan, run as run_head};
-pub(crate) use staging::{Coming, ToStage};
-pub(crate) use tree::{Starter, parent};
+pub(crate) use staging::ToStage;
 
 /// The word on the command line that makes a process the daemon of another host.
 pub const DAEMON: &str = "pmix-daemon";

@@ -6,6 +6,7 @@ use super::{
     control::Control,
     strangers::Strangers,
     wake::{Wake, Waker},
+    watch::is_ready,
 };
 use crate::{
     handshake::{self, Secret},
@@ -17,14 +18,14 @@ use petasos_pmix::{
     server::{Frames, Stream},
 };
 use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
+    event::PollFlags,
     net::{listen, sockopt},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     net::{SocketAddr, TcpListener, TcpStream},
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::AsFd,
     thread,
     time::{Duration, Instant},
 };
@@ -238,13 +239,6 @@ fn put(frames: &mut Frames, what: &Control) -> Result<(), Error> {
         _ => return Err(error),
     };
     frames.push(&Control::Engine(refused))
-}
-
-/// Whether this can be said of a descriptor now, or that it has hung up.
-pub(super) fn is_ready(fd: BorrowedFd<'_>, what: PollFlags) -> bool {
-    let mut look = [PollFd::from_borrowed_fd(fd, what)];
-    let looked = poll(&mut look, Some(&Timespec::default()));
-    looked.is_ok() && look[0].revents().intersects(what | PollFlags::HUP | PollFlags::ERR)
 }
 
 /// Whether the other side has closed the connection, and not said anything wrong.

@@ -1,6 +1,6 @@
 //! What threads tell the daemon's loop, which sleeps in `poll`.
 
-use crate::{controller::Unwritten, inventory::Inventory, launch::NotPlaced};
+use crate::{controller::Unwritten, inventory::Inventory, plugins::NotPlaced};
 use petasos_pmix::Node;
 use std::{
     io::{Read, Write},

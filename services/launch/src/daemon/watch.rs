@@ -14,7 +14,7 @@ use rustix::{
 };
 use std::{
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::Instant,
 };
 
@@ -178,4 +178,11 @@ impl Daemon {
         }
         set
     }
+}
+
+/// Whether this can be said of a descriptor now, or that it has hung up.
+pub(super) fn is_ready(fd: BorrowedFd<'_>, what: PollFlags) -> bool {
+    let mut look = [PollFd::from_borrowed_fd(fd, what)];
+    let looked = poll(&mut look, Some(&Timespec::default()));
+    looked.is_ok() && look[0].revents().intersects(what | PollFlags::HUP | PollFlags::ERR)
 }

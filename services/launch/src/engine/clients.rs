@@ -1,6 +1,6 @@
 //! The connections of clients: which process each is, what it waits for, and its event handlers.
 
-use super::{ClientId, RequestId, requests::limit};
+use super::{ClientId, RequestId, limits::limit};
 use petasos_pmix::{
     Error, Group, Proc,
     event::{Event, takes},

@@ -5,8 +5,9 @@
 use super::{
     ClientId, Engine, RequestId,
     clients::Waiting,
+    limits::{LONGEST, limit},
     modex::{RemoteGet, SLACK},
-    requests::{LONGEST, MAX_PENDING, limit},
+    requests::MAX_PENDING,
     timers::{Timer, Timers},
 };
 use crate::message::Message;

@@ -6,7 +6,7 @@
 //! messages, which have no answer, the node is cut off, like one whose messages make no sense. So
 //! whatever waits for it ends.
 
-use super::{Engine, Output, requests::limit};
+use super::{Engine, Output, limits::limit};
 use crate::message::Message;
 use petasos_pmix::{Error, Node};
 use petasos_wire::{Encoding, to_vec};

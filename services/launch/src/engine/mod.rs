@@ -25,6 +25,7 @@ mod fence;
 mod inventory;
 mod jobs;
 mod lifecycle;
+mod limits;
 mod links;
 mod members;
 mod modex;

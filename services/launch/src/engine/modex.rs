@@ -2,7 +2,7 @@
 //! that hosts the process, and then kept here.
 
 use super::{
-    ClientId, Engine, Output, RequestId, clients::Waiting, process::LocalProcess, requests::LONGEST,
+    ClientId, Engine, Output, RequestId, clients::Waiting, limits::LONGEST, process::LocalProcess,
 };
 use crate::message::Message;
 use petasos_fabric::Time;
