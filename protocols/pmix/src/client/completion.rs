@@ -11,43 +11,11 @@ use crate::{
     datastore::Reader,
     message::{Answer, Request},
     native::Asked,
-    random::random,
 };
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 /// How long a thread waits for the doorbell.
 const SLEEP: Duration = Duration::from_millis(20);
-
-/// Whether a thread of this process waits in this way: there is one word for each rank.
-#[derive(Debug, Default)]
-pub(super) struct SharedCompletion(AtomicBool);
-
-impl SharedCompletion {
-    /// The number before a process's first request. It is random, because the word may still have
-    /// the number of a request of the process that had this rank before, or of another connection
-    /// of this one. Numbers from here on never overflow, and are not 0.
-    pub(super) fn first_number(&self) -> u64 {
-        let [a, b, c, d, e, f, g, ..] = random();
-        u64::from_le_bytes([a, b, c, d, e, f, g, 0])
-    }
-
-    fn begin(&self) -> Option<Guard<'_>> {
-        // Not `then_some`: a guard that is made and dropped at once would clear the flag.
-        (!self.0.swap(true, Ordering::Acquire)).then(|| Guard(self))
-    }
-}
-
-/// While it lives, no other thread waits in this way.
-struct Guard<'a>(&'a SharedCompletion);
-
-impl Drop for Guard<'_> {
-    fn drop(&mut self) {
-        self.0.0.store(false, Ordering::Release);
-    }
-}
 
 impl Connection {
     /// As [`Connection::call`], for a request that completes for many processes at once.

@@ -6,6 +6,7 @@ use crate::{
     event::Event,
     message::{Answer, Request},
     native::{Asked, Frames, FromDaemon, MAX_FRAME, Spin, Stream, greeting},
+    random::random,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
@@ -13,11 +14,14 @@ use std::{
     io::{self, Write},
     os::unix::net::UnixStream,
     path::Path,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
-use super::{JobError, completion::SharedCompletion, lock, pmix};
+use super::{JobError, lock, pmix};
 
 /// How often the reading thread checks whether the connection was closed, which does not wake it.
 const CHECK: Duration = Duration::from_millis(200);
@@ -74,6 +78,35 @@ struct State {
 enum Protocol {
     Native,
     Pmix(Box<pmix::Dialect>),
+}
+
+/// Whether a thread of this process waits for a completion in shared memory, in which there is one
+/// word for each rank.
+#[derive(Debug, Default)]
+pub(super) struct SharedCompletion(AtomicBool);
+
+impl SharedCompletion {
+    /// The number before a process's first request. It is random, because the word may still have
+    /// the number of a request of the process that had this rank before, or of another connection
+    /// of this one. Numbers from here on never overflow, and are not 0.
+    pub(super) fn first_number(&self) -> u64 {
+        let [a, b, c, d, e, f, g, ..] = random();
+        u64::from_le_bytes([a, b, c, d, e, f, g, 0])
+    }
+
+    pub(super) fn begin(&self) -> Option<Guard<'_>> {
+        // Not `then_some`: a guard that is made and dropped at once would clear the flag.
+        (!self.0.swap(true, Ordering::Acquire)).then(|| Guard(self))
+    }
+}
+
+/// While it lives, no other thread waits in this way.
+pub(super) struct Guard<'a>(&'a SharedCompletion);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.0.0.store(false, Ordering::Release);
+    }
 }
 
 #[derive(Debug)]

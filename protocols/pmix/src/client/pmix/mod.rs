@@ -6,7 +6,11 @@ mod buffer;
 mod job;
 mod message;
 
-use super::{JobError, endpoints::ENDPOINT_COMMITS, lock};
+use super::{
+    JobError,
+    foreign::{ENDPOINT_COMMITS, EventSupport, PmixSetting},
+    lock,
+};
 use crate::{
     Error, Node, Proc,
     hosts::host_name,
@@ -35,28 +39,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const VERSION: &str = "4.2.2";
 /// A key on the card of each of our processes: how often its program has committed.
 pub(super) const COMMITS: &str = "petasos.commits";
-
-/// What the environment says about the launcher.
-#[derive(Clone, Debug)]
-pub(super) struct Setting {
-    /// The variables that lead to the server.
-    pub(super) uris: Vec<String>,
-    pub(super) space: String,
-    pub(super) rank: u32,
-    /// Ways to authenticate that the server takes.
-    pub(super) security: Option<String>,
-    pub(super) events: Events,
-}
-
-/// How far a server carries events of its clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Events {
-    Anywhere,
-    /// It hangs on events for other nodes: the server of Open MPI 4.
-    WithinNode,
-    /// It takes each event for a failure, and ends the job: the server of Slurm.
-    Nowhere,
-}
 
 /// The result of connecting.
 pub(super) struct Welcome {
@@ -128,7 +110,7 @@ fn length(header: &[u8; HEADER]) -> io::Result<usize> {
 }
 
 /// The client's handshake: its user, its job, its rank, and its formats.
-fn hello(setting: &Setting) -> Vec<u8> {
+fn hello(setting: &PmixSetting) -> Vec<u8> {
     let known = |method: &str| {
         let list = setting.security.as_deref().unwrap_or("native");
         list.split(',').any(|one| one.trim() == method)
@@ -162,7 +144,7 @@ fn hello(setting: &Setting) -> Vec<u8> {
 }
 
 /// Connects, and reads the job's data.
-pub(super) fn connect(setting: &Setting) -> io::Result<Welcome> {
+pub(super) fn connect(setting: &PmixSetting) -> io::Result<Welcome> {
     let found = setting.uris.iter().find_map(|uri| address(uri));
     let found = found.ok_or_else(|| bad(&format!("no address in {:?}", setting.uris)))?;
     let mut stream = TcpStream::connect_timeout(&found, PATIENCE)?;
