@@ -5,7 +5,7 @@ use crate::{
     Error,
     event::Event,
     message::{Answer, Request},
-    native::{Asked, Frames, FromDaemon, MAX_FRAME, Spin, Stream, greeting},
+    native::{ClientMessage, DaemonMessage, Frames, MAX_FRAME, Spin, Stream, greeting},
     random::random,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -47,16 +47,18 @@ struct Inbox {
 }
 
 impl Inbox {
-    fn put(&mut self, message: FromDaemon) {
+    fn put(&mut self, message: DaemonMessage) {
         match message {
-            FromDaemon::Answer { id, result } => {
+            DaemonMessage::Answer { id, result } => {
                 // Queued before the events that follow it.
                 if let (Some(handler), Ok(_)) = (self.registering.remove(&id), &result) {
                     self.items.push_back(Item::Active(handler));
                 }
                 self.answers.insert(id, result);
             }
-            FromDaemon::Event { event, only } => self.items.push_back(Item::Event { event, only }),
+            DaemonMessage::Event { event, only } => {
+                self.items.push_back(Item::Event { event, only })
+            }
         }
     }
 }
@@ -159,7 +161,7 @@ impl Connection {
             let mut writer = lock(&self.writer);
             match &self.protocol {
                 Protocol::Native => {
-                    if let Err(error) = writer.push(&Asked::Request { id, what }) {
+                    if let Err(error) = writer.push(&ClientMessage::Request { id, what }) {
                         lock(&self.state).inbox.registering.remove(&id);
                         return Err(JobError::Refused(error));
                     }
@@ -186,7 +188,7 @@ impl Connection {
     }
 
     /// Sends a message to a daemon.
-    pub(super) fn send(&self, what: &Asked) -> Result<(), JobError> {
+    pub(super) fn send(&self, what: &ClientMessage) -> Result<(), JobError> {
         let sent = {
             let mut writer = lock(&self.writer);
             writer.push(what).map_err(JobError::Refused)?;
@@ -280,7 +282,7 @@ impl Connection {
     fn read_for_all<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
-        read: impl FnOnce() -> io::Result<Vec<FromDaemon>>,
+        read: impl FnOnce() -> io::Result<Vec<DaemonMessage>>,
     ) -> MutexGuard<'a, State> {
         state.reading = true;
         drop(state);
@@ -302,12 +304,12 @@ impl Connection {
     }
 
     /// Reads what is there now.
-    fn read_now(&self) -> io::Result<Vec<FromDaemon>> {
+    fn read_now(&self) -> io::Result<Vec<DaemonMessage>> {
         let mut reader = lock(&self.reader);
         if reader.fill()? { self.take(&mut reader) } else { Ok(Vec::new()) }
     }
 
-    fn read(&self, patience: Duration) -> io::Result<Vec<FromDaemon>> {
+    fn read(&self, patience: Duration) -> io::Result<Vec<DaemonMessage>> {
         let mut reader = lock(&self.reader);
         let since = Instant::now();
         while lock(&self.spin).again(since) {
@@ -329,7 +331,7 @@ impl Connection {
     }
 
     /// The complete messages.
-    fn take(&self, reader: &mut Frames) -> io::Result<Vec<FromDaemon>> {
+    fn take(&self, reader: &mut Frames) -> io::Result<Vec<DaemonMessage>> {
         let mut messages = Vec::new();
         let mut take = || match &self.protocol {
             Protocol::Native => reader.take(),

@@ -206,13 +206,13 @@ impl Daemon {
         if let Some(proc) = self.job.as_ref().map(|job| job.proc(rank)) {
             let now = self.clock.now();
             if !finalized && !why.is_clean() {
-                self.engine.heard_gone(now, proc, restarts, why.clone());
+                self.engine.report_remote_failure(now, proc, restarts, why.clone());
             } else {
                 let how = if finalized { Termination::Finalized } else { why.clone() };
-                self.engine.heard_done(now, proc, restarts, how);
+                self.engine.report_remote_end(now, proc, restarts, how);
             }
         }
-        self.pump();
+        self.handle_outputs();
         self.head.iter_mut().for_each(|head| head.printer.ended(rank));
         self.tell_controller(|controller, now| {
             controller.rank_ended(now, on, rank, restarts, why);
@@ -234,7 +234,7 @@ impl Daemon {
         // Otherwise it is named first, for those that it was to start cannot be reached, either.
         if head.controller.is_running() {
             self.engine.peer_lost(now, node);
-            self.pump();
+            self.handle_outputs();
             self.tell_loss(node, why);
         } else {
             self.tell_loss(node, why);

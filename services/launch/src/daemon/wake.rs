@@ -18,7 +18,7 @@ pub(crate) enum Wake {
     /// A connection to a daemon was made, and this one has proved its identity.
     Dialled(Node, Result<TcpStream, String>),
     /// Whether the system of a node that is silent has answered.
-    Asked(Node, bool),
+    SystemAnswered(Node, bool),
     /// A signal came.
     Signal(i32),
     /// What this node has now.

@@ -239,7 +239,7 @@ impl Engine {
     fn send_card(&mut self, asker: Asker, result: Result<BusinessCard, Error>) {
         match asker {
             Asker::Client(client, id) => self.answer(client, id, result.map(Answer::BusinessCard)),
-            Asker::Daemon(node, id) => self.send(node, Message::CardAnswer { id, result }),
+            Asker::Daemon(node, id) => self.send(node, Message::BusinessCardAnswer { id, result }),
         }
     }
 

@@ -64,7 +64,9 @@ impl Engine {
         let proc = match (&what, proc) {
             (Request::Connect(proc), None) => return self.connect(client, *proc).map(Some),
             (Request::ConnectTool, None) => return self.connect_tool(client).map(Some),
-            (Request::Connect(of), Some(proc)) if *of == proc && self.clients.is_again(client) => {
+            (Request::Connect(of), Some(proc))
+                if *of == proc && self.clients.is_same_process(client) =>
+            {
                 return self.connect(client, proc).map(Some);
             }
             (Request::Connect(_) | Request::ConnectTool, Some(proc)) => {

@@ -16,7 +16,7 @@ use crate::{
     hosts::host_name,
     job::JobMap,
     message::{Answer, Request},
-    native::{Frames, FromDaemon, Stream},
+    native::{DaemonMessage, Frames, Stream},
     status,
 };
 use message::{Encoded, Expected, NotOffered, Translator};
@@ -185,11 +185,11 @@ impl Dialect {
         frames: &mut Frames,
         id: u64,
         what: Request,
-    ) -> Result<Option<FromDaemon>, JobError> {
+    ) -> Result<Option<DaemonMessage>, JobError> {
         let mut state = lock(&self.state);
         // Our tags are never 0, which events have, and none of a request under way.
         let tag = 2 + (id % u64::from(u32::MAX >> 2)) as u32;
-        let done = FromDaemon::Answer { id, result: Ok(Answer::Done) };
+        let done = DaemonMessage::Answer { id, result: Ok(Answer::Done) };
         let encoded = match what {
             Request::Deregister(handler) => {
                 let codes = state.codes.remove(&handler).unwrap_or_default();
@@ -203,7 +203,7 @@ impl Dialect {
             Request::Notify { range: crate::event::Range::ProcLocal, .. } => {
                 let number = crate::event::EventId::LOSS - 1;
                 let name = crate::event::EventId { node: self.translator.node, number };
-                return Ok(Some(FromDaemon::Answer { id, result: Ok(Answer::Notified(name)) }));
+                return Ok(Some(DaemonMessage::Answer { id, result: Ok(Answer::Notified(name)) }));
             }
             Request::Commit(mut entries) => {
                 // The commits of this rank's program come after the one that every rank makes when
@@ -238,7 +238,7 @@ impl Dialect {
     }
 
     /// The next complete message of interest.
-    pub(super) fn take(&self, frames: &mut Frames) -> io::Result<Option<FromDaemon>> {
+    pub(super) fn take(&self, frames: &mut Frames) -> io::Result<Option<DaemonMessage>> {
         loop {
             let Some(header) = frames.come().first_chunk::<HEADER>() else { return Ok(None) };
             let (tag, len) = (be(header, 4), length(header)?);
@@ -251,17 +251,17 @@ impl Dialect {
         }
     }
 
-    fn one(&self, tag: u32, payload: &[u8]) -> io::Result<Option<FromDaemon>> {
+    fn one(&self, tag: u32, payload: &[u8]) -> io::Result<Option<DaemonMessage>> {
         let mut state = lock(&self.state);
         if tag == 0 {
             state.events += 1;
             let event = self.translator.event(payload, state.events)?;
-            return Ok(event.map(|event| FromDaemon::Event { event, only: None }));
+            return Ok(event.map(|event| DaemonMessage::Event { event, only: None }));
         }
         // An answer that no request waits for is ignored.
         let Some((id, expected)) = state.expected.remove(&tag) else { return Ok(None) };
         let result = self.translator.decode(expected, payload)?;
-        Ok(Some(FromDaemon::Answer { id, result }))
+        Ok(Some(DaemonMessage::Answer { id, result }))
     }
 }
 
