@@ -3,7 +3,7 @@
 use crate::{
     JobId, Node,
     job::{Facts, JobMap, JobSpec, NodeInfo, Run},
-    native::{Asked, Frames, Stream},
+    native::{ClientMessage, Frames, Stream},
     table::{self, Table},
 };
 use std::{io::Write, os::unix::net::UnixStream, sync::Arc};
@@ -59,7 +59,7 @@ pub fn frames(bytes: &[u8]) {
             // What the lengths and ends of lines are, the bytes themselves say.
             let went_on = match before % 3 {
                 0 => frames.take_line(64).map(|line| line.is_some()),
-                1 => frames.take::<Asked>().map(|value| value.is_some()),
+                1 => frames.take::<ClientMessage>().map(|value| value.is_some()),
                 _ => frames.take_raw().map(|frame| frame.is_some()),
             };
             let left = frames.come().len();

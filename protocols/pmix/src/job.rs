@@ -198,7 +198,8 @@ impl JobMap {
         }
         let mut spec = self.spec.clone();
         spec.runs.iter_mut().filter(|run| run.node == from).for_each(|run| run.node = to);
-        JobMap::new(spec).ok()
+        let moved = JobMap::new(spec).ok()?;
+        Some(JobMap { namespace: self.namespace.clone(), ..moved })
     }
 
     /// The process of a rank.
@@ -293,5 +294,26 @@ impl Facts for JobMap {
 
     fn info(&self, key: &str) -> Option<Value> {
         self.spec.info.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moved_job_keeps_its_namespace() {
+        let node = || NodeInfo { name: "host".into(), base: String::new(), first: 0 };
+        let map = JobMap::new(JobSpec {
+            id: JobId(0),
+            name: "a-job".to_owned(),
+            nodes: vec![node(), node(), node()],
+            runs: [0, 1].map(|node| Run { node: Node(node), count: 2 }).to_vec(),
+            info: Vec::new(),
+        });
+        let map = map.unwrap().with_namespace("a-job-secret".to_owned());
+        let moved = map.moved(Node(1), Node(2)).unwrap();
+        assert_eq!(moved.node_of(3), Some(Node(2)));
+        assert_eq!(moved.namespace(), "a-job-secret");
     }
 }

@@ -16,7 +16,7 @@ use petasos_pmix::{
     fuzzing::job,
     job::JobMap,
     message::{Answer, Persistence, Published, Request},
-    server::{Asked, FromDaemon},
+    server::{ClientMessage, DaemonMessage},
 };
 use petasos_wire::{Encoding, Limits, Wire, from_bytes_limited, to_vec};
 use std::{
@@ -43,8 +43,8 @@ pub fn wire(bytes: &[u8], bounded: impl Fn(usize, &mut dyn FnMut())) {
     let Some((choice, bytes)) = bytes.split_first() else { return };
     match choice % 4 {
         0 => again::<Control>(bytes, bounded),
-        1 => again::<Asked>(bytes, bounded),
-        2 => again::<FromDaemon>(bytes, bounded),
+        1 => again::<ClientMessage>(bytes, bounded),
+        2 => again::<DaemonMessage>(bytes, bounded),
         _ => again::<Bootstrap>(bytes, bounded),
     }
 }
@@ -73,14 +73,17 @@ pub fn wire_seeds() -> Vec<Vec<u8>> {
         seeds.push(seed(0, to_vec(Encoding::Native, &Control::Engine(message))));
     }
     for (id, what) in (0..).zip(requests()) {
-        seeds.push(seed(1, to_vec(Encoding::Native, &Asked::Request { id, what })));
+        seeds.push(seed(1, to_vec(Encoding::Native, &ClientMessage::Request { id, what })));
     }
-    let by_word = [Asked::ByWord { id: 7, what: Request::Progress }, Asked::OverSocket { id: 7 }];
+    let by_word = [
+        ClientMessage::SharedRequest { id: 7, what: Request::Progress },
+        ClientMessage::OverSocket { id: 7 },
+    ];
     seeds.extend(by_word.iter().map(|asked| seed(1, to_vec(Encoding::Native, asked))));
     for (id, result) in (0..).zip(answers()) {
-        seeds.push(seed(2, to_vec(Encoding::Native, &FromDaemon::Answer { id, result })));
+        seeds.push(seed(2, to_vec(Encoding::Native, &DaemonMessage::Answer { id, result })));
     }
-    let told = FromDaemon::Event { event: event(), only: Some(1) };
+    let told = DaemonMessage::Event { event: event(), only: Some(1) };
     seeds.push(seed(2, to_vec(Encoding::Native, &told)));
     seeds.push(seed(3, to_vec(Encoding::Native, &bootstrap())));
     seeds
@@ -123,8 +126,8 @@ pub fn messages() -> Vec<Message> {
     let mut all: Vec<Message> = steps.map(fence).to_vec();
     let (key, patience) = ("key".to_owned(), Duration::from_secs(1));
     let (restarts, replaced, wait) = (0, 0, true);
-    all.push(Message::CardAsk { id, proc, restarts, replaced, key, wait, patience });
-    all.push(Message::CardAnswer { id, result: Ok(card) });
+    all.push(Message::BusinessCardRequest { id, proc, restarts, replaced, key, wait, patience });
+    all.push(Message::BusinessCardAnswer { id, result: Ok(card) });
     let keys = vec!["key".to_owned()];
     for what in [
         ControllerRequest::Lookup {

@@ -18,19 +18,31 @@
 mod controller;
 mod daemon;
 pub mod engine;
+mod files;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod handshake;
+mod hosts;
 pub mod inventory;
 mod launch;
 pub mod message;
+mod outcome;
+mod plugins;
 mod pmi1;
 mod pmix41;
+mod settings;
+mod slurm;
+mod speaks;
 
 pub use daemon::{DAEMON, GUARD, run_daemon, run_guard};
-pub use launch::{
-    Allocation, AllocationError, Estimate, FileMover, FileToStage, Files, FilesError, ForRanks,
-    Host, HostError, Key, Known, Launch, LaunchError, Map, Network, NotPlaced, Outcome, Placement,
-    Placing, Plugins, Receiving, Reserved, Row, Settings, Speaks, Staged, Staging, Target,
-    ThisNode, Wants, allocation, parse_hostfile, parse_hosts,
+pub use files::{FileToStage, Files, FilesError};
+pub use hosts::{Host, HostError, parse_hostfile, parse_hosts};
+pub use launch::{Launch, LaunchError, Map, Placement, Staging};
+pub use outcome::{Outcome, Staged};
+pub use plugins::{
+    Estimate, FileMover, ForRanks, Key, Known, Network, NotPlaced, Placing, Plugins, Receiving,
+    Reserved, Row, Target, ThisNode, Wants,
 };
+pub use settings::Settings;
+pub use slurm::{Allocation, AllocationError, allocation};
+pub use speaks::Speaks;

@@ -25,7 +25,7 @@ pub enum Message {
         step: FenceStep,
     },
     /// Asks the daemon of a process for its business card.
-    CardAsk {
+    BusinessCardRequest {
         /// The number of the question, which the answer repeats.
         id: u64,
         /// The process.
@@ -41,8 +41,8 @@ pub enum Message {
         /// How long to keep the question.
         patience: Duration,
     },
-    /// The answer to a [`Message::CardAsk`].
-    CardAnswer {
+    /// The answer to a [`Message::BusinessCardRequest`].
+    BusinessCardAnswer {
         /// The number of the question.
         id: u64,
         /// Everything that the asker's node may see, whatever the key.

@@ -150,6 +150,8 @@ fn ranks_of_mpiexec_exchange_cards() {
     // What it cannot do it says.
     let early = job.get(next, "second").unwrap_err();
     assert!(early.to_string().contains("which no fence has spread"), "{early}");
+    // A launcher may show at once what is put: the others put nothing before all have asked.
+    job.fence().unwrap();
     let event = job.notify(5, Range::Session, Vec::new()).unwrap_err();
     assert!(
         event.to_string().contains("events is not offered by this launcher (PMI-1)"),

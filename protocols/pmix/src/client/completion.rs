@@ -10,44 +10,12 @@ use super::{JobError, connection::Connection};
 use crate::{
     datastore::Reader,
     message::{Answer, Request},
-    native::Asked,
-    random::random,
+    native::ClientMessage,
 };
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 /// How long a thread waits for the doorbell.
 const SLEEP: Duration = Duration::from_millis(20);
-
-/// Whether a thread of this process waits in this way: there is one word for each rank.
-#[derive(Debug, Default)]
-pub(super) struct SharedCompletion(AtomicBool);
-
-impl SharedCompletion {
-    /// The number before a process's first request. It is random, because the word may still have
-    /// the number of a request of the process that had this rank before, or of another connection
-    /// of this one. Numbers from here on never overflow, and are not 0.
-    pub(super) fn first_number(&self) -> u64 {
-        let [a, b, c, d, e, f, g, ..] = random();
-        u64::from_le_bytes([a, b, c, d, e, f, g, 0])
-    }
-
-    fn begin(&self) -> Option<Guard<'_>> {
-        // Not `then_some`: a guard that is made and dropped at once would clear the flag.
-        (!self.0.swap(true, Ordering::Acquire)).then(|| Guard(self))
-    }
-}
-
-/// While it lives, no other thread waits in this way.
-struct Guard<'a>(&'a SharedCompletion);
-
-impl Drop for Guard<'_> {
-    fn drop(&mut self) {
-        self.0.0.store(false, Ordering::Release);
-    }
-}
 
 impl Connection {
     /// As [`Connection::call`], for a request that completes for many processes at once.
@@ -60,12 +28,12 @@ impl Connection {
     ) -> Result<Answer, JobError> {
         let Some(_guard) = self.completion.begin() else { return self.call(what, patience) };
         let id = self.number();
-        self.send(&Asked::ByWord { id, what })?;
+        self.send(&ClientMessage::SharedRequest { id, what })?;
         if self.is_done(id, || datastore.completed(rank) == Some(id), datastore) {
             return Ok(Answer::Done);
         }
         // If the daemon is gone, the socket reports that, and why.
-        let _ = self.send(&Asked::OverSocket { id });
+        let _ = self.send(&ClientMessage::OverSocket { id });
         self.answer(id, patience)
     }
 
@@ -106,7 +74,7 @@ mod tests {
         Error, JobId, Node,
         datastore::{self, Datastore},
         job::{JobMap, JobSpec, NodeInfo, Run},
-        native::{Frames, FromDaemon, Stream},
+        native::{DaemonMessage, Frames, Stream},
     };
     use std::{
         os::unix::net::UnixListener,
@@ -124,7 +92,7 @@ mod tests {
     }
 
     impl Daemon {
-        fn receive(&mut self) -> Asked {
+        fn receive(&mut self) -> ClientMessage {
             loop {
                 match self.frames.take().unwrap() {
                     Some(asked) => return asked,
@@ -136,13 +104,13 @@ mod tests {
         /// The number of the next request.
         fn asked(&mut self) -> u64 {
             match self.receive() {
-                Asked::ByWord { id, what: Request::Progress } => id,
+                ClientMessage::SharedRequest { id, what: Request::Progress } => id,
                 other => panic!("{other:?}"),
             }
         }
 
         fn answer(&mut self, id: u64, result: Result<Answer, Error>) {
-            self.frames.push(&FromDaemon::Answer { id, result }).unwrap();
+            self.frames.push(&DaemonMessage::Answer { id, result }).unwrap();
             self.frames.flush().unwrap();
         }
     }
@@ -194,7 +162,7 @@ mod tests {
                 daemon.datastore.ring();
                 daemon.datastore.complete(RANK, id);
                 daemon.datastore.ring();
-                if let Asked::OverSocket { .. } = daemon.receive() {
+                if let ClientMessage::OverSocket { .. } = daemon.receive() {
                     // This machine is slow.
                     daemon.answer(id, Ok(Answer::Done));
                     daemon.receive();
@@ -203,7 +171,7 @@ mod tests {
         });
         for _ in 0..100 {
             assert_eq!(call(&connection, &reader).unwrap(), Answer::Done);
-            connection.send(&Asked::Request { id: 0, what: Request::Progress }).unwrap();
+            connection.send(&ClientMessage::Request { id: 0, what: Request::Progress }).unwrap();
         }
         daemon.join().unwrap();
     }
@@ -226,7 +194,7 @@ mod tests {
     fn a_long_wait_is_at_the_socket() {
         let (connection, reader, daemon) = with(|mut daemon| {
             let id = daemon.asked();
-            assert_eq!(daemon.receive(), Asked::OverSocket { id });
+            assert_eq!(daemon.receive(), ClientMessage::OverSocket { id });
             // The client does not read this any more.
             daemon.datastore.complete(RANK, id);
             daemon.datastore.ring();
@@ -257,11 +225,11 @@ mod tests {
             let mut others = 0;
             while others < 3 {
                 match daemon.receive() {
-                    Asked::Request { id, .. } => {
+                    ClientMessage::Request { id, .. } => {
                         daemon.answer(id, Ok(Answer::Done));
                         others += 1;
                     }
-                    Asked::OverSocket { .. } => {}
+                    ClientMessage::OverSocket { .. } => {}
                     other => panic!("{other:?}"),
                 }
             }

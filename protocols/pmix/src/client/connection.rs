@@ -5,7 +5,8 @@ use crate::{
     Error,
     event::Event,
     message::{Answer, Request},
-    native::{Asked, Frames, FromDaemon, MAX_FRAME, Spin, Stream, greeting},
+    native::{ClientMessage, DaemonMessage, Frames, MAX_FRAME, Spin, Stream, greeting},
+    random::random,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
@@ -13,11 +14,14 @@ use std::{
     io::{self, Write},
     os::unix::net::UnixStream,
     path::Path,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
-use super::{JobError, completion::SharedCompletion, lock, pmix};
+use super::{JobError, lock, pmix};
 
 /// How often the reading thread checks whether the connection was closed, which does not wake it.
 const CHECK: Duration = Duration::from_millis(200);
@@ -43,16 +47,18 @@ struct Inbox {
 }
 
 impl Inbox {
-    fn put(&mut self, message: FromDaemon) {
+    fn put(&mut self, message: DaemonMessage) {
         match message {
-            FromDaemon::Answer { id, result } => {
+            DaemonMessage::Answer { id, result } => {
                 // Queued before the events that follow it.
                 if let (Some(handler), Ok(_)) = (self.registering.remove(&id), &result) {
                     self.items.push_back(Item::Active(handler));
                 }
                 self.answers.insert(id, result);
             }
-            FromDaemon::Event { event, only } => self.items.push_back(Item::Event { event, only }),
+            DaemonMessage::Event { event, only } => {
+                self.items.push_back(Item::Event { event, only })
+            }
         }
     }
 }
@@ -74,6 +80,35 @@ struct State {
 enum Protocol {
     Native,
     Pmix(Box<pmix::Dialect>),
+}
+
+/// Whether a thread of this process waits for a completion in shared memory, in which there is one
+/// word for each rank.
+#[derive(Debug, Default)]
+pub(super) struct SharedCompletion(AtomicBool);
+
+impl SharedCompletion {
+    /// The number before a process's first request. It is random, because the word may still have
+    /// the number of a request of the process that had this rank before, or of another connection
+    /// of this one. Numbers from here on never overflow, and are not 0.
+    pub(super) fn first_number(&self) -> u64 {
+        let [a, b, c, d, e, f, g, ..] = random();
+        u64::from_le_bytes([a, b, c, d, e, f, g, 0])
+    }
+
+    pub(super) fn begin(&self) -> Option<Guard<'_>> {
+        // Not `then_some`: a guard that is made and dropped at once would clear the flag.
+        (!self.0.swap(true, Ordering::Acquire)).then(|| Guard(self))
+    }
+}
+
+/// While it lives, no other thread waits in this way.
+pub(super) struct Guard<'a>(&'a SharedCompletion);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.0.0.store(false, Ordering::Release);
+    }
 }
 
 #[derive(Debug)]
@@ -126,7 +161,7 @@ impl Connection {
             let mut writer = lock(&self.writer);
             match &self.protocol {
                 Protocol::Native => {
-                    if let Err(error) = writer.push(&Asked::Request { id, what }) {
+                    if let Err(error) = writer.push(&ClientMessage::Request { id, what }) {
                         lock(&self.state).inbox.registering.remove(&id);
                         return Err(JobError::Refused(error));
                     }
@@ -153,7 +188,7 @@ impl Connection {
     }
 
     /// Sends a message to a daemon.
-    pub(super) fn send(&self, what: &Asked) -> Result<(), JobError> {
+    pub(super) fn send(&self, what: &ClientMessage) -> Result<(), JobError> {
         let sent = {
             let mut writer = lock(&self.writer);
             writer.push(what).map_err(JobError::Refused)?;
@@ -247,7 +282,7 @@ impl Connection {
     fn read_for_all<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
-        read: impl FnOnce() -> io::Result<Vec<FromDaemon>>,
+        read: impl FnOnce() -> io::Result<Vec<DaemonMessage>>,
     ) -> MutexGuard<'a, State> {
         state.reading = true;
         drop(state);
@@ -269,12 +304,12 @@ impl Connection {
     }
 
     /// Reads what is there now.
-    fn read_now(&self) -> io::Result<Vec<FromDaemon>> {
+    fn read_now(&self) -> io::Result<Vec<DaemonMessage>> {
         let mut reader = lock(&self.reader);
         if reader.fill()? { self.take(&mut reader) } else { Ok(Vec::new()) }
     }
 
-    fn read(&self, patience: Duration) -> io::Result<Vec<FromDaemon>> {
+    fn read(&self, patience: Duration) -> io::Result<Vec<DaemonMessage>> {
         let mut reader = lock(&self.reader);
         let since = Instant::now();
         while lock(&self.spin).again(since) {
@@ -296,7 +331,7 @@ impl Connection {
     }
 
     /// The complete messages.
-    fn take(&self, reader: &mut Frames) -> io::Result<Vec<FromDaemon>> {
+    fn take(&self, reader: &mut Frames) -> io::Result<Vec<DaemonMessage>> {
         let mut messages = Vec::new();
         let mut take = || match &self.protocol {
             Protocol::Native => reader.take(),

@@ -20,9 +20,6 @@ use std::{
     sync::Mutex,
 };
 
-/// The commits of each rank of such a job that have its address, and nothing of its program's.
-pub(super) const ENDPOINT_COMMITS: u64 = 1;
-
 const ADDRESS: &str = "petasos.address";
 const SECRET: &str = "petasos.secret";
 

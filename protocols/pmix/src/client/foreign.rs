@@ -1,12 +1,56 @@
 //! Detection of another launcher that started this process, and how to reach its server.
 
-use super::{JobError, pmi1, pmix};
+use super::JobError;
+
+/// The commits of each rank of a job of another launcher that have its address, and nothing of its program's.
+pub(super) const ENDPOINT_COMMITS: u64 = 1;
+
+/// What the environment says about a PMIx server.
+#[derive(Clone, Debug)]
+pub(super) struct PmixSetting {
+    /// The variables that lead to the server.
+    pub(super) uris: Vec<String>,
+    pub(super) space: String,
+    pub(super) rank: u32,
+    /// Ways to authenticate that the server takes.
+    pub(super) security: Option<String>,
+    pub(super) events: EventSupport,
+}
+
+/// How far a server carries events of its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EventSupport {
+    Anywhere,
+    /// It hangs on events for other nodes: the server of Open MPI 4.
+    WithinNode,
+    /// It takes each event for a failure, and ends the job: the server of Slurm.
+    Nowhere,
+}
+
+/// How a launcher that speaks PMI-1 is reached.
+#[derive(Clone, Debug)]
+pub(super) enum Transport {
+    /// Over a descriptor that this process inherited.
+    Descriptor(i32),
+    /// At `host:port`.
+    Port(String),
+}
+
+/// What the environment says about a launcher that speaks PMI-1.
+#[derive(Clone, Debug)]
+pub(super) struct Pmi1Setting {
+    pub(super) transport: Transport,
+    pub(super) rank: Option<u32>,
+    pub(super) size: Option<u32>,
+    /// The rank of this process, at the server to which it connects.
+    pub(super) id: Option<u32>,
+}
 
 /// The launcher of this process, as the environment describes it.
 #[derive(Debug)]
 pub(super) enum Found {
-    Pmix(pmix::Setting),
-    Pmi1(pmi1::Setting),
+    Pmix(PmixSetting),
+    Pmi1(Pmi1Setting),
 }
 
 /// The launcher of this process, if the variables of one are set.
@@ -29,28 +73,28 @@ pub(super) fn find(variable: impl Fn(&str) -> Option<String>) -> Result<Option<F
         }
         let of_open_mpi_4 =
             ["OMPI_MCA_orte_hnp_uri", "OMPI_MCA_orte_ess_num_procs", "OMPI_COMMAND"];
-        return Ok(Some(Found::Pmix(pmix::Setting {
+        return Ok(Some(Found::Pmix(PmixSetting {
             uris,
             rank,
             security: variable("PMIX_SECURITY_MODE"),
             events: match () {
-                () if space.starts_with("slurm.pmix.") => pmix::Events::Nowhere,
+                () if space.starts_with("slurm.pmix.") => EventSupport::Nowhere,
                 () if of_open_mpi_4.iter().any(|name| variable(name).is_some()) => {
-                    pmix::Events::WithinNode
+                    EventSupport::WithinNode
                 }
-                () => pmix::Events::Anywhere,
+                () => EventSupport::Anywhere,
             },
             space,
         })));
     }
     let transport = match (number("PMI_FD")?, variable("PMI_PORT")) {
-        (Some(fd), _) => pmi1::Transport::Descriptor(fd as i32),
-        (None, Some(port)) => pmi1::Transport::Port(port),
+        (Some(fd), _) => Transport::Descriptor(fd as i32),
+        (None, Some(port)) => Transport::Port(port),
         (None, None) => return Ok(None),
     };
     let (rank, size) = (number("PMI_RANK")?, number("PMI_SIZE")?);
     let id = number("PMI_ID")?;
-    Ok(Some(Found::Pmi1(pmi1::Setting { transport, rank, size, id })))
+    Ok(Some(Found::Pmi1(Pmi1Setting { transport, rank, size, id })))
 }
 
 fn bad(name: &str, text: &str) -> JobError {
@@ -89,9 +133,9 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        assert_eq!(events("prterun-1@1", "PATH"), pmix::Events::Anywhere);
-        assert_eq!(events("1234", "OMPI_COMMAND"), pmix::Events::WithinNode);
-        assert_eq!(events("slurm.pmix.5.0", "PATH"), pmix::Events::Nowhere);
+        assert_eq!(events("prterun-1@1", "PATH"), EventSupport::Anywhere);
+        assert_eq!(events("1234", "OMPI_COMMAND"), EventSupport::WithinNode);
+        assert_eq!(events("slurm.pmix.5.0", "PATH"), EventSupport::Nowhere);
         // Without a server it is not PMIx.
         assert!(of(&pmix[..2]).unwrap().is_none());
         let pmi1 = [("PMI_FD", "5"), ("PMI_RANK", "0"), ("PMI_SIZE", "2")];

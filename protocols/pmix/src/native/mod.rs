@@ -18,7 +18,7 @@ pub const MAX_FRAME: usize = 64 << 20;
 
 /// From a client, after the token.
 #[derive(Wire, Clone, Debug, PartialEq)]
-pub enum Asked {
+pub enum ClientMessage {
     /// A request, which is answered over the socket.
     Request {
         /// The number of the request.
@@ -28,7 +28,7 @@ pub enum Asked {
     },
     /// A request whose completion the daemon writes into shared memory, for many clients at once:
     /// see [`Datastore`](crate::server::Datastore). Everything else comes over the socket.
-    ByWord {
+    SharedRequest {
         /// The number of the request.
         id: u64,
         /// The request.
@@ -43,7 +43,7 @@ pub enum Asked {
 
 /// To a client.
 #[derive(Wire, Clone, Debug, PartialEq)]
-pub enum FromDaemon {
+pub enum DaemonMessage {
     /// The answer to a request.
     Answer {
         /// The number of the request.

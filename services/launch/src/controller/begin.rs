@@ -2,7 +2,7 @@
 //! ranks start.
 
 use super::{Controller, Order, Phase};
-use crate::launch::Staged;
+use crate::outcome::Staged;
 use petasos_fabric::Time;
 use petasos_pmix::Node;
 use std::time::Duration;

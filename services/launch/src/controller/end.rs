@@ -1,8 +1,9 @@
 //! How a job ends: because all ranks have ended, for a failure, by a signal, or because its time is
 //! over.
 
+use super::parent;
 use super::{Controller, Order, Phase, Unwritten, begin::START};
-use crate::{daemon::parent, launch::Outcome};
+use crate::outcome::Outcome;
 use nix::sys::signal::Signal;
 use petasos_fabric::Time;
 use petasos_pmix::Node;

@@ -23,7 +23,7 @@ mod ranks;
 #[cfg(test)]
 mod tests;
 
-use crate::launch::{Settings, Staged};
+use crate::{outcome::Staged, settings::Settings};
 use failures::Failures;
 pub(crate) use failures::Unwritten;
 pub(crate) use faults::Loss;
@@ -31,6 +31,11 @@ use petasos_fabric::Time;
 use petasos_pmix::{Node, job::Run};
 use ranks::Ranks;
 use std::collections::{BTreeSet, VecDeque};
+
+/// Which node starts the daemon of another. That of the head node is started by none.
+pub(crate) fn parent(node: Node, fan_out: u32) -> Node {
+    Node(node.0.saturating_sub(1).checked_div(fan_out).unwrap_or_default())
+}
 
 /// What the daemon of the head node is to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ impl Daemon {
     pub(super) fn connects(&mut self, client: u64, rank: u32, process: Option<Pid>) {
         let again = process.is_some_and(|process| self.ranks.connects(rank, process));
         // Programs of a script may inherit one connection, one after the other.
-        self.engine.is_again(ClientId(client), again);
+        self.engine.set_same_process(ClientId(client), again);
     }
 
     /// The client of a rank is done, for now.

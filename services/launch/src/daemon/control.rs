@@ -1,14 +1,6 @@
 //! What the daemon of the head node and the others say to each other beside what engines do.
 
-use super::{
-    networks::Said,
-    staging::Coming,
-    tree::{Planned, Starter},
-};
-use crate::{
-    launch::{Settings, Speaks},
-    message::Message,
-};
+use crate::{message::Message, settings::Settings, speaks::Speaks};
 use petasos_macros::Wire;
 use petasos_pmix::{Node, Termination, job::JobSpec};
 
@@ -31,6 +23,39 @@ pub(crate) struct Bootstrap {
     /// Those that it starts, and those that these start.
     pub(crate) below: Vec<Planned>,
 }
+
+/// A daemon that is to be started.
+#[derive(Wire, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Planned {
+    pub(crate) node: Node,
+    /// By the name that the start command takes.
+    pub(crate) host: String,
+    /// How many processes it will have.
+    pub(crate) ranks: u32,
+}
+
+/// How daemons are started.
+#[derive(Wire, Clone, Debug)]
+pub(crate) struct Starter {
+    /// The command that starts a program on another host; `{host}` stands for its name.
+    pub(crate) command: Vec<String>,
+    /// The program on the other hosts.
+    pub(crate) program: String,
+}
+
+/// What daemons are told of files that will come.
+#[derive(Wire, Clone, Debug, PartialEq)]
+pub(crate) struct Coming {
+    /// Which plug-in brings them.
+    pub(crate) mover: String,
+    /// Where each node has its directory; none: where it has temporary files.
+    pub(crate) directory: Option<String>,
+    /// The file that is the program.
+    pub(crate) program: Option<String>,
+}
+
+/// What each network says, by its name.
+pub(crate) type Said = Vec<(String, Vec<u8>)>;
 
 /// How the processes of a node are to run.
 #[derive(Wire, Clone, Debug, PartialEq)]

@@ -2,7 +2,7 @@
 //! brought for its ranks.
 
 use super::directory::{self, JobDirectory};
-use crate::launch::{FileMover, Key, Receiving};
+use crate::plugins::{FileMover, Key, Receiving};
 use std::{
     io,
     net::IpAddr,

@@ -1,11 +1,7 @@
 //! What daemons say to each other, for the fuzz targets.
 
-use super::{
-    control::Program,
-    staging::Coming,
-    tree::{Planned, Starter},
-};
-use crate::launch::{Settings, Speaks};
+use super::control::{Coming, Planned, Program, Starter};
+use crate::{settings::Settings, speaks::Speaks};
 use petasos_pmix::{Node, Termination};
 use std::time::Duration;
 

@@ -3,18 +3,16 @@
 
 use super::{
     Daemon,
-    control::{Bootstrap, Setup},
-    networks::Said,
+    control::{Bootstrap, Planned, Said, Setup},
     staging,
-    tree::Planned,
 };
-use crate::launch::Target;
+use crate::plugins::Target;
 use petasos_pmix::server::host_name;
 use petasos_pmix::{
     JobId, Node, Value,
     job::{JobSpec, NodeInfo, SPARES},
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// What the head node's daemon knows of the others.
 #[derive(Debug)]
@@ -97,7 +95,7 @@ impl Daemon {
             node: self.me,
             nodes: plan.hosts.len() as u32 + 1,
             ranks: 0,
-            alone: head.ranks_are_alone(),
+            alone: head.plan.ranks_are_alone(),
             head: head.roster.own_urls(),
             settings: plan.settings.clone(),
             starter: plan.starter.clone(),
@@ -110,7 +108,7 @@ impl Daemon {
     pub(super) fn survey(&mut self) {
         let Some(head) = &self.head else { return };
         let here = head.plan.runs.iter().filter(|run| run.node == Node::HEAD);
-        let (here, alone) = (here.map(|run| run.count).sum(), head.ranks_are_alone());
+        let (here, alone) = (here.map(|run| run.count).sum(), head.plan.ranks_are_alone());
         match self.reserve(here, alone) {
             Ok(offers) => {
                 self.head.iter_mut().for_each(|head| {
@@ -160,15 +158,6 @@ impl Daemon {
         let coming = plan.staging.as_ref().map(|staging| staging.coming.clone());
         let setup = Setup { job, program, daemons, blobs, spares, coming };
         self.head.iter_mut().for_each(|head| head.setup = Some(setup.clone()));
-    }
-}
-
-impl super::head_node::HeadNode {
-    /// Whether all ranks are on one host, and will be.
-    fn ranks_are_alone(&self) -> bool {
-        let with_ranks = self.plan.runs.iter().filter(|run| run.count > 0);
-        let hosts: BTreeSet<Node> = with_ranks.map(|run| run.node).collect();
-        self.plan.settings.spares == 0 && hosts.len() == 1
     }
 }
 

@@ -3,18 +3,19 @@
 
 use super::{
     Daemon,
-    control::{Control, Program, Setup},
+    control::{Control, Program, Setup, Starter},
     gathering::Roster,
     input::Input,
     print::Printer,
     signals,
     staging::{ToStage, Work},
-    tree::Starter,
 };
 use crate::{
     controller::{Controller, Loss, Order},
     engine::{Config, Output},
-    launch::{Outcome, Plugins, Settings},
+    outcome::Outcome,
+    plugins::Plugins,
+    settings::Settings,
 };
 use nix::sys::signal::SigSet;
 use petasos_fabric::Time;
@@ -24,7 +25,7 @@ use petasos_pmix::{
     job::Run,
     server::{hex, random},
 };
-use std::io;
+use std::{collections::BTreeSet, io};
 
 /// A job to be run.
 #[derive(Clone, Debug)]
@@ -38,6 +39,15 @@ pub(crate) struct Plan {
     /// Files that are brought to the nodes first.
     pub(crate) staging: Option<ToStage>,
     pub(crate) plugins: Plugins,
+}
+
+impl Plan {
+    /// Whether all ranks are on one host, and will be.
+    pub(super) fn ranks_are_alone(&self) -> bool {
+        let with_ranks = self.runs.iter().filter(|run| run.count > 0);
+        let hosts: BTreeSet<Node> = with_ranks.map(|run| run.node).collect();
+        self.settings.spares == 0 && hosts.len() == 1
+    }
 }
 
 #[derive(Debug)]
@@ -196,13 +206,13 @@ impl Daemon {
         if let Some(proc) = self.job.as_ref().map(|job| job.proc(rank)) {
             let now = self.clock.now();
             if !finalized && !why.is_clean() {
-                self.engine.heard_gone(now, proc, restarts, why.clone());
+                self.engine.report_remote_failure(now, proc, restarts, why.clone());
             } else {
                 let how = if finalized { Termination::Finalized } else { why.clone() };
-                self.engine.heard_done(now, proc, restarts, how);
+                self.engine.report_remote_end(now, proc, restarts, how);
             }
         }
-        self.pump();
+        self.handle_outputs();
         self.head.iter_mut().for_each(|head| head.printer.ended(rank));
         self.tell_controller(|controller, now| {
             controller.rank_ended(now, on, rank, restarts, why);
@@ -224,7 +234,7 @@ impl Daemon {
         // Otherwise it is named first, for those that it was to start cannot be reached, either.
         if head.controller.is_running() {
             self.engine.peer_lost(now, node);
-            self.pump();
+            self.handle_outputs();
             self.tell_loss(node, why);
         } else {
             self.tell_loss(node, why);

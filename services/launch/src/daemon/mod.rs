@@ -35,12 +35,12 @@ mod silence;
 mod stack;
 mod staging;
 mod start;
-mod strangers;
 mod subreaper;
 mod surroundings;
 mod survey;
 mod sweep;
 mod tree;
+mod unauthenticated;
 mod wake;
 mod watch;
 
@@ -48,7 +48,7 @@ use crate::{
     controller::Controller,
     engine::{Config, Engine, Output},
     handshake::{Secret, derived},
-    launch::Plugins,
+    plugins::Plugins,
     pmix41::Surroundings,
 };
 use admission::{Admission, Files};
@@ -60,7 +60,7 @@ use head_node::HeadNode;
 use networks::Resources;
 use peers::Peers;
 use petasos_fabric::{Clock, Time};
-use petasos_pmix::server::{DATASTORE_LINK, FromDaemon, JOB_FILE, host_name, write_table};
+use petasos_pmix::server::{DATASTORE_LINK, DaemonMessage, JOB_FILE, host_name, write_table};
 use petasos_pmix::{
     Node, Proc,
     job::JobMap,
@@ -84,10 +84,9 @@ use watch::Watch;
 
 pub use guard::{GUARD, run as run_guard};
 
-pub(crate) use control::Program as Launched;
+pub(crate) use control::{Coming, Program as Launched, Starter};
 pub(crate) use head_node::{Plan, run as run_head};
-pub(crate) use staging::{Coming, ToStage};
-pub(crate) use tree::{Starter, parent};
+pub(crate) use staging::ToStage;
 
 /// The word on the command line that makes a process the daemon of another host.
 pub const DAEMON: &str = "pmix-daemon";
@@ -142,7 +141,7 @@ enum Source {
     Wakes,
     Clients,
     /// Where other daemons connect.
-    Strangers,
+    Unauthenticated,
     /// Some that connected there have said something.
     Said,
     Pmix41,
@@ -225,10 +224,10 @@ impl Daemon {
         self.order_nothing(Node::HEAD);
         self.start_daemons(bootstrap);
         while !self.peers.is_up(Node::HEAD) && self.over.is_none() {
-            self.pump();
+            self.handle_outputs();
             // It may be over by that, and nothing else comes then.
             if self.over.is_none() {
-                self.turn(Time::NEVER);
+                self.wait_and_handle(Time::NEVER);
             }
         }
         if let Some(Err(why)) = &self.over {
@@ -349,15 +348,15 @@ impl Daemon {
     }
 
     /// Does what the engine wants done.
-    fn pump(&mut self) {
+    fn handle_outputs(&mut self) {
         while let Some(output) = self.engine.poll() {
             match output {
                 Output::Send { to, message } => self.send(to, Control::Engine(message)),
                 Output::Answer { client, id, result } => {
-                    self.tell_client(client, &FromDaemon::Answer { id, result });
+                    self.tell_client(client, &DaemonMessage::Answer { id, result });
                 }
                 Output::Deliver { client, event, only } => {
-                    self.tell_client(client, &FromDaemon::Event { event, only });
+                    self.tell_client(client, &DaemonMessage::Event { event, only });
                 }
                 Output::CardChanged(proc) => self.shelve(proc),
                 Output::Restarted { proc, restarts } => self.restarted(proc, restarts),
@@ -380,7 +379,7 @@ impl Daemon {
     fn shelve(&mut self, proc: Proc) {
         let Some(datastore) = self.datastore.as_mut() else { return };
         let ours = self.job.as_ref().is_some_and(|job| job.id() == proc.job);
-        if let (true, Some(card)) = (ours, self.engine.card_here(proc)) {
+        if let (true, Some(card)) = (ours, self.engine.known_card(proc)) {
             datastore.put(proc.rank, &card);
         }
     }
@@ -388,10 +387,10 @@ impl Daemon {
     /// Lives until it is over.
     fn live(&mut self) {
         while self.over.is_none() {
-            self.pump();
+            self.handle_outputs();
             self.flush();
             if self.over.is_none() {
-                self.turn(Time::NEVER);
+                self.wait_and_handle(Time::NEVER);
             }
         }
     }
@@ -401,19 +400,19 @@ impl Daemon {
         let until = self.clock.now().after(Duration::from_secs(1));
         self.listeners.close();
         self.peers.listener = None;
-        self.peers.strangers.clear();
+        self.peers.unauthenticated.clear();
         // The others hear of it before anything here is waited for.
-        self.pump();
+        self.handle_outputs();
         self.flush();
         self.kill_ranks();
         let nothing_left = self.end_adopted();
         self.guards.finish(nothing_left);
         self.end_staging();
-        self.pump();
+        self.handle_outputs();
         self.flush();
         let waits = |daemon: &Daemon| daemon.peers.total_backlog() > 0;
         while waits(self) && self.clock.now() < until {
-            self.turn(until);
+            self.wait_and_handle(until);
             self.flush();
         }
         self.clients.clear();
@@ -425,9 +424,11 @@ impl Daemon {
         self.flush_clients();
         let failed: Vec<(Node, String)> = self
             .peers
-            .links
+            .connections
             .values_mut()
-            .filter_map(|link| Some((link.node, link.frames.flush().err()?.to_string())))
+            .filter_map(|connection| {
+                Some((connection.node, connection.frames.flush().err()?.to_string()))
+            })
             .collect();
         for (node, why) in failed {
             self.lost(node, &why);
@@ -435,7 +436,7 @@ impl Daemon {
     }
 
     /// Waits until something happens, and sees to it.
-    fn turn(&mut self, until: Time) {
+    fn wait_and_handle(&mut self, until: Time) {
         let ready = self.wait(until);
         let now = self.clock.now();
         self.engine.advance(now);
@@ -443,7 +444,7 @@ impl Daemon {
             self.see_to(source);
         }
         self.settle_clients(now);
-        for late in self.peers.strangers.expire(now) {
+        for late in self.peers.unauthenticated.expire(now) {
             self.log(&format!("refused a connection: {late}"));
         }
         self.settle_ranks(now);
@@ -460,7 +461,7 @@ impl Daemon {
                 }
             }
             Source::Clients => self.accept_clients(),
-            Source::Strangers => {
+            Source::Unauthenticated => {
                 if let Some(why) = self.peers.accept(&mut self.admission, self.clock.now()) {
                     self.log(&why);
                 }
@@ -517,7 +518,7 @@ impl Daemon {
                 self.over = Some(Err(format!("the head of the job cannot be reached: {why}")));
             }
             Wake::Dialled(node, Err(why)) => self.lost(node, &why),
-            Wake::Asked(node, alive) => self.system_answered(node, alive),
+            Wake::SystemAnswered(node, alive) => self.system_answered(node, alive),
             Wake::Signal(number) if self.head.is_some() => {
                 self.tell_controller(|controller, now| controller.signal(now, number));
             }
@@ -535,9 +536,9 @@ impl Daemon {
     }
 
     fn read_peer(&mut self, number: u64) {
-        let Some(link) = self.peers.links.get_mut(&number) else { return };
-        let node = link.node;
-        let failed = match link.frames.fill() {
+        let Some(connection) = self.peers.connections.get_mut(&number) else { return };
+        let node = connection.node;
+        let failed = match connection.frames.fill() {
             Ok(some) => {
                 if some {
                     self.heard(node);
@@ -547,8 +548,8 @@ impl Daemon {
             Err(error) => Some(error.to_string()),
         };
         loop {
-            let Some(link) = self.peers.links.get_mut(&number) else { return };
-            match link.frames.take::<Control>() {
+            let Some(connection) = self.peers.connections.get_mut(&number) else { return };
+            match connection.frames.take::<Control>() {
                 Ok(Some(what)) => self.control(node, what),
                 Ok(None) => break,
                 Err(error) => {

@@ -3,19 +3,16 @@
 
 use super::{
     Daemon,
-    control::Setup,
+    control::{Said, Setup},
     wake::{Wake, Waker},
 };
 use crate::{
     handshake::derived,
     inventory::{Inventory, NetworkUse, Watcher},
-    launch::{Key, Known, Reserved, ThisNode, Wants},
+    plugins::{Key, Known, Reserved, ThisNode, Wants},
 };
 use petasos_pmix::{Node, job::JobSpec};
 use std::{collections::BTreeMap, path::Path};
-
-/// What each network says, by its name.
-pub(crate) type Said = Vec<(String, Vec<u8>)>;
 
 /// The longest beginning of an address.
 const MAX_BASE: usize = 512;

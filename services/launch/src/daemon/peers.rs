@@ -4,8 +4,9 @@
 use super::{
     admission::{Admission, BATCH, QUEUE},
     control::Control,
-    strangers::Strangers,
+    unauthenticated::Unauthenticated,
     wake::{Wake, Waker},
+    watch::is_ready,
 };
 use crate::{
     handshake::{self, Secret},
@@ -17,14 +18,14 @@ use petasos_pmix::{
     server::{Frames, Stream},
 };
 use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
+    event::PollFlags,
     net::{listen, sockopt},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     net::{SocketAddr, TcpListener, TcpStream},
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::AsFd,
     thread,
     time::{Duration, Instant},
 };
@@ -43,7 +44,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 
 /// A connection.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct Connection {
     pub(crate) node: Node,
     pub(crate) frames: Frames,
 }
@@ -57,14 +58,14 @@ pub(crate) struct Peers {
     silence: Duration,
     pub(crate) listener: Option<TcpListener>,
     addresses: BTreeMap<Node, Vec<String>>,
-    pub(crate) links: BTreeMap<u64, Link>,
-    /// By which link a node is reached.
+    pub(crate) connections: BTreeMap<u64, Connection>,
+    /// By which connection a node is reached.
     via: BTreeMap<Node, u64>,
-    /// What waits for a link.
+    /// What waits for a connection.
     waiting: BTreeMap<Node, Vec<Control>>,
     lost: BTreeSet<Node>,
     next: u64,
-    pub(crate) strangers: Strangers,
+    pub(crate) unauthenticated: Unauthenticated,
 }
 
 impl Peers {
@@ -75,12 +76,12 @@ impl Peers {
             silence: silence.max(SILENCE),
             listener: None,
             addresses: BTreeMap::new(),
-            links: BTreeMap::new(),
+            connections: BTreeMap::new(),
             via: BTreeMap::new(),
             waiting: BTreeMap::new(),
             lost: BTreeSet::new(),
             next: 0,
-            strangers: Strangers::new()?,
+            unauthenticated: Unauthenticated::new()?,
         })
     }
 
@@ -103,7 +104,7 @@ impl Peers {
     /// Where others connect, unless those that did have not had their time and there is no room for
     /// more.
     pub(crate) fn waits_at(&self, now: Time) -> Option<&TcpListener> {
-        self.listener.as_ref().filter(|_| self.strangers.have_room(now))
+        self.listener.as_ref().filter(|_| self.unauthenticated.have_room(now))
     }
 
     /// Takes connections, and begins their handshakes. Gives what is to be said of that.
@@ -118,7 +119,7 @@ impl Peers {
                 Err(error) => return admission.failed(&error, now),
             };
             // Where it fails the connection is closed, and the other side fails.
-            let told = self.strangers.greet(stream, from, now).unwrap_or_default();
+            let told = self.unauthenticated.greet(stream, from, now).unwrap_or_default();
             if told.is_some() {
                 return told;
             }
@@ -126,16 +127,16 @@ impl Peers {
         None
     }
 
-    /// Strangers have said something: gives the daemons among them, and what is to be said of
-    /// others.
+    /// Unauthenticated peers have said something: gives the daemons among them, and what is to be
+    /// said of the others.
     pub(crate) fn hear(&mut self) -> (Vec<(Node, TcpStream)>, Vec<String>) {
-        self.strangers.hear(&self.secret, self.me)
+        self.unauthenticated.hear(&self.secret, self.me)
     }
 
     /// Sends, once there is a connection. False: the node is lost.
     pub(crate) fn send(&mut self, to: Node, what: Control, waker: &Waker) -> bool {
-        if let Some(link) = self.via.get(&to).and_then(|id| self.links.get_mut(id)) {
-            return put(&mut link.frames, &what).is_ok();
+        if let Some(connection) = self.via.get(&to).and_then(|id| self.connections.get_mut(id)) {
+            return put(&mut connection.frames, &what).is_ok();
         }
         if self.lost.contains(&to) {
             return false;
@@ -170,14 +171,14 @@ impl Peers {
                 put(&mut frames, &what).map_err(io::Error::other)?;
             }
         }
-        self.links.insert(self.next, Link { node, frames });
+        self.connections.insert(self.next, Connection { node, frames });
         Ok(())
     }
 
     /// A node cannot be reached any more.
     pub(crate) fn down(&mut self, node: Node) {
         self.lost.insert(node);
-        self.links.retain(|_, link| link.node != node);
+        self.connections.retain(|_, connection| connection.node != node);
         self.via.remove(&node);
         self.waiting.remove(&node);
     }
@@ -190,61 +191,55 @@ impl Peers {
     /// Whether the other side has closed the connection to a node, which may not have been read to
     /// its end.
     pub(crate) fn has_ended(&self, node: Node) -> bool {
-        let link = self.via.get(&node).and_then(|id| self.links.get(id));
-        link.is_some_and(|link| is_ready(link.frames.as_fd(), PollFlags::RDHUP))
+        let connection = self.via.get(&node).and_then(|id| self.connections.get(id));
+        connection.is_some_and(|connection| is_ready(connection.frames.as_fd(), PollFlags::RDHUP))
     }
 
     /// The address of this machine on the way to a node.
     pub(crate) fn own_address(&self, towards: Option<Node>) -> Option<String> {
-        let mut links = self.links.values();
-        let link = links.find(|link| towards.is_none_or(|node| link.node == node))?;
-        let address = rustix::net::getsockname(link.frames.as_fd()).ok()?;
+        let mut connections = self.connections.values();
+        let connection =
+            connections.find(|connection| towards.is_none_or(|node| connection.node == node))?;
+        let address = rustix::net::getsockname(connection.frames.as_fd()).ok()?;
         let address = SocketAddr::try_from(address).ok()?;
         Some(address.ip().to_canonical().to_string())
     }
 
     /// Where the daemon of a node listens, on the machine with which there is a connection.
     pub(crate) fn listens_at(&self, node: Node) -> Option<SocketAddr> {
-        let link = self.via.get(&node).and_then(|id| self.links.get(id))?;
-        let far =
-            SocketAddr::try_from(rustix::net::getpeername(link.frames.as_fd()).ok()??).ok()?;
+        let connection = self.via.get(&node).and_then(|id| self.connections.get(id))?;
+        let far = SocketAddr::try_from(rustix::net::getpeername(connection.frames.as_fd()).ok()??)
+            .ok()?;
         let known: SocketAddr = self.addresses.get(&node)?.first()?.parse().ok()?;
         Some(SocketAddr::new(far.ip(), known.port()))
     }
 
     /// Bytes that wait to be sent to a node.
     pub(crate) fn backlog(&self, node: Node) -> usize {
-        let link = self.via.get(&node).and_then(|id| self.links.get(id));
-        link.map_or(0, |link| link.frames.backlog())
+        let connection = self.via.get(&node).and_then(|id| self.connections.get(id));
+        connection.map_or(0, |connection| connection.frames.backlog())
     }
 
     /// Bytes that wait to be sent at all.
     pub(crate) fn total_backlog(&self) -> usize {
-        self.links.values().map(|link| link.frames.backlog()).sum()
+        self.connections.values().map(|connection| connection.frames.backlog()).sum()
     }
 }
 
 /// An answer that is longer than the other side takes is an error instead; what else is ends the
-/// link, as it would there.
+/// connection, as it would there.
 fn put(frames: &mut Frames, what: &Control) -> Result<(), Error> {
     let Err(error) = frames.push(what) else { return Ok(()) };
     let refused = match what {
         Control::Engine(Message::Answer { id, .. }) => {
             Message::Answer { id: *id, result: Err(error) }
         }
-        Control::Engine(Message::CardAnswer { id, .. }) => {
-            Message::CardAnswer { id: *id, result: Err(error) }
+        Control::Engine(Message::BusinessCardAnswer { id, .. }) => {
+            Message::BusinessCardAnswer { id: *id, result: Err(error) }
         }
         _ => return Err(error),
     };
     frames.push(&Control::Engine(refused))
-}
-
-/// Whether this can be said of a descriptor now, or that it has hung up.
-pub(super) fn is_ready(fd: BorrowedFd<'_>, what: PollFlags) -> bool {
-    let mut look = [PollFd::from_borrowed_fd(fd, what)];
-    let looked = poll(&mut look, Some(&Timespec::default()));
-    looked.is_ok() && look[0].revents().intersects(what | PollFlags::HUP | PollFlags::ERR)
 }
 
 /// Whether the other side has closed the connection, and not said anything wrong.

@@ -205,7 +205,8 @@ impl Daemon {
             self.silence.answered(self.clock.now(), node, false);
             return;
         };
-        let ask = move |waker: Waker| waker.tell(Wake::Asked(node, is_there(address, patience)));
+        let ask =
+            move |waker: Waker| waker.tell(Wake::SystemAnswered(node, is_there(address, patience)));
         let thread = thread::Builder::new().name("silence".to_owned());
         if thread.spawn(move || ask(waker)).is_err() {
             // Nothing is known of it; it is asked again.

@@ -2,13 +2,18 @@
 //! starts. What moves them is a plug-in; here is when, where to, and what becomes of the job if
 //! they do not come.
 
-use super::{Daemon, control::Setup, wake::Wake};
+use super::{
+    Daemon,
+    control::{Coming, Setup},
+    wake::Wake,
+};
 use crate::{
+    files::Files,
     handshake::derived,
-    launch::{FileMover, Files, Key, NotPlaced, Placing, Staged},
+    outcome::Staged,
+    plugins::{FileMover, Key, NotPlaced, Placing},
 };
 use petasos_fabric::Time;
-use petasos_macros::Wire;
 use petasos_pmix::server::host_name;
 use petasos_pmix::{Node, Value, event::Range, status};
 use std::{
@@ -25,17 +30,6 @@ pub(crate) const STAGE_DIR: &str = "PETASOS_STAGE_DIR";
 const STAGE_KEY: &str = "petasos.stage.dir";
 /// How long a mover gets to end that was told to.
 const LEAVE: Duration = Duration::from_secs(3);
-
-/// What daemons are told of files that will come.
-#[derive(Wire, Clone, Debug, PartialEq)]
-pub(crate) struct Coming {
-    /// Which plug-in brings them.
-    pub(crate) mover: String,
-    /// Where each node has its directory; none: where it has temporary files.
-    pub(crate) directory: Option<String>,
-    /// The file that is the program.
-    pub(crate) program: Option<String>,
-}
 
 /// Files that the head node has brought to the nodes.
 #[derive(Clone, Debug)]
@@ -217,7 +211,10 @@ fn place_all(mover: &dyn FileMover, placing: &Placing) -> Result<(), NotPlaced> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::{Estimate, FileToStage, Receiving};
+    use crate::{
+        files::FileToStage,
+        plugins::{Estimate, Receiving},
+    };
     use std::{fs, net::IpAddr};
 
     /// A mover that fails as it is told to.

@@ -10,9 +10,8 @@ use super::{
     sweep::{MARKS, marks},
 };
 use crate::{
-    inventory,
-    launch::{Speaks, is_of_a_launcher},
-    pmix41,
+    inventory, pmix41,
+    speaks::{Speaks, is_of_a_launcher},
 };
 use petasos_pmix::{Termination, job::JobMap};
 use rustix::{net::sockopt::set_socket_passcred, process::getpid, thread::CpuSet};

@@ -6,7 +6,7 @@ use super::Daemon;
 use super::control::Control;
 use crate::{
     engine::{LINKS, links_value},
-    launch::{Known, Wants},
+    plugins::{Known, Wants},
 };
 use petasos_pmix::{Node, Value};
 

@@ -10,11 +10,11 @@
 use super::{
     Daemon,
     child::{First, Process, Spawner, Streams, beyond_streams, has_terminal, pipe},
-    control::{Bootstrap, Control},
+    control::{Bootstrap, Control, Planned, Starter},
     image::{Image, why_not},
-    peers::is_ready,
+    watch::is_ready,
 };
-use petasos_macros::Wire;
+use crate::controller::parent;
 use petasos_pmix::Node;
 use petasos_wire::{Encoding, to_vec};
 use rustix::{
@@ -39,25 +39,6 @@ const LEAVE_LOST: Duration = Duration::from_millis(300);
 /// So much always fits a pipe.
 const SHORT: usize = 32 << 10;
 
-/// A daemon that is to be started.
-#[derive(Wire, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Planned {
-    pub(crate) node: Node,
-    /// By the name that the start command takes.
-    pub(crate) host: String,
-    /// How many processes it will have.
-    pub(crate) ranks: u32,
-}
-
-/// How daemons are started.
-#[derive(Wire, Clone, Debug)]
-pub(crate) struct Starter {
-    /// The command that starts a program on another host; `{host}` stands for its name.
-    pub(crate) command: Vec<String>,
-    /// The program on the other hosts.
-    pub(crate) program: String,
-}
-
 /// A start command that runs.
 #[derive(Debug)]
 pub(crate) struct Remote {
@@ -65,11 +46,6 @@ pub(crate) struct Remote {
     pidfd: OwnedFd,
     input: Option<PipeWriter>,
     ended: bool,
-}
-
-/// Which node starts the daemon of another. That of the head node is started by none.
-pub(crate) fn parent(node: Node, fan_out: u32) -> Node {
-    Node(node.0.saturating_sub(1).checked_div(fan_out).unwrap_or_default())
 }
 
 /// Those of the daemons below a node that it starts itself, each with those that are below that

@@ -1,6 +1,6 @@
 //! What threads tell the daemon's loop, which sleeps in `poll`.
 
-use crate::{controller::Unwritten, inventory::Inventory, launch::NotPlaced};
+use crate::{controller::Unwritten, inventory::Inventory, plugins::NotPlaced};
 use petasos_pmix::Node;
 use std::{
     io::{Read, Write},
@@ -18,7 +18,7 @@ pub(crate) enum Wake {
     /// A connection to a daemon was made, and this one has proved its identity.
     Dialled(Node, Result<TcpStream, String>),
     /// Whether the system of a node that is silent has answered.
-    Asked(Node, bool),
+    SystemAnswered(Node, bool),
     /// A signal came.
     Signal(i32),
     /// What this node has now.

@@ -14,7 +14,7 @@ use rustix::{
 };
 use std::{
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::Instant,
 };
 
@@ -91,7 +91,7 @@ impl Daemon {
         let deadline = deadline.min(self.ranks.deadline()).min(self.head_deadline());
         let now = self.clock.now();
         let deadline = deadline.min(self.silence.deadline()).min(self.admission.deadline(now));
-        let deadline = deadline.min(self.peers.strangers.deadline(now));
+        let deadline = deadline.min(self.peers.unauthenticated.deadline(now));
         let wait = deadline.since(now);
         // A little longer, so that it is not a little too early.
         let wait = Timespec {
@@ -131,10 +131,10 @@ impl Daemon {
             all.push((Source::Clients, PollFd::new(listener, read)));
         }
         if let Some(listener) = self.peers.waits_at(now).filter(|_| self.admission.is_open(now)) {
-            all.push((Source::Strangers, PollFd::new(listener, read)));
+            all.push((Source::Unauthenticated, PollFd::new(listener, read)));
         }
         if self.peers.listener.is_some() {
-            all.push((Source::Said, PollFd::new(&self.peers.strangers, read)));
+            all.push((Source::Said, PollFd::new(&self.peers.unauthenticated, read)));
         }
         if let Some(ends) = self.subreaper.as_ref().and_then(Subreaper::as_fd) {
             all.push((Source::ChildEnded, PollFd::from_borrowed_fd(ends, read)));
@@ -149,9 +149,9 @@ impl Daemon {
         for frames in self.clients.unsent() {
             all.push((Source::Drain, PollFd::new(frames, write)));
         }
-        for (number, link) in &self.peers.links {
-            let flags = if link.frames.backlog() > 0 { read | write } else { read };
-            all.push((Source::Peer(*number), PollFd::new(&link.frames, flags)));
+        for (number, connection) in &self.peers.connections {
+            let flags = if connection.frames.backlog() > 0 { read | write } else { read };
+            all.push((Source::Peer(*number), PollFd::new(&connection.frames, flags)));
         }
         if let Some(input) = self.ranks.takes_input() {
             all.push((Source::Feed, PollFd::new(input, write)));
@@ -178,4 +178,11 @@ impl Daemon {
         }
         set
     }
+}
+
+/// Whether this can be said of a descriptor now, or that it has hung up.
+pub(super) fn is_ready(fd: BorrowedFd<'_>, what: PollFlags) -> bool {
+    let mut look = [PollFd::from_borrowed_fd(fd, what)];
+    let looked = poll(&mut look, Some(&Timespec::default()));
+    looked.is_ok() && look[0].revents().intersects(what | PollFlags::HUP | PollFlags::ERR)
 }

@@ -1,6 +1,6 @@
 //! The connections of clients: which process each is, what it waits for, and its event handlers.
 
-use super::{ClientId, RequestId, requests::limit};
+use super::{ClientId, RequestId, limits::limit};
 use petasos_pmix::{
     Error, Group, Proc,
     event::{Event, takes},
@@ -38,8 +38,8 @@ struct Client {
     handlers: BTreeMap<u64, Vec<i32>>,
     /// It is of a library that finalizes and begins again: see [`super::Engine::may_return`].
     returns: bool,
-    /// It is of the process that has been its rank before: see [`super::Engine::is_again`].
-    again: bool,
+    /// It is of the process that has been its rank before: see [`super::Engine::set_same_process`].
+    same_process: bool,
 }
 
 #[derive(Debug, Default)]
@@ -90,14 +90,14 @@ impl Clients {
         self.all.get(&client).is_some_and(|known| known.returns)
     }
 
-    pub(super) fn set_again(&mut self, client: ClientId, again: bool) {
+    pub(super) fn set_same_process(&mut self, client: ClientId, same_process: bool) {
         if let Some(known) = self.all.get_mut(&client) {
-            known.again = again;
+            known.same_process = same_process;
         }
     }
 
-    pub(super) fn is_again(&self, client: ClientId) -> bool {
-        self.all.get(&client).is_some_and(|known| known.again)
+    pub(super) fn is_same_process(&self, client: ClientId) -> bool {
+        self.all.get(&client).is_some_and(|known| known.same_process)
     }
 
     /// How many requests of a client are pending.

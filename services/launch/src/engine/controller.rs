@@ -1,5 +1,6 @@
 //! The controller, the engine of the head node, and the questions that all engines have for it.
 
+use super::outbox::Question;
 use super::{
     ClientId, Engine, Output, RequestId, clients::Waiting, inventory::Inventories,
     premature::Premature, published::Registry, queries::Queries, requests::check_keys,
@@ -49,14 +50,6 @@ impl Interest {
     fn of(&self, code: i32) -> Vec<Node> {
         self.0.get(&code).into_iter().flatten().copied().collect()
     }
-}
-
-/// A question, and where the answer goes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Question {
-    pub(super) by: Proc,
-    pub(super) node: Node,
-    pub(super) id: u64,
 }
 
 impl Engine {

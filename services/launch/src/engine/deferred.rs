@@ -5,8 +5,9 @@
 use super::{
     ClientId, Engine, RequestId,
     clients::Waiting,
+    limits::{LONGEST, limit},
     modex::{RemoteGet, SLACK},
-    requests::{LONGEST, MAX_PENDING, limit},
+    requests::MAX_PENDING,
     timers::{Timer, Timers},
 };
 use crate::message::Message;
@@ -238,7 +239,7 @@ impl Engine {
     fn send_card(&mut self, asker: Asker, result: Result<BusinessCard, Error>) {
         match asker {
             Asker::Client(client, id) => self.answer(client, id, result.map(Answer::BusinessCard)),
-            Asker::Daemon(node, id) => self.send(node, Message::CardAnswer { id, result }),
+            Asker::Daemon(node, id) => self.send(node, Message::BusinessCardAnswer { id, result }),
         }
     }
 

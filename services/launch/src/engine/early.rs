@@ -6,7 +6,7 @@
 //! messages, which have no answer, the node is cut off, like one whose messages make no sense. So
 //! whatever waits for it ends.
 
-use super::{Engine, Output, requests::limit};
+use super::{Engine, Output, limits::limit};
 use crate::message::Message;
 use petasos_pmix::{Error, Node};
 use petasos_wire::{Encoding, to_vec};
@@ -57,8 +57,8 @@ impl Engine {
     /// Whether a message is early, since its sender knew of more replacements than this node does.
     /// Then it is kept or refused.
     pub(super) fn is_early(&mut self, from: Node, message: &Message) -> bool {
-        let (Message::Fence { replaced: known, .. } | Message::CardAsk { replaced: known, .. }) =
-            message
+        let (Message::Fence { replaced: known, .. }
+        | Message::BusinessCardRequest { replaced: known, .. }) = message
         else {
             return false;
         };
@@ -75,8 +75,8 @@ impl Engine {
         };
         match (kept, message) {
             (Ok(()), _) => {}
-            (Err(error), Message::CardAsk { id, .. }) => {
-                self.send(from, Message::CardAnswer { id: *id, result: Err(error) });
+            (Err(error), Message::BusinessCardRequest { id, .. }) => {
+                self.send(from, Message::BusinessCardAnswer { id: *id, result: Err(error) });
             }
             (Err(error), _) => self.cut_off(from, &error),
         }

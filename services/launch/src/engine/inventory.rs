@@ -1,7 +1,7 @@
 //! What the nodes have. Each reports its own inventory to the controller, and raises events for its
 //! changes.
 
-use super::{Engine, jobs::Job, queries::Report};
+use super::{Engine, jobs::Job};
 use crate::{
     inventory::{Cpu, Inventory, RoundTrip},
     message::Message,
@@ -13,6 +13,13 @@ use petasos_pmix::{
     status,
 };
 use std::{collections::BTreeMap, sync::Arc};
+
+/// What a node reports of its own accord, or once it has measured.
+#[derive(Clone, Copy)]
+pub(super) enum Report {
+    Inventory,
+    Links,
+}
 
 /// What the controller knows of all nodes.
 #[derive(Debug, Default)]

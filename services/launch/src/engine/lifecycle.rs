@@ -8,7 +8,7 @@ use petasos_pmix::{Error, JobId, Missing, Node, Proc, Termination, message::Answ
 impl Engine {
     /// A client says which process it is. The daemon has checked that it is that process.
     pub(super) fn connect(&mut self, client: ClientId, proc: Proc) -> Result<Answer, Error> {
-        let again = self.clients.is_again(client);
+        let again = self.clients.is_same_process(client);
         let local = self.jobs.local_mut(proc).ok_or(Error::NoSuchProc(proc))?;
         if let Some(why) = local.refusal(again).cloned() {
             let node = self.ran_on(proc).unwrap_or(self.me);
@@ -35,8 +35,8 @@ impl Engine {
 
     /// Whether a client, which is about to connect, belongs to the process that had its rank
     /// before. Then it may connect, once that process has finalized.
-    pub fn is_again(&mut self, client: ClientId, again: bool) {
-        self.clients.set_again(client, again);
+    pub fn set_same_process(&mut self, client: ClientId, again: bool) {
+        self.clients.set_same_process(client, again);
     }
 
     /// A client is a tool: it only observes.
@@ -172,14 +172,20 @@ impl Engine {
 
     /// At the head node: its daemon has heard that a process of another node failed, perhaps before
     /// this engine did.
-    pub fn heard_gone(&mut self, now: Time, proc: Proc, restarts: u32, why: Termination) {
+    pub fn report_remote_failure(
+        &mut self,
+        now: Time,
+        proc: Proc,
+        restarts: u32,
+        why: Termination,
+    ) {
         self.advance(now);
         self.remote_proc_failed(proc, restarts, why, None);
     }
 
     /// At the head node: a process of another node has ended as it should, and is not started again
     /// with its node.
-    pub fn heard_done(&mut self, now: Time, proc: Proc, restarts: u32, why: Termination) {
+    pub fn report_remote_end(&mut self, now: Time, proc: Proc, restarts: u32, why: Termination) {
         self.advance(now);
         self.jobs.note_done(proc, restarts, why);
     }

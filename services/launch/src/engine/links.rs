@@ -5,7 +5,7 @@
 //! needs to wake and answer. All nodes measure at the same time, each with one other after the
 //! other, so that the shortest of several times says more than any mean.
 
-use super::{Engine, queries::Report, timers::Timer};
+use super::{Engine, inventory::Report, timers::Timer};
 use crate::{inventory::RoundTrip, message::Message};
 use petasos_fabric::Time;
 use petasos_pmix::{Node, Value};

@@ -25,6 +25,7 @@ mod fence;
 mod inventory;
 mod jobs;
 mod lifecycle;
+mod limits;
 mod links;
 mod members;
 mod modex;
@@ -135,7 +136,7 @@ pub enum Output {
         only: Option<u64>,
     },
     /// The business card of a process, of this node or another, has changed:
-    /// [`Engine::card_here`].
+    /// [`Engine::known_card`].
     CardChanged(Proc),
     /// At the head node: a process asks for the job to end.
     Abort {
@@ -312,11 +313,11 @@ impl Engine {
             Message::Fence { group, replaced, nth, step } => {
                 self.fence_message(from, &group, replaced, nth, step);
             }
-            Message::CardAsk { id, proc, restarts, key, wait, patience, .. } => {
+            Message::BusinessCardRequest { id, proc, restarts, key, wait, patience, .. } => {
                 let asked = modex::RemoteGet { of: proc, restarts, key, wait };
                 self.card_asked(from, id, asked, patience);
             }
-            Message::CardAnswer { id, result } => self.card_answered(id, result),
+            Message::BusinessCardAnswer { id, result } => self.card_answered(id, result),
             Message::Ask { id, asker, what } => self.question_came(from, id, asker, what),
             Message::Answer { id, result } => self.answer_came(from, id, result),
             Message::Event { event, all } => self.event_came(from, event, all),

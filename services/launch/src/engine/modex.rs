@@ -2,7 +2,7 @@
 //! that hosts the process, and then kept here.
 
 use super::{
-    ClientId, Engine, Output, RequestId, clients::Waiting, process::LocalProcess, requests::LONGEST,
+    ClientId, Engine, Output, RequestId, clients::Waiting, limits::LONGEST, process::LocalProcess,
 };
 use crate::message::Message;
 use petasos_fabric::Time;
@@ -190,7 +190,10 @@ impl Engine {
     fn send_fetch(&mut self, host: Node, what: Subject, patience: Duration) -> u64 {
         let (id, (proc, key, wait)) = (self.out.number(), what);
         let (restarts, replaced) = (self.restarts_of(proc), self.replacements.count());
-        self.send(host, Message::CardAsk { id, proc, restarts, replaced, key, wait, patience });
+        self.send(
+            host,
+            Message::BusinessCardRequest { id, proc, restarts, replaced, key, wait, patience },
+        );
         id
     }
 
@@ -261,7 +264,7 @@ impl Engine {
 
     /// A business card as the processes of this node see it, if it is here.
     #[must_use]
-    pub fn card_here(&self, proc: Proc) -> Option<BusinessCard> {
+    pub fn known_card(&self, proc: Proc) -> Option<BusinessCard> {
         match self.jobs.local(proc) {
             Some(local) => local.has_card().then(|| local.card().seen_from(self.me, self.me)),
             None => self.jobs.remote_card(proc).cloned(),

@@ -2,8 +2,16 @@
 
 use super::{ClientId, Output, RequestId};
 use crate::message::Message;
-use petasos_pmix::{Error, Node, event::EventId, message::Answer};
+use petasos_pmix::{Error, Node, Proc, event::EventId, message::Answer};
 use std::collections::VecDeque;
+
+/// A question, and where the answer goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Question {
+    pub(super) by: Proc,
+    pub(super) node: Node,
+    pub(super) id: u64,
+}
 
 #[derive(Debug)]
 pub(super) struct Outbox {

@@ -1,7 +1,7 @@
 //! Requests for a restart or a replacement that reach the controller before the news of the
 //! failure. Each waits for that news, for a moment.
 
-use super::{Engine, controller::Question, requests::limit, timers::Timer};
+use super::{Engine, limits::limit, outbox::Question, timers::Timer};
 use crate::message::ControllerRequest;
 use petasos_fabric::Time;
 use petasos_pmix::{Error, message::Answer};

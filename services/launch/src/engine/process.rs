@@ -153,7 +153,7 @@ impl LocalProcess {
         let all: usize = kept.iter().map(|(key, entry)| entry.size(key)).sum();
         let all = all.saturating_add_signed(entries.iter().map(growth).sum());
         if all > MAX_CARD {
-            return Err(super::requests::limit("bytes of a card", all, MAX_CARD));
+            return Err(super::limits::limit("bytes of a card", all, MAX_CARD));
         }
         self.card.commit(entries);
         Ok(())

@@ -2,9 +2,9 @@
 
 use super::{
     Engine,
-    controller::Question,
-    queries::{MAX_ANSWER, answer_limit},
-    requests::{LONGEST, check_entry, limit},
+    limits::{LONGEST, MAX_ANSWER, answer_limit, limit},
+    outbox::Question,
+    requests::check_entry,
     timers::{Timer, Timers},
 };
 use petasos_fabric::Time;

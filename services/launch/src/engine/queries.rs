@@ -1,10 +1,12 @@
 //! Queries, and what the controller gathers from other nodes to answer them.
 
+use super::inventory::Report;
+use super::limits::{MAX_ANSWER, answer_limit};
 use super::{
     Engine, Output,
-    controller::Question,
+    limits::limit,
     links::{LINKS, MEASURE, links_value},
-    requests::limit,
+    outbox::Question,
     timers::Timer,
 };
 use crate::message::{ControllerRequest, Message};
@@ -17,8 +19,6 @@ use std::{
 
 /// How long the nodes may take to report on their processes.
 const GATHER: Duration = Duration::from_secs(3);
-/// Bytes of one answer, about: in a frame for a client they take up to half as much again.
-pub(super) const MAX_ANSWER: usize = 40 << 20;
 /// Queries of one node at a time that need reports of others.
 const MAX_QUERIES: usize = 1024;
 /// Nodes whose inventories fit one answer.
@@ -28,13 +28,6 @@ const INVENTORY: &str = "petasos.inventory";
 /// The Standard's key of the memory of the node on which it is asked for.
 const MEMORY: &str = "pmix.pmem";
 const PROCESSES: &str = "petasos.processes";
-
-/// What a node reports of its own accord, or once it has measured.
-#[derive(Clone, Copy)]
-pub(super) enum Report {
-    Inventory,
-    Links,
-}
 
 /// The queries that wait for reports of nodes.
 #[derive(Debug, Default)]
@@ -349,10 +342,6 @@ impl Engine {
 /// About how many bytes these take.
 fn size(info: &Info) -> usize {
     info.iter().map(|(key, value)| key.len() + 8 + value.size()).sum()
-}
-
-pub(super) fn answer_limit(bytes: usize) -> Error {
-    limit("bytes in one answer", bytes, MAX_ANSWER)
 }
 
 /// The node that is meant by `petasos.inventory.NUMBER`.

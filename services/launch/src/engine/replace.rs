@@ -9,7 +9,7 @@
 //! others, before the start: nothing is exchanged. Each rank that is started again has one restart
 //! more, as if it had failed alone.
 
-use super::{ClientId, Engine, Output, RequestId, controller::Question};
+use super::{ClientId, Engine, Output, RequestId, outbox::Question};
 use crate::message::{ControllerRequest, Message, Replacement};
 use petasos_pmix::{Error, Node, Proc, message::Answer};
 use std::collections::BTreeMap;

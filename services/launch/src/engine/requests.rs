@@ -1,5 +1,6 @@
 //! The requests of clients: each is checked here and answered exactly once.
 
+use super::limits::{LONGEST, limit};
 use super::{ClientId, Engine, RequestId, clients::Waiting, modex, timers::Timer};
 use crate::message::ControllerRequest;
 use petasos_pmix::{
@@ -15,8 +16,6 @@ pub(super) const MAX_PENDING: usize = 4096;
 const MAX_KEYS: usize = 4096;
 /// Bytes of the information of an event, names and values together: many events are kept.
 const MAX_EVENT: usize = 64 << 10;
-/// No request waits longer than a year.
-pub(super) const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl Engine {
     /// A client opened a connection. Its first request says which process it is.
@@ -65,7 +64,9 @@ impl Engine {
         let proc = match (&what, proc) {
             (Request::Connect(proc), None) => return self.connect(client, *proc).map(Some),
             (Request::ConnectTool, None) => return self.connect_tool(client).map(Some),
-            (Request::Connect(of), Some(proc)) if *of == proc && self.clients.is_again(client) => {
+            (Request::Connect(of), Some(proc))
+                if *of == proc && self.clients.is_same_process(client) =>
+            {
                 return self.connect(client, proc).map(Some);
             }
             (Request::Connect(_) | Request::ConnectTool, Some(proc)) => {
@@ -226,10 +227,6 @@ impl Engine {
             Err(Error::NotPermitted { asker, job })
         }
     }
-}
-
-pub(super) fn limit(what: &str, asked: usize, limit: usize) -> Error {
-    Error::Limit { what: what.to_owned(), asked: asked as u64, limit: limit as u64 }
 }
 
 pub(super) fn check_keys(keys: &[String]) -> Result<(), Error> {

@@ -6,7 +6,7 @@
 //! card, that it is to be replaced. So a message that comes late, twice, or out of order is
 //! recognised. The news of a restart travels as the news of a failure does.
 
-use super::{ClientId, Engine, Output, RequestId, controller::Question, timers::Timer};
+use super::{ClientId, Engine, Output, RequestId, outbox::Question, timers::Timer};
 use crate::message::{ControllerRequest, Message, Replacement};
 use petasos_pmix::{Error, Node, Proc, Termination, message::Answer};
 

@@ -73,7 +73,15 @@ fn replacement(number: u32, node: u32, by: u32, again: u32) -> Message {
 
 fn question(id: u64, of: u32, replaced: u32) -> Message {
     let (proc, patience) = (rank(of), ms(1000));
-    Message::CardAsk { id, proc, restarts: 0, replaced, key: "k".into(), wait: false, patience }
+    Message::BusinessCardRequest {
+        id,
+        proc,
+        restarts: 0,
+        replaced,
+        key: "k".into(),
+        wait: false,
+        patience,
+    }
 }
 
 fn cut_off(outputs: &[Output], node: u32) -> bool {
@@ -105,7 +113,10 @@ fn early_messages_go_on_though_a_later_replacement_is_invalid() {
     let answers = |out: &Output| {
         matches!(
             out,
-            Output::Send { to: Node(3), message: Message::CardAnswer { id: 7, result: Ok(_) } }
+            Output::Send {
+                to: Node(3),
+                message: Message::BusinessCardAnswer { id: 7, result: Ok(_) }
+            }
         )
     };
     assert!(came.iter().any(answers), "{came:?}");
@@ -131,7 +142,7 @@ fn early_messages_are_bounded_in_bytes_and_dropped_with_their_node() {
         assert_eq!(daemon.hears(2, question(id, 0, 1)), []);
     }
     match &daemon.hears(2, question(9, 0, 1))[..] {
-        [Output::Send { to: Node(2), message: Message::CardAnswer { id: 9, result } }] => {
+        [Output::Send { to: Node(2), message: Message::BusinessCardAnswer { id: 9, result } }] => {
             assert!(matches!(result, Err(Error::Limit { .. })), "{result:?}");
         }
         other => panic!("{other:?}"),
@@ -262,7 +273,9 @@ fn a_query_answers_each_key_once() {
 /// The answer to a question for a card.
 fn cards(outputs: &[Output]) -> Vec<Result<BusinessCard, Error>> {
     let answer = |out: &Output| match out {
-        Output::Send { message: Message::CardAnswer { result, .. }, .. } => Some(result.clone()),
+        Output::Send { message: Message::BusinessCardAnswer { result, .. }, .. } => {
+            Some(result.clone())
+        }
         _ => None,
     };
     outputs.iter().filter_map(answer).collect()
@@ -279,7 +292,15 @@ fn questions_for_cards_that_are_not_there_are_bounded() {
     limited(cards(&came).remove(0), "questions of a node for cards that are not there");
     let long = |patience| {
         let (proc, key) = (rank(0), "k".to_owned());
-        Message::CardAsk { id: 5, proc, restarts: 0, replaced: 0, key, wait: false, patience }
+        Message::BusinessCardRequest {
+            id: 5,
+            proc,
+            restarts: 0,
+            replaced: 0,
+            key,
+            wait: false,
+            patience,
+        }
     };
     assert_eq!(daemon.hears(2, long(Duration::MAX)), []);
     // Once they are over there is room, and one timer drops them all.

@@ -83,9 +83,9 @@ fn message(random: &mut Random) -> Message {
             let (wait, patience) = (random.one_in(2), Duration::MAX);
             let (proc, restarts, key) = (proc(random), number(random) as u32, "k".to_owned());
             let replaced = number(random) as u32;
-            Message::CardAsk { id, proc, restarts, replaced, key, wait, patience }
+            Message::BusinessCardRequest { id, proc, restarts, replaced, key, wait, patience }
         }
-        5 => Message::CardAnswer { id, result: Ok(card(random)) },
+        5 => Message::BusinessCardAnswer { id, result: Ok(card(random)) },
         6 => Message::Ask {
             id,
             asker: proc(random),

@@ -191,7 +191,7 @@ fn what_cannot_be_replaced() {
         net.ask(ms(0), proc, Request::Finalize);
         net.run(ms(20));
         let now = net.now;
-        net.with(Node::HEAD, |head| head.heard_done(now, proc, 0, Termination::Finalized));
+        net.with(Node::HEAD, |head| head.report_remote_end(now, proc, 0, Termination::Finalized));
     };
     done(&mut net, rank(1));
     kill(&mut net, 1);
@@ -265,7 +265,7 @@ fn late_and_early_messages_are_recognised() {
     card.commit([("k".to_owned(), entry)]);
     let cards = FenceStep::Down(Ok(vec![(rank(1), card)]));
     say(&mut engine, 0, Message::Fence { group: group.clone(), replaced: 2, nth: 0, step: cards });
-    assert_eq!(engine.card_here(rank(1)), None);
+    assert_eq!(engine.known_card(rank(1)), None);
     // Impossible replacements are ignored: the node has ranks, or is the head node.
     for (node, by) in [(2, 4), (2, 0), (2, 2), (2, 9)] {
         assert_eq!(say(&mut engine, 0, replaced(3, node, by, 1)), []);
@@ -295,7 +295,7 @@ fn more_than_can_wait_for_a_replacement_is_refused() {
     };
     let ask = |id| {
         let (proc, key, wait, patience) = (rank(2), "k".to_owned(), false, ms(1000));
-        Message::CardAsk { id, proc, restarts: 0, replaced: 1, key, wait, patience }
+        Message::BusinessCardRequest { id, proc, restarts: 0, replaced: 1, key, wait, patience }
     };
     let mut say = |from, message| {
         engine.message(now, Node(from), message);
@@ -307,7 +307,7 @@ fn more_than_can_wait_for_a_replacement_is_refused() {
     // A question beyond that is answered.
     let out = say(0, ask(most));
     match &out[..] {
-        [Output::Send { to: Node(0), message: Message::CardAnswer { id, result } }] => {
+        [Output::Send { to: Node(0), message: Message::BusinessCardAnswer { id, result } }] => {
             let Err(Error::Limit { limit, .. }) = result else { panic!("{result:?}") };
             assert_eq!((*id, *limit), (most, most));
         }
@@ -329,7 +329,10 @@ fn more_than_can_wait_for_a_replacement_is_refused() {
     let what = Replacement { number: 1, node: Node(1), by: Node(3), again, ended };
     let out = say(0, Message::Replaced(Box::new(what)));
     let answered = |output: &&Output| {
-        matches!(output, Output::Send { message: Message::CardAnswer { result: Ok(_), .. }, .. })
+        matches!(
+            output,
+            Output::Send { message: Message::BusinessCardAnswer { result: Ok(_), .. }, .. }
+        )
     };
     assert_eq!(out.iter().filter(answered).count() as u64, most);
     // There are no more replacements than nodes.

@@ -241,7 +241,7 @@ fn late_messages_of_the_old_process_are_recognised() {
     let out: Vec<Output> = std::iter::from_fn(|| engine.poll()).collect();
     let asked = |out: &[Output]| {
         out.iter().find_map(|output| match output {
-            Output::Send { message: Message::CardAsk { id, restarts, .. }, .. } => {
+            Output::Send { message: Message::BusinessCardRequest { id, restarts, .. }, .. } => {
                 Some((*id, *restarts))
             }
             _ => None,
@@ -254,12 +254,16 @@ fn late_messages_of_the_old_process_are_recognised() {
     let (second, 1) = asked(&out).unwrap() else { panic!("{out:?}") };
     // The end of the old process, its answer, and its card in a fence: all are ignored.
     assert_eq!(say(&mut engine, gone(0)), []);
-    assert_eq!(say(&mut engine, Message::CardAnswer { id: first, result: Ok(card(0, "old")) }), []);
+    assert_eq!(
+        say(&mut engine, Message::BusinessCardAnswer { id: first, result: Ok(card(0, "old")) }),
+        []
+    );
     let proc = rank(1);
     let error = Err(Error::ProcGone { proc, node: Node(1), why: Termination::Signalled(9) });
-    assert_eq!(say(&mut engine, Message::CardAnswer { id: first, result: error }), []);
-    assert_eq!(engine.card_here(rank(1)), None);
-    let out = say(&mut engine, Message::CardAnswer { id: second, result: Ok(card(1, "new")) });
+    assert_eq!(say(&mut engine, Message::BusinessCardAnswer { id: first, result: error }), []);
+    assert_eq!(engine.known_card(rank(1)), None);
+    let out =
+        say(&mut engine, Message::BusinessCardAnswer { id: second, result: Ok(card(1, "new")) });
     let answer = out.iter().find_map(|output| match output {
         Output::Answer { id: 1, result, .. } => Some(result.clone()),
         _ => None,
@@ -269,7 +273,7 @@ fn late_messages_of_the_old_process_are_recognised() {
     // card is dropped.
     let out = say(&mut engine, gone(3));
     assert!(out.contains(&Output::Restarted { proc: rank(1), restarts: 3 }), "{out:?}");
-    assert_eq!((engine.restarts_of(rank(1)), engine.card_here(rank(1))), (3, None));
+    assert_eq!((engine.restarts_of(rank(1)), engine.known_card(rank(1))), (3, None));
     assert_eq!(say(&mut engine, Message::Restarted { proc: rank(1), restarts: 2 }), []);
 }
 

@@ -249,7 +249,7 @@ fn a_process_that_finalizes_may_begin_again() {
     let mut net = returning();
     let now = net.now;
     let connect = |engine: &mut Engine, client, again| {
-        engine.is_again(client, again);
+        engine.set_same_process(client, again);
         engine.request(now, client, 1 << 40, Request::Connect(rank(1)));
         let Some(Output::Answer { result, .. }) = engine.poll() else { panic!("no answer") };
         result.is_ok()

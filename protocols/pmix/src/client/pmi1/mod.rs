@@ -8,7 +8,11 @@
 
 mod text;
 
-use super::{JobError, endpoints::ENDPOINT_COMMITS, lock};
+use super::{
+    JobError,
+    foreign::{ENDPOINT_COMMITS, Pmi1Setting, Transport, plain},
+    lock,
+};
 use crate::{
     BusinessCard, Entry, Error, Group, JobId, Node, Proc, Value,
     event::{EventId, Range},
@@ -48,25 +52,6 @@ const FIELDS: usize = 96;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes that a process commits at a time, encoded. Each piece is a request of its own.
 const MAX_COMMIT: usize = 2 * MAX_VALUE;
-
-/// How the launcher is reached.
-#[derive(Clone, Debug)]
-pub(super) enum Transport {
-    /// Over a descriptor that this process inherited.
-    Descriptor(i32),
-    /// At `host:port`.
-    Port(String),
-}
-
-/// What the environment says about the launcher.
-#[derive(Clone, Debug)]
-pub(super) struct Setting {
-    pub(super) transport: Transport,
-    pub(super) rank: Option<u32>,
-    pub(super) size: Option<u32>,
-    /// The rank of this process, at the server to which it connects.
-    pub(super) id: Option<u32>,
-}
 
 /// A connection to a launcher.
 #[derive(Debug)]
@@ -190,7 +175,7 @@ impl Connection {
 }
 
 /// Connects, and reads the job's data.
-pub(super) fn connect(setting: &Setting) -> io::Result<(JobMap, Client)> {
+pub(super) fn connect(setting: &Pmi1Setting) -> io::Result<(JobMap, Client)> {
     let stream: OwnedFd = match &setting.transport {
         Transport::Descriptor(number) => descriptor(*number)?,
         Transport::Port(port) => TcpStream::connect(port.as_str())?.into(),
@@ -256,7 +241,7 @@ fn map(table: &str, nodes: &[Node], own: Node) -> io::Result<JobMap> {
         None if Node(node) == own => host_name(),
         None => format!("node{node}"),
     };
-    let space = super::foreign::plain(table);
+    let space = plain(table);
     // The ranks exchange their addresses themselves.
     let info = |node| NodeInfo { name: name(node), base: String::new(), first: 0 };
     let nodes = (0..count).map(info).collect();

@@ -12,7 +12,7 @@ use std::{
 /// A launcher of one process of two. `answer` gives the answers to what it does not handle itself.
 fn launcher(
     mut answer: impl FnMut(&str) -> Option<String> + Send + 'static,
-) -> (Setting, JoinHandle<()>) {
+) -> (Pmi1Setting, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let transport = Transport::Port(listener.local_addr().unwrap().to_string());
     let run = move || {
@@ -49,7 +49,7 @@ fn launcher(
             }
         }
     };
-    (Setting { transport, rank: None, size: None, id: Some(1) }, thread::spawn(run))
+    (Pmi1Setting { transport, rank: None, size: None, id: Some(1) }, thread::spawn(run))
 }
 
 const SOON: Duration = Duration::from_secs(20);

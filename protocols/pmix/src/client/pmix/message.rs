@@ -1,7 +1,7 @@
 //! Our requests in the protocol of a PMIx server, and its answers in ours.
 
 use super::{
-    Events,
+    EventSupport,
     buffer::{Name, Reader, Typed, WILDCARD, Writer, bad, scope},
 };
 use crate::{
@@ -58,7 +58,7 @@ pub(super) struct Translator {
     pub(super) space: String,
     /// The nodes of the ranks.
     pub(super) nodes: Vec<Node>,
-    pub(super) events: Events,
+    pub(super) events: EventSupport,
 }
 
 /// A request as it is sent.
@@ -84,7 +84,7 @@ fn seconds(time: Duration) -> Typed {
 impl Translator {
     pub(super) fn new(map: &JobMap, me: Proc, node: Node, space: String) -> Translator {
         let nodes = (0..map.size()).filter_map(|rank| map.node_of(rank)).collect();
-        Translator { me, node, space, nodes, events: Events::Anywhere }
+        Translator { me, node, space, nodes, events: EventSupport::Anywhere }
     }
 
     fn name(&self, rank: u32) -> Name {
@@ -293,9 +293,9 @@ impl Translator {
             Range::Namespace | Range::Session | Range::Global => one_node,
         };
         match range {
-            _ if self.events == Events::Nowhere => None,
+            _ if self.events == EventSupport::Nowhere => None,
             _ if within => Some((LOCAL, names)),
-            _ if self.events == Events::WithinNode => None,
+            _ if self.events == EventSupport::WithinNode => None,
             Range::Namespace => Some((3, None)),
             Range::Custom(_) => Some((6, names)),
             other => Some((number(other)?, None)),

@@ -6,13 +6,17 @@ mod buffer;
 mod job;
 mod message;
 
-use super::{JobError, endpoints::ENDPOINT_COMMITS, lock};
+use super::{
+    JobError,
+    foreign::{ENDPOINT_COMMITS, EventSupport, PmixSetting},
+    lock,
+};
 use crate::{
     Error, Node, Proc,
     hosts::host_name,
     job::JobMap,
     message::{Answer, Request},
-    native::{Frames, FromDaemon, Stream},
+    native::{DaemonMessage, Frames, Stream},
     status,
 };
 use message::{Encoded, Expected, NotOffered, Translator};
@@ -35,28 +39,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const VERSION: &str = "4.2.2";
 /// A key on the card of each of our processes: how often its program has committed.
 pub(super) const COMMITS: &str = "petasos.commits";
-
-/// What the environment says about the launcher.
-#[derive(Clone, Debug)]
-pub(super) struct Setting {
-    /// The variables that lead to the server.
-    pub(super) uris: Vec<String>,
-    pub(super) space: String,
-    pub(super) rank: u32,
-    /// Ways to authenticate that the server takes.
-    pub(super) security: Option<String>,
-    pub(super) events: Events,
-}
-
-/// How far a server carries events of its clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Events {
-    Anywhere,
-    /// It hangs on events for other nodes: the server of Open MPI 4.
-    WithinNode,
-    /// It takes each event for a failure, and ends the job: the server of Slurm.
-    Nowhere,
-}
 
 /// The result of connecting.
 pub(super) struct Welcome {
@@ -128,7 +110,7 @@ fn length(header: &[u8; HEADER]) -> io::Result<usize> {
 }
 
 /// The client's handshake: its user, its job, its rank, and its formats.
-fn hello(setting: &Setting) -> Vec<u8> {
+fn hello(setting: &PmixSetting) -> Vec<u8> {
     let known = |method: &str| {
         let list = setting.security.as_deref().unwrap_or("native");
         list.split(',').any(|one| one.trim() == method)
@@ -162,7 +144,7 @@ fn hello(setting: &Setting) -> Vec<u8> {
 }
 
 /// Connects, and reads the job's data.
-pub(super) fn connect(setting: &Setting) -> io::Result<Welcome> {
+pub(super) fn connect(setting: &PmixSetting) -> io::Result<Welcome> {
     let found = setting.uris.iter().find_map(|uri| address(uri));
     let found = found.ok_or_else(|| bad(&format!("no address in {:?}", setting.uris)))?;
     let mut stream = TcpStream::connect_timeout(&found, PATIENCE)?;
@@ -203,11 +185,11 @@ impl Dialect {
         frames: &mut Frames,
         id: u64,
         what: Request,
-    ) -> Result<Option<FromDaemon>, JobError> {
+    ) -> Result<Option<DaemonMessage>, JobError> {
         let mut state = lock(&self.state);
         // Our tags are never 0, which events have, and none of a request under way.
         let tag = 2 + (id % u64::from(u32::MAX >> 2)) as u32;
-        let done = FromDaemon::Answer { id, result: Ok(Answer::Done) };
+        let done = DaemonMessage::Answer { id, result: Ok(Answer::Done) };
         let encoded = match what {
             Request::Deregister(handler) => {
                 let codes = state.codes.remove(&handler).unwrap_or_default();
@@ -221,7 +203,7 @@ impl Dialect {
             Request::Notify { range: crate::event::Range::ProcLocal, .. } => {
                 let number = crate::event::EventId::LOSS - 1;
                 let name = crate::event::EventId { node: self.translator.node, number };
-                return Ok(Some(FromDaemon::Answer { id, result: Ok(Answer::Notified(name)) }));
+                return Ok(Some(DaemonMessage::Answer { id, result: Ok(Answer::Notified(name)) }));
             }
             Request::Commit(mut entries) => {
                 // The commits of this rank's program come after the one that every rank makes when
@@ -256,7 +238,7 @@ impl Dialect {
     }
 
     /// The next complete message of interest.
-    pub(super) fn take(&self, frames: &mut Frames) -> io::Result<Option<FromDaemon>> {
+    pub(super) fn take(&self, frames: &mut Frames) -> io::Result<Option<DaemonMessage>> {
         loop {
             let Some(header) = frames.come().first_chunk::<HEADER>() else { return Ok(None) };
             let (tag, len) = (be(header, 4), length(header)?);
@@ -269,17 +251,17 @@ impl Dialect {
         }
     }
 
-    fn one(&self, tag: u32, payload: &[u8]) -> io::Result<Option<FromDaemon>> {
+    fn one(&self, tag: u32, payload: &[u8]) -> io::Result<Option<DaemonMessage>> {
         let mut state = lock(&self.state);
         if tag == 0 {
             state.events += 1;
             let event = self.translator.event(payload, state.events)?;
-            return Ok(event.map(|event| FromDaemon::Event { event, only: None }));
+            return Ok(event.map(|event| DaemonMessage::Event { event, only: None }));
         }
         // An answer that no request waits for is ignored.
         let Some((id, expected)) = state.expected.remove(&tag) else { return Ok(None) };
         let result = self.translator.decode(expected, payload)?;
-        Ok(Some(FromDaemon::Answer { id, result }))
+        Ok(Some(DaemonMessage::Answer { id, result }))
     }
 }
 

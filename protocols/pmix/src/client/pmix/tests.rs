@@ -17,7 +17,7 @@ use std::{
 fn server(
     answers: Vec<Vec<u8>>,
     more: impl FnOnce(TcpStream) + Send + 'static,
-) -> (Setting, JoinHandle<()>) {
+) -> (PmixSetting, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let uri = format!("job.0;tcp4://{}", listener.local_addr().unwrap());
     let run = move || {
@@ -31,12 +31,12 @@ fn server(
         }
         more(stream);
     };
-    let setting = Setting {
+    let setting = PmixSetting {
         uris: vec![uri],
         space: "job".into(),
         rank: 1,
         security: None,
-        events: Events::WithinNode,
+        events: EventSupport::WithinNode,
     };
     (setting, thread::spawn(run))
 }
@@ -74,12 +74,12 @@ fn servers_that_make_no_sense_are_refused() {
         assert!(connect(&setting).is_err(), "{answers:?}");
         thread.join().unwrap();
     }
-    let nowhere = Setting {
+    let nowhere = PmixSetting {
         uris: vec!["nonsense".into(), "a;usock://x".into()],
         space: "job".into(),
         rank: 0,
         security: None,
-        events: Events::Anywhere,
+        events: EventSupport::Anywhere,
     };
     assert!(connect(&nowhere).err().unwrap().to_string().contains("no address"));
 }
@@ -87,9 +87,9 @@ fn servers_that_make_no_sense_are_refused() {
 #[test]
 fn events_go_as_far_as_the_server_carries_them() {
     for (events, here, everywhere) in [
-        (Events::Anywhere, true, true),
-        (Events::WithinNode, true, false),
-        (Events::Nowhere, false, false),
+        (EventSupport::Anywhere, true, true),
+        (EventSupport::WithinNode, true, false),
+        (EventSupport::Nowhere, false, false),
     ] {
         let run = |node| Run { node: Node(node), count: 1 };
         let info = || NodeInfo { name: "n".into(), base: String::new(), first: 0 };

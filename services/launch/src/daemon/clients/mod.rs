@@ -15,7 +15,7 @@ pub(super) use accept::Listeners;
 use petasos_fabric::Time;
 use petasos_pmix::{
     message::Answer,
-    server::{Frames, FromDaemon},
+    server::{DaemonMessage, Frames},
 };
 use std::{collections::BTreeMap, io, os::fd::AsFd, time::Duration};
 
@@ -30,12 +30,12 @@ const MOMENT: Duration = Duration::from_millis(100);
 
 /// What of a client's requests is answered in shared memory: one at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Word {
+enum InMemory {
     None,
     /// This one will be.
     Waiting(u64),
     /// This one was, and may not have been seen.
-    Said(u64),
+    Completed(u64),
 }
 
 /// What a client speaks; it says so with the token.
@@ -55,7 +55,7 @@ struct Client {
     frames: Frames,
     speaks: Speaks,
     rank: Option<u32>,
-    word: Word,
+    in_memory: InMemory,
     /// Until then it has to have proved that it is of the job; never: it has.
     prove_by: Time,
     /// It closed its connection; the engine hears of it at this time.
@@ -70,28 +70,28 @@ impl Client {
             frames,
             speaks,
             rank: None,
-            word: Word::None,
+            in_memory: InMemory::None,
             prove_by: now.after(PATIENCE),
             closing: None,
             watched: false,
         }
     }
 
-    fn say(&mut self, what: &FromDaemon) {
+    fn say(&mut self, what: &DaemonMessage) {
         let Err(error) = self.frames.push(what) else { return };
         // Events are never so long.
-        if let FromDaemon::Answer { id, .. } = what {
-            let _ = self.frames.push(&FromDaemon::Answer { id: *id, result: Err(error) });
+        if let DaemonMessage::Answer { id, .. } = what {
+            let _ = self.frames.push(&DaemonMessage::Answer { id: *id, result: Err(error) });
         }
     }
 
     /// It looks no longer at the word: what was said there is said again.
     fn over_socket(&mut self, id: u64) {
-        if self.word == Word::Said(id) {
-            self.say(&FromDaemon::Answer { id, result: Ok(Answer::Done) });
+        if self.in_memory == InMemory::Completed(id) {
+            self.say(&DaemonMessage::Answer { id, result: Ok(Answer::Done) });
         }
-        if [Word::Said(id), Word::Waiting(id)].contains(&self.word) {
-            self.word = Word::None;
+        if [InMemory::Completed(id), InMemory::Waiting(id)].contains(&self.in_memory) {
+            self.in_memory = InMemory::None;
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     super::{Daemon, again::holder},
-    Clients, Speaks, Word,
+    Clients, InMemory, Speaks,
 };
 use crate::{
     engine::ClientId,
@@ -14,7 +14,7 @@ use petasos_pmix::{
     JobId,
     job::JobMap,
     message::{Answer, Request},
-    server::{Asked, FromDaemon},
+    server::{ClientMessage, DaemonMessage},
 };
 use rustix::process::Pid;
 use std::{fs, io, os::unix::fs::DirBuilderExt};
@@ -111,14 +111,14 @@ impl Daemon {
             }
             let Some(asked) = client.frames.take()? else { break };
             let (id, what) = match asked {
-                Asked::Request { id, what } => (id, what),
-                Asked::ByWord { id, what } => {
+                ClientMessage::Request { id, what } => (id, what),
+                ClientMessage::SharedRequest { id, what } => {
                     if self.datastore.is_some() && client.rank.is_some() {
-                        client.word = Word::Waiting(id);
+                        client.in_memory = InMemory::Waiting(id);
                     }
                     (id, what)
                 }
-                Asked::OverSocket { id } => {
+                ClientMessage::OverSocket { id } => {
                     client.over_socket(id);
                     continue;
                 }
@@ -130,7 +130,7 @@ impl Daemon {
             }
             self.meet(number, &what);
             self.engine.request(self.clock.now(), ClientId(number), id, what);
-            self.pump();
+            self.handle_outputs();
         }
         ended.map_or(Ok(true), Err)
     }
@@ -180,12 +180,12 @@ impl Daemon {
     }
 
     /// Something for a client.
-    pub(in super::super) fn tell_client(&mut self, id: ClientId, what: &FromDaemon) {
+    pub(in super::super) fn tell_client(&mut self, id: ClientId, what: &DaemonMessage) {
         let Clients { all, rings, .. } = &mut self.clients;
         let open = all.get_mut(&id.0).filter(|client| client.closing.is_none());
         let Some(client) = open else { return };
         match (&mut client.speaks, what) {
-            (Speaks::Pmi1(session, _), FromDaemon::Answer { result, .. }) => {
+            (Speaks::Pmi1(session, _), DaemonMessage::Answer { result, .. }) => {
                 let steps = session.answered(result);
                 let rank = session.rank();
                 if let Err(error) = result {
@@ -193,7 +193,7 @@ impl Daemon {
                 }
                 self.pmi1(id.0, steps);
             }
-            (Speaks::Pmix41(session), FromDaemon::Answer { id: request, result }) => {
+            (Speaks::Pmix41(session), DaemonMessage::Answer { id: request, result }) => {
                 let Some(job) = self.job.clone() else { return };
                 let steps = session.answered(*request, result, &job);
                 let rank = session.rank();
@@ -202,24 +202,24 @@ impl Daemon {
                 }
                 self.pmix41(id.0, steps);
             }
-            (Speaks::Pmix41(session), FromDaemon::Event { event, only }) => {
+            (Speaks::Pmix41(session), DaemonMessage::Event { event, only }) => {
                 let Some(job) = self.job.clone() else { return };
                 let step = session.event(event, *only, &job);
                 self.pmix41(id.0, step.into_iter().collect());
             }
-            (Speaks::Pmi1(..), FromDaemon::Event { .. }) => {}
-            (_, FromDaemon::Answer { id: request, result })
-                if client.word == Word::Waiting(*request) =>
+            (Speaks::Pmi1(..), DaemonMessage::Event { .. }) => {}
+            (_, DaemonMessage::Answer { id: request, result })
+                if client.in_memory == InMemory::Waiting(*request) =>
             {
                 // A process that sleeps there looks at that word, and at its socket.
                 *rings = true;
                 match (result, self.datastore.as_mut(), client.rank) {
                     (Ok(Answer::Done), Some(datastore), Some(rank)) => {
                         datastore.complete(rank, *request);
-                        client.word = Word::Said(*request);
+                        client.in_memory = InMemory::Completed(*request);
                     }
                     _ => {
-                        client.word = Word::None;
+                        client.in_memory = InMemory::None;
                         client.say(what);
                     }
                 }
@@ -249,13 +249,13 @@ impl Daemon {
                 pmix41::Step::Ask(id, what) => {
                     self.meet(number, &what);
                     self.engine.request(self.clock.now(), ClientId(number), id, what);
-                    self.pump();
+                    self.handle_outputs();
                 }
                 pmix41::Step::Find(id, key, patience) => {
                     let Some(job) = self.job.as_ref().map(|job| job.id()) else { return };
                     let asker = (ClientId(number), id);
                     self.engine.get_any(self.clock.now(), asker, job, key, patience);
-                    self.pump();
+                    self.handle_outputs();
                 }
             }
         }
@@ -277,7 +277,7 @@ impl Daemon {
                     let id = *next;
                     self.meet(number, &what);
                     self.engine.request(self.clock.now(), ClientId(number), id, what);
-                    self.pump();
+                    self.handle_outputs();
                 }
             }
         }

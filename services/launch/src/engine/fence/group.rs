@@ -1,7 +1,7 @@
 //! The fences of one group at one node: which are open or over, and how each stands.
 
 use super::{
-    super::{ClientId, RequestId, requests::limit},
+    super::{ClientId, RequestId, limits::limit},
     MAX_KNOWN, MAX_OPEN,
 };
 use crate::message::FenceStep;

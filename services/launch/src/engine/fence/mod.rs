@@ -15,7 +15,7 @@
 
 mod group;
 
-use super::{ClientId, Engine, RequestId, clients::Waiting, requests::limit, timers::Timer};
+use super::{ClientId, Engine, RequestId, clients::Waiting, limits::limit, timers::Timer};
 use crate::message::{FenceStep, Message, Replacement};
 use group::{Fence, GroupFences};
 use petasos_pmix::{

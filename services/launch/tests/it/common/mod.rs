@@ -72,7 +72,7 @@ enum Plan {
 
 /// A request that was made.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ClientMessage {
     pub(crate) proc: Proc,
     pub(crate) what: Request,
     pub(crate) at: Time,
@@ -111,7 +111,7 @@ pub(crate) struct Net {
     /// How many processes of each rank have ended: a new process does not continue the script of an
     /// old one.
     ended: Vec<Proc>,
-    pub(crate) asked: Vec<Asked>,
+    pub(crate) asked: Vec<ClientMessage>,
     /// The next requests of a process, each sent when the one before is answered.
     pub(crate) scripts: BTreeMap<Proc, VecDeque<Request>>,
     pub(crate) told: Vec<Told>,
@@ -264,7 +264,7 @@ impl Net {
                     return;
                 }
                 let id = self.asked.len() as u64;
-                self.asked.push(Asked { proc, what: what.clone(), at: now, answer: None });
+                self.asked.push(ClientMessage { proc, what: what.clone(), at: now, answer: None });
                 let opening = matches!(what, Request::Connect(_));
                 self.with(node, |engine| {
                     if opening {

@@ -1,7 +1,7 @@
 //! The hosts that Slurm has allocated, as it says them in the environment, and how programs are
 //! started on them.
 
-use super::Host;
+use crate::hosts::Host;
 use petasos_pmix::server::{MAX_NODES, expand_hosts, host_name};
 
 /// How a program is started on a host of the allocation. It shares the host with what else the job
@@ -31,7 +31,7 @@ pub struct Allocation {
     /// How many tasks were asked for, if that was said.
     pub tasks: Option<u32>,
     /// The command that starts a program on one of the hosts, as in
-    /// [`Launch::remote`](super::Launch).
+    /// [`Launch::remote`](crate::Launch).
     pub start: Vec<String>,
 }
 

@@ -1,29 +1,20 @@
 //! Running a job: which rank goes where, and what came of it.
 
-mod files;
-mod hosts;
-mod mover;
-mod network;
-mod settings;
-mod slurm;
-
-use crate::daemon::{self, Coming, Launched, Plan, Starter, ToStage};
-pub use files::{FileToStage, Files, FilesError};
-pub use hosts::{Host, HostError, parse_hostfile, parse_hosts};
-pub use mover::{Estimate, FileMover, Key, NotPlaced, Placing, Receiving, Target};
-pub use network::{ForRanks, Known, Network, Reserved, Row, ThisNode, Wants};
-use petasos_macros::Wire;
-use petasos_pmix::server::host_name;
-use petasos_pmix::{Node, Termination, job::Run};
-pub use settings::Settings;
-pub use slurm::{Allocation, AllocationError, allocation};
+use crate::{
+    daemon::{self, Coming, Launched, Plan, Starter, ToStage},
+    files::{FileToStage, Files, FilesError},
+    hosts::Host,
+    outcome::Outcome,
+    plugins::{Estimate, FileMover, Plugins},
+    settings::Settings,
+    speaks::{Speaks, is_of_a_launcher},
+};
+use petasos_pmix::{Node, job::Run, server::host_name};
 use std::{
-    collections::BTreeMap,
     ffi::OsString,
     io,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
 /// How ranks are spread over hosts.
@@ -35,50 +26,6 @@ pub enum Map {
     ByCore,
     /// One on each host in turn.
     ByNode,
-}
-
-/// What the program speaks to its daemon.
-#[derive(Wire, Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Speaks {
-    /// PMI-1 if it is linked with MPICH or a descendant, PMIx if with Open MPI; both for any other
-    /// one, which may be a script that starts such a program.
-    #[default]
-    Auto,
-    /// This project's own: programs that use [`Job`](crate::Job), and those that use nothing.
-    Native,
-    /// PMI-1.
-    Pmi1,
-    /// The wire of OpenPMIx 4.1.
-    Pmix,
-}
-
-impl Speaks {
-    /// As `--wire` takes it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Speaks::Auto => "auto",
-            Speaks::Native => "native",
-            Speaks::Pmi1 => "pmi1",
-            Speaks::Pmix => "pmix",
-        }
-    }
-}
-
-/// What the engine of a launch does not do itself, and does not depend on: put in by the program
-/// that runs jobs, in the launcher and in the daemons of other hosts alike.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct Plugins {
-    /// Ways to bring files to nodes; the first is taken.
-    pub movers: Vec<Arc<dyn FileMover>>,
-    /// Networks that connect ranks; addresses come from the first that has them. Without any, ranks
-    /// find each other only by what they put on their cards.
-    pub networks: Vec<Arc<dyn Network>>,
-    /// Begins the log of a daemon on another host, with what [`Settings::log`] says at the
-    /// launcher: that is not known before the daemon was told of the job. Called once there, and
-    /// never at the head node.
-    pub log: Option<fn(Option<&str>)>,
 }
 
 /// A job to be run.
@@ -169,45 +116,6 @@ pub enum LaunchError {
     /// The system refused.
     #[error(transparent)]
     Io(#[from] io::Error),
-}
-
-/// How a job ended.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Outcome {
-    /// As an exit code: that of the first rank that failed; 0 if none did.
-    pub code: i32,
-    /// Why, if not well: which rank on which host, and what became of it.
-    pub why: Option<String>,
-    /// Whether the reader of its output has closed it, as `head` does: then the job ends with code
-    /// 141 unless it is to go on, and programs in a pipeline say nothing of that.
-    pub unread: bool,
-    /// Why output of the ranks is lost, as where a disk is full: the job ends then with a code that
-    /// is not 0, unless it is to go on; in the end it is not 0 in any case.
-    pub output_lost: Option<String>,
-    /// What became of each rank: on which host, and how it ended.
-    pub ranks: BTreeMap<u32, (String, Termination)>,
-    /// How often ranks were started again, if they were.
-    pub restarts: BTreeMap<u32, u32>,
-    /// Hosts that were lost and replaced: the host, why it was lost, and the spare that took its
-    /// place.
-    pub replaced: Vec<(String, String, String)>,
-    /// What was brought to the nodes, once all of it was there.
-    pub staged: Option<Staged>,
-}
-
-/// Files that are on the nodes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Staged {
-    /// How many there are on each host.
-    pub files: u64,
-    /// How many bytes they have there.
-    pub bytes: u64,
-    /// On how many hosts.
-    pub hosts: usize,
-    /// How long it took.
-    pub took: Duration,
 }
 
 /// Files that are to be brought to the nodes.
@@ -464,17 +372,10 @@ const OF_A_TASK: [&str; 9] = [
     "SLURM_TOPOLOGY_ADDR_PATTERN",
 ];
 
-/// Whether a variable says how a process wires up with those that the same launcher started: if
-/// another launcher has started this one, its ranks must not take themselves for that launcher's.
-pub(crate) fn is_of_a_launcher(name: &str) -> bool {
-    let settings = ["PMIX_MCA_", "PMIX_PREFIX"];
-    name.starts_with("PMI_")
-        || (name.starts_with("PMIX_") && !settings.iter().any(|of| name.starts_with(of)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hosts::parse_hosts;
 
     fn nodes(ranks: u32, hosts: &str, map: Map) -> Result<Vec<u32>, String> {
         let hosts = parse_hosts(hosts).unwrap();

@@ -9,7 +9,7 @@
 //!                                 what `receive` gave is dropped; then the ranks start
 //! ```
 
-use super::files::Files;
+use crate::files::Files;
 use petasos_pmix::Node;
 use std::{
     collections::BTreeMap,

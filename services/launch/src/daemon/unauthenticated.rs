@@ -5,7 +5,7 @@
 //! where there are too many the oldest of the host that has most of them is closed for the next
 //! one: a daemon takes a moment for its part, and stays no longer than that. That moment
 //! ([`GRACE`]) each of them has, however many come: until the oldest has had it the next ones wait
-//! in the kernel's queue. Which host is meant says the address, of which a stranger cannot choose
+//! in the kernel's queue. Which host is meant says the address, of which a peer cannot choose
 //! any (of IPv6 the network counts, and all addresses of the loopback interface are one). A daemon
 //! whose connection was closed all the same dials again.
 //!
@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A connection that was taken.
 #[derive(Debug)]
-struct Stranger {
+struct Pending {
     stream: TcpStream,
     host: IpAddr,
     from: SocketAddr,
@@ -69,8 +69,8 @@ enum Heard {
 
 /// All of them, the oldest first.
 #[derive(Debug)]
-pub(crate) struct Strangers {
-    all: BTreeMap<u64, Stranger>,
+pub(crate) struct Unauthenticated {
+    all: BTreeMap<u64, Pending>,
     /// How many a host has.
     of: HashMap<IpAddr, usize>,
     next: u64,
@@ -81,14 +81,14 @@ pub(crate) struct Strangers {
     told_of_many: bool,
 }
 
-impl Strangers {
+impl Unauthenticated {
     /// At most so many as this process may have descriptors for.
-    pub(crate) fn new() -> io::Result<Strangers> {
-        Strangers::at_most(unauthenticated_limit(MOST))
+    pub(crate) fn new() -> io::Result<Unauthenticated> {
+        Unauthenticated::at_most(unauthenticated_limit(MOST))
     }
 
-    fn at_most(most: usize) -> io::Result<Strangers> {
-        Ok(Strangers {
+    fn at_most(most: usize) -> io::Result<Unauthenticated> {
+        Ok(Unauthenticated {
             all: BTreeMap::new(),
             of: HashMap::new(),
             next: 0,
@@ -135,8 +135,8 @@ impl Strangers {
         *self.of.entry(host).or_default() += 1;
         self.next += 1;
         let (message, got) = ([0; MESSAGE], 0);
-        let stranger = Stranger { stream, host, from, since: now, answering, message, got };
-        self.all.insert(self.next, stranger);
+        let pending = Pending { stream, host, from, since: now, answering, message, got };
+        self.all.insert(self.next, pending);
         let tells = crowded && !std::mem::replace(&mut self.told_of_many, true);
         Ok(tells.then(|| {
             let from = from.ip().to_canonical();
@@ -145,21 +145,21 @@ impl Strangers {
     }
 
     /// The oldest of the host that has most.
-    fn next_to_go(&self) -> Option<(u64, &Stranger)> {
+    fn next_to_go(&self) -> Option<(u64, &Pending)> {
         let (most, _) = self.of.iter().max_by_key(|(_, count)| **count)?;
-        let oldest = self.all.iter().find(|(_, stranger)| stranger.host == *most);
-        oldest.map(|(number, stranger)| (*number, stranger))
+        let oldest = self.all.iter().find(|(_, pending)| pending.host == *most);
+        oldest.map(|(number, pending)| (*number, pending))
     }
 
-    fn remove(&mut self, number: u64) -> Option<Stranger> {
-        let stranger = self.all.remove(&number)?;
-        if let Some(count) = self.of.get_mut(&stranger.host) {
+    fn remove(&mut self, number: u64) -> Option<Pending> {
+        let pending = self.all.remove(&number)?;
+        if let Some(count) = self.of.get_mut(&pending.host) {
             *count -= 1;
             if *count == 0 {
-                self.of.remove(&stranger.host);
+                self.of.remove(&pending.host);
             }
         }
-        Some(stranger)
+        Some(pending)
     }
 
     /// Listens to those that have said something: gives the daemons among them, and what is to be
@@ -192,33 +192,31 @@ impl Strangers {
     }
 
     fn hear_one(&mut self, number: u64, secret: &Secret, me: Node) -> Heard {
-        let Some(stranger) = self.all.get_mut(&number) else { return Heard::Part };
-        if let Some(end) = stranger.read() {
+        let Some(pending) = self.all.get_mut(&number) else { return Heard::Part };
+        if let Some(end) = pending.read() {
             self.remove(number);
             return end;
         }
-        if stranger.got < MESSAGE {
+        if pending.got < MESSAGE {
             return Heard::Part;
         }
-        let Some(stranger) = self.remove(number) else { return Heard::Part };
+        let Some(pending) = self.remove(number) else { return Heard::Part };
         // The connection may stay open, and is waited for elsewhere then.
-        if let Err(error) = epoll::delete(&self.set, &stranger.stream) {
-            return Heard::Refused(format!("{}: {error}", stranger.from));
+        if let Err(error) = epoll::delete(&self.set, &pending.stream) {
+            return Heard::Refused(format!("{}: {error}", pending.from));
         }
-        let from = stranger.from;
+        let from = pending.from;
         let refused = |why: io::Error| Heard::Refused(format!("{from}: {why}"));
-        stranger
-            .judge(secret, me)
-            .map_or_else(refused, |(node, stream)| Heard::Daemon(node, stream))
+        pending.judge(secret, me).map_or_else(refused, |(node, stream)| Heard::Daemon(node, stream))
     }
 
     /// Closes those that took too long: what is to be said of them.
     pub(crate) fn expire(&mut self, now: Time) -> Vec<String> {
         let mut late = Vec::new();
-        while let Some((&number, stranger)) = self.all.first_key_value()
-            && stranger.since.after(PATIENCE) <= now
+        while let Some((&number, pending)) = self.all.first_key_value()
+            && pending.since.after(PATIENCE) <= now
         {
-            let from = stranger.from;
+            let from = pending.from;
             if self.tells() {
                 late.push(format!("{from}: it did not identify itself within {PATIENCE:?}"));
             }
@@ -227,7 +225,7 @@ impl Strangers {
         late
     }
 
-    /// When [`Strangers::expire`] is wanted, or another connection may be taken.
+    /// When [`Unauthenticated::expire`] is wanted, or another connection may be taken.
     pub(crate) fn deadline(&self, now: Time) -> Time {
         let oldest = self.all.first_key_value();
         let late = oldest.map_or(Time::NEVER, |(_, oldest)| oldest.since.after(PATIENCE));
@@ -241,7 +239,7 @@ impl Strangers {
     }
 }
 
-impl Stranger {
+impl Pending {
     /// Takes what has come of its message, and nothing beyond; what ends it, if it is over.
     fn read(&mut self) -> Option<Heard> {
         while self.got < MESSAGE {
@@ -266,7 +264,7 @@ impl Stranger {
     }
 }
 
-impl AsFd for Strangers {
+impl AsFd for Unauthenticated {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.set.as_fd()
     }
@@ -302,13 +300,13 @@ mod tests {
 
     struct Port {
         listener: TcpListener,
-        strangers: Strangers,
+        unauthenticated: Unauthenticated,
     }
 
     impl Port {
         fn new(most: usize) -> Port {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            Port { listener, strangers: Strangers::at_most(most).unwrap() }
+            Port { listener, unauthenticated: Unauthenticated::at_most(most).unwrap() }
         }
 
         fn connect(&self) -> TcpStream {
@@ -318,14 +316,14 @@ mod tests {
         /// Takes a connection as if it came from there; gives its number.
         fn take(&mut self, from: [u8; 4], now: Time) -> u64 {
             let (stream, own) = self.listener.accept().unwrap();
-            self.strangers.greet(stream, (from, own.port()).into(), now).unwrap();
-            self.strangers.next
+            self.unauthenticated.greet(stream, (from, own.port()).into(), now).unwrap();
+            self.unauthenticated.next
         }
 
         fn hear(&mut self, number: u64) -> Heard {
             let end = Instant::now() + Duration::from_secs(20);
             loop {
-                match self.strangers.hear_one(number, &SECRET, Node(3)) {
+                match self.unauthenticated.hear_one(number, &SECRET, Node(3)) {
                     Heard::Part => thread::sleep(Duration::from_millis(1)),
                     heard => return heard,
                 }
@@ -353,7 +351,7 @@ mod tests {
         drop(port.connect());
         let number = port.take([127, 0, 0, 1], Time(1));
         assert!(matches!(port.hear(number), Heard::Gone));
-        assert!(port.strangers.all.is_empty() && port.strangers.of.is_empty());
+        assert!(port.unauthenticated.all.is_empty() && port.unauthenticated.of.is_empty());
     }
 
     #[test]
@@ -361,18 +359,18 @@ mod tests {
         let mut port = Port::new(4);
         let all: Vec<TcpStream> = (0..6).map(|_| port.connect()).collect();
         let first = port.take([10, 0, 0, 1], Time(1));
-        assert!(port.strangers.have_room(Time(1)));
+        assert!(port.unauthenticated.have_room(Time(1)));
         let many = [2, 2, 2].map(|last| port.take([10, 0, 0, last], Time(1)));
         // Each has its moment.
         let later = Time(1).after(GRACE);
-        assert!(!port.strangers.have_room(Time(1)) && port.strangers.have_room(later));
-        assert_eq!(port.strangers.deadline(Time(1)), later);
-        assert_eq!(port.strangers.deadline(later), Time(1).after(PATIENCE));
+        assert!(!port.unauthenticated.have_room(Time(1)) && port.unauthenticated.have_room(later));
+        assert_eq!(port.unauthenticated.deadline(Time(1)), later);
+        assert_eq!(port.unauthenticated.deadline(later), Time(1).after(PATIENCE));
         port.take([10, 0, 0, 3], later);
-        let left: Vec<u64> = port.strangers.all.keys().copied().collect();
+        let left: Vec<u64> = port.unauthenticated.all.keys().copied().collect();
         assert_eq!(left, [first, many[1], many[2], 5]);
         // All of the loopback interface are one.
-        port.strangers.clear();
+        port.unauthenticated.clear();
         let kinds = ["127.0.0.1", "127.9.8.7", "::1", "::ffff:127.0.0.2"];
         for kind in kinds {
             assert_eq!(host(kind.parse().unwrap()), IpAddr::from([127, 0, 0, 1]));
@@ -390,9 +388,9 @@ mod tests {
         port.take([127, 0, 0, 1], Time(1));
         let later = Time(1).after(Duration::from_secs(1));
         port.take([127, 0, 0, 1], later);
-        let due = port.strangers.deadline(later);
-        assert!(due > later && port.strangers.expire(later).is_empty());
-        assert_eq!(port.strangers.expire(due).len(), 1);
-        assert_eq!(port.strangers.all.len(), 1);
+        let due = port.unauthenticated.deadline(later);
+        assert!(due > later && port.unauthenticated.expire(later).is_empty());
+        assert_eq!(port.unauthenticated.expire(due).len(), 1);
+        assert_eq!(port.unauthenticated.all.len(), 1);
     }
 }

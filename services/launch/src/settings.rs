@@ -35,7 +35,7 @@ pub struct Settings {
     /// Before the ranks start it is measured how long messages between the nodes take: job data
     /// then has it, under `petasos.inventory.links`, in jobs of up to 1,024 nodes.
     pub measure_links: bool,
-    /// What the daemons on other hosts log, in the words of [`Plugins::log`](super::Plugins::log)
+    /// What the daemons on other hosts log, in the words of [`Plugins::log`](crate::Plugins::log)
     /// there.
     pub log: Option<String>,
 }
