@@ -37,10 +37,10 @@ pub(super) struct Table {
 #[derive(Debug)]
 struct Node {
     attr: Attr,
-    /// How long the kernel takes it to be: by what it was told, and what was written here since.
+    /// How long the kernel takes it to be: by the last answer, and what was written here since.
     shown: u64,
-    /// When a change that was made here in this directory told what it is since, if the kernel has
-    /// not been told yet.
+    /// When the answer to a change that was made here in this directory brought its attributes, if
+    /// the kernel has not got them yet.
     recent: Option<Instant>,
     /// Told apart from an earlier file that had the same number.
     generation: u64,
@@ -112,22 +112,22 @@ impl Table {
         }
     }
 
-    /// What was said so of a directory, and how long that holds of so long. Once: the kernel keeps
-    /// it.
+    /// The attributes that came with the last change in a directory, and for how much longer of
+    /// `holds` they hold. Once: the kernel keeps them.
     pub(super) fn take_recent(&mut self, ino: u64, holds: Duration) -> Option<(Attr, Duration)> {
         let node = self.nodes.get_mut(&ino)?;
         let left = holds.checked_sub(node.recent.take()?.elapsed())?;
         (!left.is_zero()).then_some((node.attr, left))
     }
 
-    /// What was said of a directory is no longer so.
+    /// The attributes that came with the last change in a directory are old by now.
     pub(super) fn drop_recent(&mut self, ino: u64) {
         if let Some(node) = self.nodes.get_mut(&ino) {
             node.recent = None;
         }
     }
 
-    /// The kernel is told of this length of a node.
+    /// The kernel learns this length of a node.
     pub(super) fn set_shown(&mut self, ino: u64, size: u64) {
         if let Some(node) = self.nodes.get_mut(&ino) {
             node.shown = size;
@@ -187,7 +187,7 @@ impl Table {
         Ok(path)
     }
 
-    /// The kernel is told of a name, and of what has it: gives that node's number and generation,
+    /// The kernel learns of a name, and of what has it: gives that node's number and generation,
     /// and counts one lookup.
     pub(super) fn found(&mut self, parent: u64, name: &[u8], attr: &Attr) -> (u64, u64) {
         let ino = match self.numbers.get(&attr.ino) {
