@@ -54,12 +54,12 @@ impl Liveness {
     /// What a call gives; `None` when the server is given up before.
     pub(super) async fn until_given_up<T>(&self, call: impl Future<Output = T>) -> Option<T> {
         let mut call = pin!(call);
-        let mut place = Place { liveness: self, at: None };
+        let mut slot = WakerSlot { liveness: self, at: None };
         poll_fn(|context| match call.as_mut().poll(context) {
             Poll::Ready(answer) => Poll::Ready(Some(answer)),
             Poll::Pending if self.given_up.get() => Poll::Ready(None),
             Poll::Pending => {
-                place.wait(context.waker());
+                slot.wait(context.waker());
                 Poll::Pending
             }
         })
@@ -75,12 +75,12 @@ impl Liveness {
 }
 
 /// A place among the waiting calls; left when dropped.
-struct Place<'a> {
+struct WakerSlot<'a> {
     liveness: &'a Liveness,
     at: Option<usize>,
 }
 
-impl Place<'_> {
+impl WakerSlot<'_> {
     fn wait(&mut self, waker: &Waker) {
         let mut waiting = self.liveness.waiting.borrow_mut();
         match self.at {
@@ -90,7 +90,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for WakerSlot<'_> {
     fn drop(&mut self) {
         if let Some(at) = self.at {
             self.liveness.waiting.borrow_mut().remove(at);

@@ -148,7 +148,7 @@ impl Entries for ReplyDirectoryPlus {
         // What is being written is longer than the server knows: to be asked for.
         if let Some(inode) = fs.unwritten_of(attr.ino) {
             shown.size = shown.size.max(inode.write_back.borrow().end());
-            fs.table.borrow_mut().show(ino.0, shown.size);
+            fs.table.borrow_mut().set_shown(ino.0, shown.size);
             ttl = Duration::ZERO;
         }
         let full = ReplyDirectoryPlus::add(self, ino, next, name, &ttl, &shown, found.generation);
@@ -176,7 +176,7 @@ impl Fs {
 
     /// Contents or attributes of a node are changed here.
     pub(super) fn node_changed(&self, ino: u64) {
-        self.table.borrow_mut().untell(ino);
+        self.table.borrow_mut().drop_recent(ino);
         self.dirs.each_listed(|old| {
             let server = self.table.borrow().attr(ino).map(|attr| attr.ino);
             old.nodes.borrow_mut().extend(server);
@@ -217,7 +217,7 @@ impl Fs {
     async fn list<E: Entries>(&self, handle: u64, offset: u64, reply: &mut E) -> Result<(), Errno> {
         let dir = self.dirs.get(handle)?;
         // It is read now.
-        self.table.borrow_mut().untell(dir.ino);
+        self.table.borrow_mut().drop_recent(dir.ino);
         let mut listing = dir.listing.lock().await;
         if offset == 0 && std::mem::replace(&mut listing.read, true) {
             let path = &dir.path;

@@ -65,7 +65,7 @@ impl Inode {
     }
 
     /// Notes that the open of a thread fails with `ESTALE`. False if its last one did.
-    fn tells_to_retry(&self, thread: u32) -> bool {
+    fn retries_open(&self, thread: u32) -> bool {
         let retrying = &mut *self.retrying.borrow_mut();
         if let Some(at) = retrying.iter().position(|other| *other == thread) {
             retrying.swap_remove(at);
@@ -80,7 +80,7 @@ impl Inode {
     }
 
     /// A thread has opened it, whatever came of its last open.
-    fn has_retried(&self, thread: u32) {
+    fn opened(&self, thread: u32) {
         self.retrying.borrow_mut().retain(|other| *other != thread);
     }
 
@@ -237,7 +237,7 @@ impl Fs {
             Err(Errno::STALE) => return self.reopen(inode, flags).await,
             path => path?,
         };
-        let told = self.table.borrow().attr(ino).copied();
+        let known = self.table.borrow().attr(ino).copied();
         let asked = convert::open_flags(flags - OFlags::CREATE - OFlags::EXCL);
         let open = async |remote: &_| {
             crate::client::Remote::open_as(remote, &path, asked, Creation::default()).await
@@ -258,14 +258,14 @@ impl Fs {
         }
         // Another mount has changed the length. The kernel learns that when it looks the name up
         // again, and tries once more. If it comes again without, a link of `/proc` led it.
-        let shown = self.table.borrow().shows(ino, attr.size);
-        if !shown && !flags.contains(OFlags::TRUNC) && inode.tells_to_retry(caller.thread) {
+        let shown = self.table.borrow().is_shown(ino, attr.size);
+        if !shown && !flags.contains(OFlags::TRUNC) && inode.retries_open(caller.thread) {
             if let Err(error) = file.close().await {
                 tracing::debug!(%error, "closing");
             }
             return Err(Errno::STALE);
         }
-        inode.has_retried(caller.thread);
+        inode.opened(caller.thread);
         if flags.contains(OFlags::TRUNC)
             && let Some(mode) = caller.without_privileges(&attr)
             && let Ok(changed) =
@@ -277,9 +277,9 @@ impl Fs {
         if flags.contains(OFlags::TRUNC) {
             inode.changed_here();
             self.node_changed(ino);
-            self.table.borrow_mut().show(ino, 0);
-        } else if let Some(told) = told
-            && (told.size, told.mtime) != (attr.size, attr.mtime)
+            self.table.borrow_mut().set_shown(ino, 0);
+        } else if let Some(known) = known
+            && (known.size, known.mtime) != (attr.size, attr.mtime)
         {
             // The kernel would go by the length that it was told a while ago.
             self.kernel.expire(ino);
@@ -296,7 +296,7 @@ impl Fs {
         flags: OFlags,
         caller: Caller,
     ) -> Result<Opened, Errno> {
-        match inode.tells_to_retry(caller.thread) {
+        match inode.retries_open(caller.thread) {
             true => Err(Errno::STALE),
             false => self.reopen(inode, flags).await,
         }
@@ -313,7 +313,7 @@ impl Fs {
         let keep = inode.is_still(&attr);
         if flags.contains(OFlags::TRUNC) {
             inode.changed_here();
-            self.table.borrow_mut().show(inode.ino, 0);
+            self.table.borrow_mut().set_shown(inode.ino, 0);
         } else {
             self.kernel.expire(inode.ino);
         }

@@ -244,26 +244,26 @@ impl Fs {
         handle: Option<u64>,
     ) -> Result<(FileAttr, Duration), Errno> {
         let holds = self.options.attr_ttl();
-        let told = self.table.borrow_mut().told(ino, holds);
-        if let Some((attr, left)) = told {
+        let recent = self.table.borrow_mut().take_recent(ino, holds);
+        if let Some((attr, left)) = recent {
             return Ok((convert::file_attr(ino, &attr), left));
         }
         self.drain_node(ino).await;
         if let Some(open) = self.any_open(ino, handle)
             && let Ok(attr) = open.file.stat().await
         {
-            return Ok((self.told(ino, &attr)?, holds));
+            return Ok((self.update_attr(ino, &attr)?, holds));
         }
         let path = self.path(ino)?;
         let attr = self.again(async |remote| remote.stat(&path, ino == ROOT).await).await?;
-        Ok((self.told(ino, &attr)?, holds))
+        Ok((self.update_attr(ino, &attr)?, holds))
     }
 
     /// Notes what the server says of a node; gives what the kernel learns of it.
-    fn told(&self, ino: u64, attr: &Attr) -> Result<FileAttr, Errno> {
+    fn update_attr(&self, ino: u64, attr: &Attr) -> Result<FileAttr, Errno> {
         let mut table = self.table.borrow_mut();
         table.update(ino, attr)?;
-        table.show(ino, attr.size);
+        table.set_shown(ino, attr.size);
         Ok(convert::file_attr(ino, attr))
     }
 
@@ -295,7 +295,7 @@ impl Fs {
         // Also what was fetched ahead meanwhile.
         cut.inspect(|inode| inode.changed_here());
         self.node_changed(ino);
-        self.told(ino, &attr?)
+        self.update_attr(ino, &attr?)
     }
 
     /// The open file to change attributes through. Only one that can be written has its length set.

@@ -104,7 +104,7 @@ impl Fs {
             open.inode.each_open(|open| open.read_ahead.borrow_mut().clear());
             self.kernel.invalidate(ino).await;
         }
-        let shown = self.table.borrow().shows(ino, attr.size);
+        let shown = self.table.borrow().is_shown(ino, attr.size);
         if !shown {
             let path = self.table.borrow().below(ino);
             // Without a name here it cannot be asked for.

@@ -37,11 +37,11 @@ pub(super) struct Table {
 #[derive(Debug)]
 struct Node {
     attr: Attr,
-    /// How long the kernel takes it to be: by what it was told, and what was written here since.
+    /// How long the kernel takes it to be: by the last answer, and what was written here since.
     shown: u64,
-    /// When a change that was made here in this directory told what it is since, if the kernel has
-    /// not been told yet.
-    told: Option<Instant>,
+    /// When the answer to a change that was made here in this directory brought its attributes, if
+    /// the kernel has not got them yet.
+    recent: Option<Instant>,
     /// Told apart from an earlier file that had the same number.
     generation: u64,
     /// The last name is gone, and the server may give the number to another file.
@@ -56,8 +56,8 @@ impl Node {
     fn new(attr: Attr) -> Node {
         let (names, children) = (Vec::new(), HashMap::new());
         let shown = attr.size;
-        let (generation, lookups, gone, told) = (0, 0, false, None);
-        Node { attr, shown, told, generation, gone, lookups, names, children }
+        let (generation, lookups, gone, recent) = (0, 0, false, None);
+        Node { attr, shown, recent, generation, gone, lookups, names, children }
     }
 }
 
@@ -96,7 +96,7 @@ impl Table {
             return Err(Errno::STALE);
         }
         node.attr = *attr;
-        node.told = None;
+        node.recent = None;
         Ok(())
     }
 
@@ -104,31 +104,31 @@ impl Table {
     /// did. The kernel makes one change in a directory after the other, so this is of the last one.
     pub(super) fn changed_in(&mut self, directory: u64, attr: Option<&Attr>) {
         let Some(node) = self.nodes.get_mut(&directory) else { return };
-        node.told = None;
+        node.recent = None;
         // Another mount may have put another one into its place.
         if let Some(attr) = attr.filter(|attr| attr.ino == node.attr.ino) {
             node.attr = *attr;
-            node.told = Some(Instant::now());
+            node.recent = Some(Instant::now());
         }
     }
 
-    /// What was said so of a directory, and how long that holds of so long. Once: the kernel keeps
-    /// it.
-    pub(super) fn told(&mut self, ino: u64, holds: Duration) -> Option<(Attr, Duration)> {
+    /// The attributes that came with the last change in a directory, and for how much longer of
+    /// `holds` they hold. Once: the kernel keeps them.
+    pub(super) fn take_recent(&mut self, ino: u64, holds: Duration) -> Option<(Attr, Duration)> {
         let node = self.nodes.get_mut(&ino)?;
-        let left = holds.checked_sub(node.told.take()?.elapsed())?;
+        let left = holds.checked_sub(node.recent.take()?.elapsed())?;
         (!left.is_zero()).then_some((node.attr, left))
     }
 
-    /// What was said of a directory is no longer so.
-    pub(super) fn untell(&mut self, ino: u64) {
+    /// The attributes that came with the last change in a directory are old by now.
+    pub(super) fn drop_recent(&mut self, ino: u64) {
         if let Some(node) = self.nodes.get_mut(&ino) {
-            node.told = None;
+            node.recent = None;
         }
     }
 
-    /// The kernel is told of this length of a node.
-    pub(super) fn show(&mut self, ino: u64, size: u64) {
+    /// The kernel learns this length of a node.
+    pub(super) fn set_shown(&mut self, ino: u64, size: u64) {
         if let Some(node) = self.nodes.get_mut(&ino) {
             node.shown = size;
         }
@@ -142,7 +142,7 @@ impl Table {
     }
 
     /// Whether the kernel takes a node for as long as it is.
-    pub(super) fn shows(&self, ino: u64, size: u64) -> bool {
+    pub(super) fn is_shown(&self, ino: u64, size: u64) -> bool {
         self.nodes.get(&ino).is_some_and(|node| node.shown == size)
     }
 
@@ -187,7 +187,7 @@ impl Table {
         Ok(path)
     }
 
-    /// The kernel is told of a name, and of what has it: gives that node's number and generation,
+    /// The kernel learns of a name, and of what has it: gives that node's number and generation,
     /// and counts one lookup.
     pub(super) fn found(&mut self, parent: u64, name: &[u8], attr: &Attr) -> (u64, u64) {
         let ino = match self.numbers.get(&attr.ino) {
@@ -204,7 +204,7 @@ impl Table {
             node.generation += 1;
         }
         node.attr = *attr;
-        node.told = None;
+        node.recent = None;
         node.shown = attr.size;
         node.lookups += 1;
         let generation = node.generation;

@@ -69,7 +69,7 @@ impl Fs {
             return set.map_err(|error| self.file_errno(&open, &error));
         }
         let path = self.path(ino)?;
-        self.table.borrow_mut().untell(ino);
+        self.table.borrow_mut().drop_recent(ino);
         self.once(async |remote| remote.set_xattr(&path, name, value, mode).await).await
     }
 
@@ -82,7 +82,7 @@ impl Fs {
             return removed.map_err(|error| self.file_errno(&open, &error));
         }
         let path = self.path(ino)?;
-        self.table.borrow_mut().untell(ino);
+        self.table.borrow_mut().drop_recent(ino);
         self.once(async |remote| remote.remove_xattr(&path, name).await).await
     }
 }

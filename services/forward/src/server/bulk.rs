@@ -3,7 +3,7 @@
 //! While some blocks are on the network, others are with the disk. Their order in time does not
 //! matter, but for files that are appended to.
 
-use super::{blocks::BLOCK, call::Call, call::within_reach, config::WINDOW, files::OpenFile};
+use super::{blocks::BLOCK, call::Call, call::check_end, config::WINDOW, files::OpenFile};
 use crate::{FsError, FsResult, semaphore::Semaphore};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use petasos::{BulkError, BulkHandle, Context, RemoteBulk};
@@ -25,12 +25,12 @@ impl Call {
         offset: u64,
         data: &BulkHandle,
     ) -> FsResult<u64> {
-        self.to_change()?;
+        self.check_writable()?;
         self.is_of(context)?;
         let file = self.file(number)?;
         file.to_write()?;
         let len = within_window(data)?;
-        within_reach(if file.appends() { 0 } else { offset }, len)?;
+        check_end(if file.appends() { 0 } else { offset }, len)?;
         let remote = open(context, data)?;
         if len == 0 {
             return Ok(offset);
@@ -67,8 +67,8 @@ impl Call {
         let (mut at, mut end) = (0, 0);
         while at < len {
             let size = (len - at).min(BLOCK as u64) as usize;
-            self.earn(size as u64).await;
-            let _moving = self.turn_to_move().await;
+            self.throttle(size as u64).await;
+            let _moving = self.transfer_share().await;
             let mut block = self.core.blocks.get(self.session.client).await?;
             remote.pull_into(at, block.lend(size)).await.map(drop).map_err(unreachable)?;
             let file = Arc::clone(file);
@@ -93,7 +93,7 @@ impl Call {
         let file = self.file(number)?;
         file.to_read()?;
         let len = within_window(into)?;
-        within_reach(offset, 0)?;
+        check_end(offset, 0)?;
         let len = len.min(i64::MAX as u64 - offset);
         let remote = open(context, into)?;
         let count = self.flow(len, async |at, size, go_on| {
@@ -128,8 +128,8 @@ impl Call {
         let go_on = || !over.get();
         let step = async |at: u64| {
             let size = (len - at).min(BLOCK as u64) as usize;
-            self.earn(size as u64).await;
-            let _turn = self.turn_to_move().await;
+            self.throttle(size as u64).await;
+            let _turn = self.transfer_share().await;
             (at, size, piece(at, size, &go_on).await)
         };
         let mut flow = FuturesUnordered::new();

@@ -37,7 +37,7 @@ impl Call {
         session.counters.calls.fetch_add(1, Relaxed);
         session.calls.fetch_add(1, Relaxed);
         if core.config.limits.lease.is_some() {
-            session.hear();
+            session.note_activity();
         }
         let (permit, early) = (Cell::default(), Cell::default());
         let call = Call { core: Arc::clone(core), session, permit, early };
@@ -71,12 +71,12 @@ impl Call {
     }
 
     /// Lets other calls in: this one waits for something that they may have to bring about.
-    pub(super) fn step_aside(&self) {
+    pub(super) fn release_permit(&self) {
         self.permit.take();
     }
 
     /// Refuses what changes something, where nothing can be changed.
-    pub(super) fn to_change(&self) -> FsResult<()> {
+    pub(super) fn check_writable(&self) -> FsResult<()> {
         match self.core.config.read_only {
             true => Err(FsError::new(Errno::ROFS, "the export is read-only")),
             false => Ok(()),
@@ -115,7 +115,7 @@ impl Call {
     }
 
     /// Waits until another block of the client's may be on the way.
-    pub(super) async fn turn_to_move(&self) -> Share {
+    pub(super) async fn transfer_share(&self) -> Share {
         self.core.moving.take(self.session.client).await
     }
 
@@ -132,7 +132,7 @@ impl Call {
     }
 
     /// Waits until so many bytes may be moved.
-    pub(super) async fn earn(&self, bytes: u64) {
+    pub(super) async fn throttle(&self, bytes: u64) {
         if let Some(rate) = &self.session.rate {
             let wait = rate.take(bytes);
             if wait > Duration::ZERO {
@@ -159,7 +159,7 @@ impl Drop for Call {
 }
 
 /// A path of something below the root: what is made, moved or removed.
-pub(super) fn entry(bytes: &[u8]) -> FsResult<RelPath> {
+pub(super) fn entry_path(bytes: &[u8]) -> FsResult<RelPath> {
     let path = RelPath::parse(bytes)?;
     match path.is_root() {
         true => Err(FsError::new(Errno::BUSY, "the root of the export stays what it is")),
@@ -168,7 +168,7 @@ pub(super) fn entry(bytes: &[u8]) -> FsResult<RelPath> {
 }
 
 /// The same of what is made anew: the root is there already.
-pub(super) fn fresh(bytes: &[u8]) -> FsResult<RelPath> {
+pub(super) fn new_path(bytes: &[u8]) -> FsResult<RelPath> {
     let path = RelPath::parse(bytes)?;
     match path.is_root() {
         true => Err(FsError::new(Errno::EXIST, "the root of the export is there")),
@@ -177,7 +177,7 @@ pub(super) fn fresh(bytes: &[u8]) -> FsResult<RelPath> {
 }
 
 /// Data within a call is no longer than was agreed.
-pub(super) fn short_enough(len: usize) -> FsResult<()> {
+pub(super) fn check_inline(len: usize) -> FsResult<()> {
     match len as u64 <= INLINE {
         true => Ok(()),
         false => Err(FsError::new(
@@ -188,7 +188,7 @@ pub(super) fn short_enough(len: usize) -> FsResult<()> {
 }
 
 /// A part of a file that can be.
-pub(super) fn within_reach(offset: u64, len: u64) -> FsResult<()> {
+pub(super) fn check_end(offset: u64, len: u64) -> FsResult<()> {
     match offset.checked_add(len) {
         Some(end) if end <= i64::MAX as u64 => Ok(()),
         _ => Err(FsError::new(Errno::FBIG, format!("no file reaches to {offset} + {len}"))),
@@ -196,9 +196,9 @@ pub(super) fn within_reach(offset: u64, len: u64) -> FsResult<()> {
 }
 
 /// A part of a file that can be, and is not empty.
-pub(super) fn sane(range: Extent) -> FsResult<()> {
+pub(super) fn check_range(range: Extent) -> FsResult<()> {
     if range.len == 0 {
         return Err(FsError::new(Errno::INVAL, "a range of no bytes"));
     }
-    within_reach(range.offset, range.len)
+    check_end(range.offset, range.len)
 }

@@ -1,6 +1,6 @@
 //! Hashes of what is in files.
 
-use super::{blocks::BLOCK, call::Call, call::sane, files::OpenFile};
+use super::{blocks::BLOCK, call::Call, call::check_range, files::OpenFile};
 use crate::{
     FsError, FsResult,
     protocol::{Extent, Hash},
@@ -54,7 +54,7 @@ impl Call {
     ) -> FsResult<Vec<Hash>> {
         let file = self.file(number)?;
         file.to_read()?;
-        sane(range)?;
+        check_range(range)?;
         if range.len > LONGEST || block < SHORTEST {
             let detail = format!(
                 "{} bytes by {block}, where the most are {LONGEST} by no less than {SHORTEST}",

@@ -1,7 +1,7 @@
 //! Calls about open files, with data that travels within the call.
 
 use super::{
-    call::{Call, sane, short_enough, within_reach},
+    call::{Call, check_end, check_inline, check_range},
     config::INLINE,
     descriptors::Descriptor,
     errors::stopped,
@@ -79,7 +79,7 @@ impl Call {
     /// Whether these flags make sense, and this client may have what they ask for.
     fn may_open(&self, flags: OpenFlags) -> FsResult<()> {
         if CHANGING.iter().any(|changing| flags.has(*changing)) {
-            self.to_change()?;
+            self.check_writable()?;
         }
         let writes = flags.has(OpenFlags::WRITE);
         let only_writes = [OpenFlags::TRUNCATE, OpenFlags::APPEND];
@@ -117,12 +117,12 @@ impl Call {
     pub(super) async fn read(&self, number: u64, offset: u64, len: u64) -> FsResult<Bytes> {
         let file = self.file(number)?;
         file.to_read()?;
-        within_reach(offset, 0)?;
+        check_end(offset, 0)?;
         let len = len.min(INLINE).min(i64::MAX as u64 - offset);
         if len == 0 {
             return Ok(Bytes::new());
         }
-        self.earn(len).await;
+        self.throttle(len).await;
         if len as usize <= AT_ONCE
             && let Some(read) = gather::read_at_once(&*file.file, offset, len as usize)
         {
@@ -145,17 +145,17 @@ impl Call {
     }
 
     pub(super) async fn write(&self, number: u64, offset: u64, data: Bytes) -> FsResult<u64> {
-        self.to_change()?;
+        self.check_writable()?;
         let file = self.file(number)?;
         file.to_write()?;
-        short_enough(data.len())?;
+        check_inline(data.len())?;
         let len = data.len() as u64;
         let appends = file.appends();
-        within_reach(if appends { 0 } else { offset }, len)?;
+        check_end(if appends { 0 } else { offset }, len)?;
         if data.is_empty() {
             return Ok(offset);
         }
-        self.earn(len).await;
+        self.throttle(len).await;
         let memory = self.admit(len).await?;
         if appends {
             let _turn = file.appending.acquire().await;
@@ -200,16 +200,16 @@ impl Call {
         how: Allocation,
         range: Extent,
     ) -> FsResult<()> {
-        self.to_change()?;
+        self.check_writable()?;
         let file = self.file(number)?;
         file.to_write()?;
-        sane(range)?;
+        check_range(range)?;
         self.run(0, move |_| file.file.allocate(how, range)).await
     }
 
     pub(super) async fn extents(&self, number: u64, offset: u64) -> FsResult<Vec<Extent>> {
         let file = self.file(number)?;
-        within_reach(offset, 0)?;
+        check_end(offset, 0)?;
         self.run(0, move |_| {
             let mut extents = file.file.extents(offset, EXTENTS)?;
             extents.truncate(EXTENTS);

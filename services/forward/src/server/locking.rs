@@ -31,7 +31,7 @@ impl Call {
                     Tried::Wait(chance) => chance,
                 }
             };
-            self.step_aside();
+            self.release_permit();
             let Some(left) = left else {
                 chance.chance().await?;
                 continue;

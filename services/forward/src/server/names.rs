@@ -1,7 +1,7 @@
 //! Calls about names and attributes.
 
 use super::{
-    call::{Call, entry, fresh},
+    call::{Call, entry_path, new_path},
     files::{Open, OpenDir, OpenFile},
     latencies::WorkKind,
 };
@@ -48,7 +48,7 @@ impl Call {
     }
 
     pub(super) async fn set_attr(&self, node: Node, set: SetAttr, follow: bool) -> FsResult<Attr> {
-        self.to_change()?;
+        self.check_writable()?;
         let set = checked_attr(set)?;
         let found = self.find(node)?;
         if let (Found::File(file), Some(_)) = (&found, set.size) {
@@ -92,8 +92,8 @@ impl Call {
         path: &[u8],
         creation: Creation,
     ) -> FsResult<(Attr, Option<Attr>)> {
-        self.to_change()?;
-        let (path, creation, above) = (fresh(path)?, checked_creation(creation)?, self.above());
+        self.check_writable()?;
+        let (path, creation, above) = (new_path(path)?, checked_creation(creation)?, self.above());
         self.run_short(WorkKind::Make, move |storage| {
             Ok((storage.make_dir(&path, &creation)?, above.of(storage, &path)))
         })
@@ -105,8 +105,8 @@ impl Call {
         path: &[u8],
         target: Vec<u8>,
     ) -> FsResult<(Attr, Option<Attr>)> {
-        self.to_change()?;
-        let path = fresh(path)?;
+        self.check_writable()?;
+        let path = new_path(path)?;
         if target.len() > RelPath::MAX {
             let detail = format!("{} bytes in a symbolic link", target.len());
             return Err(FsError::new(Errno::NAMETOOLONG, detail));
@@ -127,8 +127,8 @@ impl Call {
         kind: Kind,
         creation: Creation,
     ) -> FsResult<(Attr, Option<Attr>)> {
-        self.to_change()?;
-        let (path, creation) = (fresh(path)?, checked_creation(creation)?);
+        self.check_writable()?;
+        let (path, creation) = (new_path(path)?, checked_creation(creation)?);
         match kind {
             Kind::Fifo | Kind::Socket => {}
             Kind::CharDevice | Kind::BlockDevice => {
@@ -151,8 +151,8 @@ impl Call {
     }
 
     pub(super) async fn hard_link(&self, from: &[u8], to: &[u8]) -> FsResult<(Attr, Option<Attr>)> {
-        self.to_change()?;
-        let (from, to, above) = (entry(from)?, fresh(to)?, self.above());
+        self.check_writable()?;
+        let (from, to, above) = (entry_path(from)?, new_path(to)?, self.above());
         self.run_short(WorkKind::Make, move |storage| {
             Ok((storage.hard_link(&from, &to)?, above.of(storage, &to)))
         })
@@ -165,8 +165,8 @@ impl Call {
         to: &[u8],
         mode: RenameMode,
     ) -> FsResult<(Option<Attr>, Option<Attr>)> {
-        self.to_change()?;
-        let (from, to, above) = (entry(from)?, entry(to)?, self.above());
+        self.check_writable()?;
+        let (from, to, above) = (entry_path(from)?, entry_path(to)?, self.above());
         self.run_short(WorkKind::Rename, move |storage| {
             storage.rename(&from, &to, mode)?;
             Ok((above.of(storage, &from), above.of(storage, &to)))
@@ -175,8 +175,8 @@ impl Call {
     }
 
     pub(super) async fn remove(&self, path: &[u8], directory: bool) -> FsResult<Option<Attr>> {
-        self.to_change()?;
-        let (path, above) = (entry(path)?, self.above());
+        self.check_writable()?;
+        let (path, above) = (entry_path(path)?, self.above());
         self.run_short(WorkKind::Remove, move |storage| {
             storage.remove(&path, directory)?;
             Ok(above.of(storage, &path))
@@ -214,7 +214,7 @@ impl Call {
         value: Bytes,
         mode: XattrMode,
     ) -> FsResult<()> {
-        self.to_change()?;
+        self.check_writable()?;
         check_xattr(&name)?;
         if value.len() > XATTR_VALUE {
             let detail = format!("{} bytes, the longest value has {XATTR_VALUE}", value.len());
@@ -229,7 +229,7 @@ impl Call {
     }
 
     pub(super) async fn remove_xattr(&self, node: Node, name: Vec<u8>) -> FsResult<()> {
-        self.to_change()?;
+        self.check_writable()?;
         check_xattr(&name)?;
         let found = self.find(node)?;
         self.run_short(WorkKind::Change, move |storage| match found {
@@ -287,7 +287,7 @@ pub(super) fn checked_attr(mut set: SetAttr) -> FsResult<SetAttr> {
     check_time(set.atime)?;
     check_time(set.mtime)?;
     if let Some(size) = set.size {
-        super::call::within_reach(size, 0)?;
+        super::call::check_end(size, 0)?;
     }
     Ok(set)
 }

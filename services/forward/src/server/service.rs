@@ -94,7 +94,7 @@ impl Forward for Service {
     }
 
     async fn renew(&self, session: u64) -> FsResult<()> {
-        self.core.sessions.get(session)?.hear();
+        self.core.sessions.get(session)?.note_activity();
         Ok(())
     }
 

@@ -115,7 +115,7 @@ impl Session {
     }
 
     /// Something came from its client.
-    pub(super) fn hear(&self) {
+    pub(super) fn note_activity(&self) {
         self.heard_us.store(self.since.elapsed().as_micros() as u64, Relaxed);
     }
 

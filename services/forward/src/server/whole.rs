@@ -1,7 +1,7 @@
 //! Calls about whole files: small ones at once, large ones staged until they are complete.
 
 use super::{
-    call::{Call, entry, short_enough, within_reach},
+    call::{Call, check_end, check_inline, entry_path},
     config::INLINE,
     files::{Open, OpenFile, Staged},
     gather::read_alone,
@@ -17,12 +17,12 @@ use std::sync::Arc;
 
 impl Call {
     pub(super) async fn put(&self, path: &[u8], data: Bytes, finish: Finish) -> FsResult<Attr> {
-        self.to_change()?;
-        let (path, finish) = (entry(path)?, checked_finish(finish)?);
-        short_enough(data.len())?;
+        self.check_writable()?;
+        let (path, finish) = (entry_path(path)?, checked_finish(finish)?);
+        check_inline(data.len())?;
         let len = data.len() as u64;
-        long_enough(len, finish.size)?;
-        self.earn(len).await;
+        check_size(len, finish.size)?;
+        self.throttle(len).await;
         let memory = self.admit(len).await?;
         let put = self.run(len, move |storage| {
             let _memory = memory;
@@ -67,13 +67,13 @@ impl Call {
         let len = data.as_ref().map_or(0, |data| data.len() as u64);
         self.count_read(len);
         // How much it is was not known before.
-        self.earn(len).await;
+        self.throttle(len).await;
         Ok((attr, data))
     }
 
     pub(super) async fn stage(&self, key: StageKey, path: &[u8]) -> FsResult<(u64, Attr)> {
-        self.to_change()?;
-        entry(path)?;
+        self.check_writable()?;
+        entry_path(path)?;
         let (place, descriptor) = self.reserve()?;
         let core = &self.core;
         let discard_from = (!core.config.keep_staged).then(|| Arc::clone(core.workers.storage()));
@@ -90,14 +90,14 @@ impl Call {
     }
 
     pub(super) async fn publish(&self, number: u64, path: &[u8], finish: Finish) -> FsResult<Attr> {
-        self.to_change()?;
-        let (path, finish) = (entry(path)?, checked_finish(finish)?);
+        self.check_writable()?;
+        let (path, finish) = (entry_path(path)?, checked_finish(finish)?);
         let file = self.file(number)?;
         let key = file.stage_key()?;
         let whole = Arc::clone(&file);
         self.run(0, move |_| {
             let len = whole.file.attr()?.size;
-            long_enough(len, finish.size)?;
+            check_size(len, finish.size)?;
             if len < finish.size {
                 whole.file.set_attr(&SetAttr { size: Some(finish.size), ..SetAttr::default() })?;
             }
@@ -115,7 +115,7 @@ impl Call {
     }
 
     pub(super) async fn discard(&self, number: u64) -> FsResult<()> {
-        self.to_change()?;
+        self.check_writable()?;
         let key = self.file(number)?.stage_key()?;
         let open = self.session.files().remove(number)?;
         self.run(0, move |storage| {
@@ -128,13 +128,13 @@ impl Call {
 }
 
 fn checked_finish(mut finish: Finish) -> FsResult<Finish> {
-    within_reach(finish.size, 0)?;
+    check_end(finish.size, 0)?;
     finish.set = checked_attr(SetAttr { size: None, ..finish.set })?;
     Ok(finish)
 }
 
 /// More than what is to be there must not have come.
-fn long_enough(len: u64, size: u64) -> FsResult<()> {
+fn check_size(len: u64, size: u64) -> FsResult<()> {
     match len <= size {
         true => Ok(()),
         false => Err(FsError::new(Errno::INVAL, format!("{len} bytes came of {size}"))),

@@ -4,7 +4,7 @@
 use super::{
     Cause,
     disk::pause,
-    get::{Getting, Place},
+    get::{Destination, GetJob},
     job::{
         BLOCK, HASHES, Job, Memory, PIECES, TRIES, block_of, blocks, either, extents, hashes,
         pieces, runs,
@@ -36,15 +36,15 @@ const TAKEN: Duration = Duration::from_secs(5);
 /// A file that is coming.
 struct Download<'a> {
     job: &'a Job,
-    place: &'a Place,
+    place: &'a Destination,
     file: &'a RemoteFile,
 }
 
-impl Getting {
+impl GetJob {
     /// Fetches a large file.
     pub(super) async fn download(
         &self,
-        place: &Place,
+        place: &Destination,
         listed: &Attr,
         compare: bool,
     ) -> Result<(), Cause> {
@@ -67,8 +67,8 @@ impl Getting {
                     return Ok(());
                 }
                 if there {
-                    let set = self.kept(file.attr());
-                    place.there(job, "changing", move |d, n| local::dress(d, n, &set)).await?;
+                    let set = self.preserved(file.attr());
+                    place.there(job, "changing", move |d, n| local::apply_attr(d, n, &set)).await?;
                     job.same(listed.size);
                     return Ok::<_, Cause>(());
                 }
@@ -87,7 +87,7 @@ impl Getting {
 
 impl Download<'_> {
     /// One try, in one session.
-    async fn fetch(&self, getting: &Getting) -> Result<(), Cause> {
+    async fn fetch(&self, getting: &GetJob) -> Result<(), Cause> {
         let Download { job, place, file } = self;
         let attr = *file.attr();
         let (key, size) = (place.key(), attr.size);
@@ -107,7 +107,7 @@ impl Download<'_> {
             }
         };
         let filled = self.fill(&partial, &attr).await;
-        let (set, durable) = (getting.kept(&attr), job.options.durable);
+        let (set, durable) = (getting.preserved(&attr), job.options.durable);
         let done = match filled {
             Ok(()) => {
                 let complete = Arc::clone(&partial);

@@ -5,7 +5,7 @@ use super::{
     Cause, Connection, Event, Options, Problem, Progress, Report, Watch,
     index::{Decision, Index},
     job::Job,
-    local::{self, Root, kept},
+    local::{self, Root, preserved},
     tasks::Budget,
 };
 use crate::{
@@ -76,7 +76,7 @@ pub async fn get(
     watch: Watch,
 ) -> Result<Report, Cause> {
     let job = Job::new(connection, options, progress, watch)?;
-    let getting = Getting::new(job, None, false, false);
+    let getting = GetJob::new(job, None, false, false);
     let mut trees = Vec::new();
     for (from, to) in sources {
         match Target::open(from, to) {
@@ -128,13 +128,13 @@ impl Target {
 }
 
 /// A file on its way from a server.
-pub(super) struct Place {
+pub(super) struct Destination {
     pub(super) target: Arc<Target>,
     pub(super) from: RelPath,
     pub(super) to: RelPath,
 }
 
-impl Place {
+impl Destination {
     fn problem(&self, cause: Cause) -> Problem {
         Problem { path: self.from.as_bytes().to_vec(), cause }
     }
@@ -164,7 +164,7 @@ impl Place {
 }
 
 /// Trees on their way from a server.
-pub(super) struct Getting {
+pub(super) struct GetJob {
     pub(super) job: Rc<Job>,
     pub(super) index: Option<Arc<Index>>,
     /// What is in the way is removed, whatever it is.
@@ -176,17 +176,17 @@ pub(super) struct Getting {
     directories: RefCell<Vec<(Arc<Target>, RelPath, Attr)>>,
     /// The first names of files that have several, and the others.
     names: RefCell<HashMap<(*const Target, u64), RelPath>>,
-    others: RefCell<Vec<(RelPath, Place)>>,
+    others: RefCell<Vec<(RelPath, Destination)>>,
 }
 
-impl Getting {
+impl GetJob {
     pub(super) fn new(
         job: Rc<Job>,
         index: Option<Arc<Index>>,
         force: bool,
         dry: bool,
-    ) -> Rc<Getting> {
-        Rc::new(Getting {
+    ) -> Rc<GetJob> {
+        Rc::new(GetJob {
             job,
             index,
             force,
@@ -198,7 +198,7 @@ impl Getting {
         })
     }
 
-    /// Fetches all, but for what comes last: see [`Getting::finish`].
+    /// Fetches all, but for what comes last: see [`GetJob::finish`].
     pub(super) async fn fetch(self: &Rc<Self>, targets: Vec<Target>) {
         let this = Rc::clone(self);
         self.job.tasks.spawn(async move {
@@ -209,7 +209,7 @@ impl Getting {
                 match connection.with(async |remote| remote.stat(from, false).await).await {
                     Ok(attr) => {
                         let (from, to) = (target.from.clone(), target.to.clone());
-                        this.entry(Place { target, from, to }, attr).await;
+                        this.entry(Destination { target, from, to }, attr).await;
                     }
                     Err(error) => {
                         let path = from.as_bytes().to_vec();
@@ -228,7 +228,7 @@ impl Getting {
     }
 
     /// It would be fetched.
-    pub(super) fn would(&self, place: &Place) {
+    pub(super) fn would(&self, place: &Destination) {
         self.job.report().files += 1;
         self.job.say(Event::WouldWrite(place.target.within(&place.from)));
     }
@@ -240,7 +240,7 @@ impl Getting {
     }
 
     /// Something that the server has. Waits until its turn comes, not until it is there.
-    async fn entry(self: &Rc<Self>, place: Place, attr: Attr) {
+    async fn entry(self: &Rc<Self>, place: Destination, attr: Attr) {
         let job = &self.job;
         let within = place.target.within(&place.from);
         let directory = attr.kind == Kind::Directory;
@@ -281,7 +281,7 @@ impl Getting {
         }
         match decided {
             Decision::Same => return job.same(attr.size),
-            Decision::Send | Decision::Dress if self.dry => return self.would(&place),
+            Decision::Send | Decision::Attributes if self.dry => return self.would(&place),
             _ => {}
         }
         let slot = job.slots.take(1).await;
@@ -289,7 +289,7 @@ impl Getting {
         job.tasks.spawn(async move {
             let mut done = this.file(&place, &attr, decided).await;
             if this.force && matches!(&done, Err(Cause::Local { error: Errno::ISDIR, .. })) {
-                done = match this.clear_way(&place).await {
+                done = match this.remove_obstacle(&place).await {
                     Ok(()) => this.file(&place, &attr, decided).await,
                     Err(cause) => Err(cause),
                 };
@@ -301,13 +301,13 @@ impl Getting {
         });
     }
 
-    async fn directory(self: &Rc<Self>, place: Place, attr: Attr) {
+    async fn directory(self: &Rc<Self>, place: Destination, attr: Attr) {
         let one = self.open.take(1).await;
         let mut made = Ok(());
         if !self.dry {
             made = self.make_directory(&place).await;
             if self.force && matches!(&made, Err(Cause::OtherKind(_))) {
-                made = match self.clear_way(&place).await {
+                made = match self.remove_obstacle(&place).await {
                     Ok(()) => self.make_directory(&place).await,
                     Err(cause) => Err(cause),
                 };
@@ -335,7 +335,7 @@ impl Getting {
     async fn list(
         self: &Rc<Self>,
         remote: Remote,
-        place: &Place,
+        place: &Destination,
         seen: &RefCell<HashSet<Vec<u8>>>,
     ) -> Result<(), RemoteError> {
         let mut directory = remote.open_dir(&place.from).await?;
@@ -347,7 +347,7 @@ impl Getting {
                     (Ok(from), Ok(to)) => {
                         if seen.borrow_mut().insert(name) {
                             let target = Arc::clone(&place.target);
-                            self.entry(Place { target, from, to }, attr).await;
+                            self.entry(Destination { target, from, to }, attr).await;
                         }
                     }
                     (Err(error), _) | (_, Err(error)) => {
@@ -360,7 +360,7 @@ impl Getting {
         Ok(())
     }
 
-    async fn make_directory(&self, place: &Place) -> Result<(), Cause> {
+    async fn make_directory(&self, place: &Destination) -> Result<(), Cause> {
         if place.to.is_root() {
             return Ok(());
         }
@@ -374,7 +374,7 @@ impl Getting {
     }
 
     /// Removes what is in the way here.
-    async fn clear_way(&self, place: &Place) -> Result<(), Cause> {
+    async fn remove_obstacle(&self, place: &Destination) -> Result<(), Cause> {
         place
             .there(&self.job, "removing what is in the way", |directory, name| {
                 local::remove_all(&directory, name)
@@ -384,16 +384,18 @@ impl Getting {
 
     async fn file(
         self: &Rc<Self>,
-        place: &Place,
+        place: &Destination,
         attr: &Attr,
         decided: Decision,
     ) -> Result<(), Cause> {
         let job = &self.job;
         match (attr.kind, decided) {
             (Kind::File, Decision::Compare) => self.download(place, attr, true).await,
-            (_, Decision::Dress) => {
-                let set = self.kept(attr);
-                place.there(job, "changing", move |d, name| local::dress(d, name, &set)).await?;
+            (_, Decision::Attributes) => {
+                let set = self.preserved(attr);
+                place
+                    .there(job, "changing", move |d, name| local::apply_attr(d, name, &set))
+                    .await?;
                 job.same(attr.size);
                 Ok(())
             }
@@ -401,7 +403,7 @@ impl Getting {
                 let from = &place.from;
                 let target =
                     job.connection.with(async |remote| remote.read_link(from).await).await?;
-                let (key, set) = (place.key(), self.kept(attr));
+                let (key, set) = (place.key(), self.preserved(attr));
                 place
                     .there(job, "making the link", move |directory, name| {
                         local::make_symlink(directory, name, key, &target, &set)
@@ -411,7 +413,7 @@ impl Getting {
                 Ok(())
             }
             (Kind::Fifo, _) => {
-                let (key, set) = (place.key(), self.kept(attr));
+                let (key, set) = (place.key(), self.preserved(attr));
                 place
                     .there(job, "making the FIFO", move |directory, name| {
                         local::make_fifo(directory, name, key, &set)
@@ -424,7 +426,7 @@ impl Getting {
         }
     }
 
-    async fn data(self: &Rc<Self>, place: &Place, attr: &Attr) -> Result<(), Cause> {
+    async fn data(self: &Rc<Self>, place: &Destination, attr: &Attr) -> Result<(), Cause> {
         let job = &self.job;
         let small = job.connection.remote().welcome().inline;
         let holes = job.connection.remote().welcome().abilities.holes && local::has_holes(attr);
@@ -437,7 +439,7 @@ impl Getting {
         if data.len() as u64 != attr.size {
             return Err(Cause::Changed);
         }
-        let (key, set, durable) = (place.key(), self.kept(&attr), job.options.durable);
+        let (key, set, durable) = (place.key(), self.preserved(&attr), job.options.durable);
         let rate = job.rate.clone();
         place
             .there(job, "writing", move |directory, name| {
@@ -452,11 +454,11 @@ impl Getting {
         Ok(())
     }
 
-    pub(super) fn kept(&self, attr: &Attr) -> SetAttr {
-        kept(attr, self.job.options.owner)
+    pub(super) fn preserved(&self, attr: &Attr) -> SetAttr {
+        preserved(attr, self.job.options.owner)
     }
 
-    async fn hard_link(&self, first: RelPath, place: Place) {
+    async fn hard_link(&self, first: RelPath, place: Destination) {
         let (key, force) = (place.key(), self.force);
         let target = Arc::clone(&place.target);
         let linked = place.there(&self.job, "linking", move |directory, name| {
@@ -488,13 +490,13 @@ impl Getting {
         directories.sort_by(|a, b| b.1.cmp(&a.1));
         // The user's own directory, into which a tree goes, stays as it is.
         for (target, path, attr) in directories.into_iter().filter(|d| !d.1.is_root()) {
-            let set = self.kept(&attr);
+            let set = self.preserved(&attr);
             let (root, below) = (Arc::clone(&target), path.clone());
-            let dressed = self.job.disk.run(move || {
+            let same_attr = self.job.disk.run(move || {
                 let directory = root.root.directory(&below)?;
                 local::apply(&directory, &set)
             });
-            if let Err(error) = dressed.await {
+            if let Err(error) = same_attr.await {
                 let path = target.root.describe(&path);
                 let cause = Cause::Local { doing: "changing", error };
                 self.job.failed(Problem { path, cause });

@@ -17,7 +17,7 @@ pub(super) enum Decision {
     /// It is there.
     Same,
     /// It is there with other attributes.
-    Dress,
+    Attributes,
     /// Hashes must tell.
     Compare,
 }
@@ -57,7 +57,7 @@ impl Index {
             true => there.mtime == source.mtime,
             false => there.mtime >= source.mtime,
         };
-        let dressed = !self.attributes
+        let same_attr = !self.attributes
             || ((there.mode == source.mode || source.kind == Kind::Symlink)
                 && (!self.owner || (there.uid, there.gid) == (source.uid, source.gid)));
         match source.kind {
@@ -66,7 +66,7 @@ impl Index {
             Kind::File if there.size != source.size => Decision::Send,
             Kind::File if self.checksum => Decision::Compare,
             _ if !same_time || there.size != source.size => Decision::Send,
-            _ if !dressed => Decision::Dress,
+            _ if !same_attr => Decision::Attributes,
             _ => Decision::Same,
         }
     }

@@ -4,8 +4,8 @@ use super::{
     Cause, Connection, Event, Options, Problem, Progress, Report, Watch,
     index::Index,
     job::{Job, THREADS, settable},
-    local::{Root, hidden, kept, key},
-    source::{Item, Plan, Source, Tree, What},
+    local::{Root, hidden, key, preserved},
+    source::{Item, ItemKind, Plan, Source, Tree},
     tasks::Latch,
 };
 use crate::{
@@ -83,7 +83,7 @@ pub async fn put(
             }
         }
     }
-    let putting = Putting::new(job, None, false, false);
+    let putting = PutJob::new(job, None, false, false);
     putting.send(trees).await?;
     putting.finish().await;
     Ok(putting.job.finish())
@@ -103,7 +103,7 @@ pub(super) fn tree(path: &Path, to: &RelPath) -> Result<Tree, Cause> {
 }
 
 /// Trees on their way to a server.
-pub(super) struct Putting {
+pub(super) struct PutJob {
     pub(super) job: Rc<Job>,
     pub(super) index: Option<Arc<Index>>,
     /// What is in the way is removed, whatever it is.
@@ -120,15 +120,15 @@ pub(super) struct Putting {
     names: RefCell<Vec<(RelPath, Item)>>,
 }
 
-impl Putting {
+impl PutJob {
     pub(super) fn new(
         job: Rc<Job>,
         index: Option<Arc<Index>>,
         force: bool,
         dry: bool,
-    ) -> Rc<Putting> {
+    ) -> Rc<PutJob> {
         let attributes = job.connection.remote().welcome().abilities.attributes;
-        Rc::new(Putting {
+        Rc::new(PutJob {
             job,
             index,
             force,
@@ -140,7 +140,7 @@ impl Putting {
         })
     }
 
-    /// Sends all, but for what comes last: see [`Putting::finish`].
+    /// Sends all, but for what comes last: see [`PutJob::finish`].
     pub(super) async fn send(self: &Rc<Self>, trees: Vec<Tree>) -> Result<(), Cause> {
         let job = &self.job;
         let plan = Plan {
@@ -197,7 +197,7 @@ impl Putting {
     fn at_once(&self, item: Item) -> Option<Item> {
         let within = item.tree.within(&item.path);
         match &item.what {
-            What::Directory { attr, there } => {
+            ItemKind::Directory { attr, there } => {
                 self.job.report().directories += 1;
                 if self.dry {
                     if !there {
@@ -213,19 +213,19 @@ impl Putting {
                     return None;
                 }
             }
-            What::Would => {
+            ItemKind::Would => {
                 self.would(&item);
                 return None;
             }
-            What::LeftOut(what) => {
+            ItemKind::LeftOut(what) => {
                 self.job.left_out(&item.tree.root.describe(&item.path), what);
                 return None;
             }
-            What::Same(bytes) => {
+            ItemKind::Same(bytes) => {
                 self.job.same(*bytes);
                 return None;
             }
-            What::HardLink { first } => {
+            ItemKind::HardLink { first } => {
                 let below = &first.as_bytes()[item.tree.from.as_bytes().len()..];
                 let first = [item.tree.to.as_bytes(), b"/", below].concat();
                 match RelPath::parse(&first) {
@@ -234,7 +234,7 @@ impl Putting {
                 }
                 return None;
             }
-            What::Problem(cause) => {
+            ItemKind::Problem(cause) => {
                 let problem = item.problem(cause.clone());
                 self.job.failed(problem);
                 return None;
@@ -251,7 +251,7 @@ impl Putting {
     }
 
     async fn item(self: &Rc<Self>, item: Item) {
-        if let What::Directory { attr, .. } = &item.what {
+        if let ItemKind::Directory { attr, .. } = &item.what {
             let made = match self.ready(&item).await {
                 true => self.directory(&item.to, attr).await,
                 false => Err(Cause::Directory),
@@ -334,10 +334,10 @@ impl Putting {
     async fn once(self: &Rc<Self>, item: &Item) -> Result<(), Cause> {
         let (job, to) = (&self.job, &item.to);
         match &item.what {
-            What::Small { attr, data, hash } => {
+            ItemKind::Small { attr, data, hash } => {
                 let finish = Finish {
                     size: attr.size,
-                    set: self.kept(attr),
+                    set: self.preserved(attr),
                     hash: *hash,
                     durable: job.options.durable,
                     replace: true,
@@ -349,26 +349,26 @@ impl Putting {
                 job.file();
                 Ok(())
             }
-            What::Large { attr, compare } => self.upload(item, attr, *compare).await,
-            What::Dress { attr } => {
-                let set = self.kept(attr);
+            ItemKind::Large { attr, compare } => self.upload(item, attr, *compare).await,
+            ItemKind::Attributes { attr } => {
+                let set = self.preserved(attr);
                 job.connection.with(async |remote| remote.set_attr(to, set, false).await).await?;
                 job.same(0);
                 Ok(())
             }
-            What::Symlink { attr, target } => {
+            ItemKind::Symlink { attr, target } => {
                 self.symlink(to, target).await?;
-                self.dress(to, attr).await?;
+                self.apply_attr(to, attr).await?;
                 job.report().symlinks += 1;
                 Ok(())
             }
-            What::Fifo { attr } => {
+            ItemKind::Fifo { attr } => {
                 let creation = Creation { mode: attr.mode, owner: None };
                 self.replacing(to, async |remote, path| {
                     remote.make_node(path, Kind::Fifo, creation).await
                 })
                 .await?;
-                self.dress(to, attr).await?;
+                self.apply_attr(to, attr).await?;
                 job.report().fifos += 1;
                 Ok(())
             }
@@ -376,14 +376,14 @@ impl Putting {
         }
     }
 
-    pub(super) fn kept(&self, attr: &Attr) -> SetAttr {
-        settable(kept(attr, self.job.options.owner), self.attributes)
+    pub(super) fn preserved(&self, attr: &Attr) -> SetAttr {
+        settable(preserved(attr, self.job.options.owner), self.attributes)
     }
 
     /// Owner and times of something that is no file.
-    async fn dress(&self, to: &RelPath, attr: &Attr) -> Result<(), Cause> {
+    async fn apply_attr(&self, to: &RelPath, attr: &Attr) -> Result<(), Cause> {
         if self.attributes {
-            let mut set = self.kept(attr);
+            let mut set = self.preserved(attr);
             if attr.kind == Kind::Symlink {
                 set.mode = None;
             }
@@ -489,7 +489,7 @@ impl Putting {
                     if made && !path.is_root() {
                         let (this, path, attr) = (Rc::clone(self), path.clone(), *attr);
                         self.job.tasks.spawn(async move {
-                            if let Err(cause) = this.dress(&path, &attr).await {
+                            if let Err(cause) = this.apply_attr(&path, &attr).await {
                                 let path = path.as_bytes().to_vec();
                                 this.job.failed(Problem { path, cause });
                             }

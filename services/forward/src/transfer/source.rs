@@ -74,10 +74,10 @@ pub(super) struct Item {
     pub(super) tree: Arc<Tree>,
     pub(super) path: RelPath,
     pub(super) to: RelPath,
-    pub(super) what: What,
+    pub(super) what: ItemKind,
 }
 
-pub(super) enum What {
+pub(super) enum ItemKind {
     /// `there`: at the server already.
     Directory {
         attr: Attr,
@@ -94,7 +94,7 @@ pub(super) enum What {
         compare: bool,
     },
     /// Only its attributes differ.
-    Dress {
+    Attributes {
         attr: Attr,
     },
     Symlink {
@@ -331,7 +331,7 @@ impl Shared {
             }
             _ => {
                 let there = self.there(tree, &tree.from, &attr);
-                let what = What::Directory { attr, there };
+                let what = ItemKind::Directory { attr, there };
                 items.push(item(tree, &tree.from, tree.to.clone(), what));
                 self.ready(&mut items, 0);
                 let mut state = self.lock();
@@ -344,14 +344,14 @@ impl Shared {
     /// Whether a directory is at the server already.
     fn there(&self, tree: &Tree, path: &RelPath, attr: &Attr) -> bool {
         let decided = self.plan.index.as_ref().map(|index| index.decide(tree.within(path), attr));
-        matches!(decided, Some(Decision::Same | Decision::Dress))
+        matches!(decided, Some(Decision::Same | Decision::Attributes))
     }
 
     fn problem(&self, tree: &Arc<Tree>, path: &RelPath, cause: Cause, items: &mut Vec<Item>) {
         if let Some(index) = &self.plan.index {
             index.incomplete();
         }
-        items.push(item(tree, path, RelPath::root(), What::Problem(cause)));
+        items.push(item(tree, path, RelPath::root(), ItemKind::Problem(cause)));
     }
 
     /// Looks into a directory.
@@ -370,7 +370,7 @@ impl Shared {
                     Ok(path) => path,
                     Err(error) => {
                         let path = [path.as_bytes(), b"/", name.to_bytes()].concat();
-                        let what = What::Problem(error.into());
+                        let what = ItemKind::Problem(error.into());
                         let mut item = item(tree, &tree.from, RelPath::root(), what);
                         // A name that is none here: say it as it is.
                         item.path = RelPath::parse(&path).unwrap_or_else(|_| tree.from.clone());
@@ -396,7 +396,7 @@ impl Shared {
                     (Err(error), _) => self.problem(tree, &path, error.into(), &mut items),
                     (Ok(to), true) => {
                         let there = self.there(tree, &path, &attr);
-                        items.push(item(tree, &path, to, What::Directory { attr, there }));
+                        items.push(item(tree, &path, to, ItemKind::Directory { attr, there }));
                         below.push((Arc::clone(tree), path));
                     }
                     (Ok(_), false) => {
@@ -455,7 +455,7 @@ impl Shared {
             };
             let what = self.one(&tree, fd.as_fd(), &name, &path, attr);
             bytes += match &what {
-                What::Small { data, .. } => data.len(),
+                ItemKind::Small { data, .. } => data.len(),
                 _ => 0,
             };
             items.push(item(&tree, &path, to, what));
@@ -477,7 +477,7 @@ impl Shared {
         name: &CString,
         path: &RelPath,
         attr: Attr,
-    ) -> What {
+    ) -> ItemKind {
         let Plan { options, small, index, dry, .. } = &self.plan;
         let unwanted = match attr.kind {
             Kind::Fifo if !options.fifos => Some("a FIFO"),
@@ -486,7 +486,7 @@ impl Shared {
             _ => None,
         };
         if let Some(what) = unwanted {
-            return What::LeftOut(what);
+            return ItemKind::LeftOut(what);
         }
         // Names beside the first one are only ever linked.
         let first = match (attr.kind, attr.links) {
@@ -495,26 +495,26 @@ impl Shared {
         };
         let decided = index.as_ref().map_or(Decision::Send, |i| i.decide(tree.within(path), &attr));
         if let (Some(first), false) = (first, *dry) {
-            return What::HardLink { first };
+            return ItemKind::HardLink { first };
         }
         match decided {
-            Decision::Same => return What::Same(attr.size),
-            _ if *dry && decided != Decision::Compare => return What::Would,
-            Decision::Dress => return What::Dress { attr },
-            Decision::Compare => return What::Large { attr, compare: true },
+            Decision::Same => return ItemKind::Same(attr.size),
+            _ if *dry && decided != Decision::Compare => return ItemKind::Would,
+            Decision::Attributes => return ItemKind::Attributes { attr },
+            Decision::Compare => return ItemKind::Large { attr, compare: true },
             Decision::Send => {}
         }
         match attr.kind {
             Kind::Symlink => match readlinkat(fd, &**name, Vec::new()) {
-                Ok(target) => What::Symlink { attr, target: target.into_bytes() },
-                Err(error) => What::Problem(Cause::Local { doing: "reading the link", error }),
+                Ok(target) => ItemKind::Symlink { attr, target: target.into_bytes() },
+                Err(error) => ItemKind::Problem(Cause::Local { doing: "reading the link", error }),
             },
-            Kind::Fifo => What::Fifo { attr },
+            Kind::Fifo => ItemKind::Fifo { attr },
             _ => {
                 if attr.size > *small {
-                    return What::Large { attr, compare: false };
+                    return ItemKind::Large { attr, compare: false };
                 }
-                self.small(fd, name).unwrap_or_else(What::Problem)
+                self.small(fd, name).unwrap_or_else(ItemKind::Problem)
             }
         }
     }
@@ -527,7 +527,7 @@ impl Shared {
         (first != path).then(|| first.clone())
     }
 
-    fn small(&self, fd: BorrowedFd<'_>, name: &CString) -> Result<What, Cause> {
+    fn small(&self, fd: BorrowedFd<'_>, name: &CString) -> Result<ItemKind, Cause> {
         let reading = Cause::local("reading");
         let file = open(fd, OsStr::from_bytes(name.to_bytes())).map_err(Cause::local("opening"))?;
         let attr = local::attr(&fstat(&file).map_err(&reading)?);
@@ -538,7 +538,7 @@ impl Shared {
             && local::data(&file, attr.size).map_err(&reading)?.iter().map(|e| e.len).sum::<u64>()
                 < attr.size;
         if attr.size > self.plan.small || holes {
-            return Ok(What::Large { attr, compare: false });
+            return Ok(ItemKind::Large { attr, compare: false });
         }
         if let Some(rate) = &self.plan.rate {
             rate.pay(attr.size);
@@ -555,7 +555,7 @@ impl Shared {
         }
         unchanged(&attr, &local::attr(&fstat(&file).map_err(&reading)?))?;
         let hash = self.plan.options.checksum.then(|| *blake3::hash(&data).as_bytes());
-        Ok(What::Small { attr, data: Bytes::from(data), hash })
+        Ok(ItemKind::Small { attr, data: Bytes::from(data), hash })
     }
 }
 
@@ -573,7 +573,7 @@ pub(super) fn unchanged(before: &Attr, after: &Attr) -> Result<(), Cause> {
     }
 }
 
-fn item(tree: &Arc<Tree>, path: &RelPath, to: RelPath, what: What) -> Item {
+fn item(tree: &Arc<Tree>, path: &RelPath, to: RelPath, what: ItemKind) -> Item {
     Item { tree: Arc::clone(tree), path: path.clone(), to, what }
 }
 

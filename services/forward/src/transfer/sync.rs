@@ -2,11 +2,11 @@
 
 use super::{
     Cause, Connection, Event, Options, Problem, Progress, Report, SyncOptions, Watch,
-    get::{Getting, Target},
+    get::{GetJob, Target},
     index::Index,
     job::Job,
     local::{self, Root},
-    put::{Putting, tree},
+    put::{PutJob, tree},
 };
 use crate::{
     RelPath,
@@ -46,11 +46,11 @@ pub async fn sync_to(
     let attributes = connection.remote().welcome().abilities.attributes;
     let index = Index::new(entries, options.checksum, options.owner, attributes);
     let index = Arc::new(index);
-    let putting = Putting::new(job, Some(Arc::clone(&index)), sync.delete, sync.dry_run);
+    let putting = PutJob::new(job, Some(Arc::clone(&index)), sync.delete, sync.dry_run);
     putting.send(vec![tree]).await?;
     let job = &putting.job;
     if sync.delete && ready_to_delete(job, &index, from.as_os_str().as_bytes()) {
-        for (path, kind) in doomed(&index, options) {
+        for (path, kind) in to_delete(&index, options) {
             if job.is_over() {
                 job.report().unreached += 1;
                 continue;
@@ -105,11 +105,11 @@ pub async fn sync_from(
     let entries = job.disk.run(move || local_tree(&looked)).await;
     let entries = entries.map_err(Cause::local("looking at what is there"))?;
     let index = Arc::new(Index::new(entries, options.checksum, options.owner, true));
-    let getting = Getting::new(job, Some(Arc::clone(&index)), sync.delete, sync.dry_run);
+    let getting = GetJob::new(job, Some(Arc::clone(&index)), sync.delete, sync.dry_run);
     getting.fetch(vec![target]).await;
     let job = &getting.job;
     if sync.delete && ready_to_delete(job, &index, from.as_bytes()) {
-        for (path, kind) in doomed(&index, options) {
+        for (path, kind) in to_delete(&index, options) {
             job.say(Event::Delete(&path));
             if sync.dry_run {
                 job.report().deleted += 1;
@@ -151,7 +151,7 @@ fn ready_to_delete(job: &Job, index: &Index, path: &[u8]) -> bool {
 }
 
 /// What the source does not have, but for what is left out, and the target itself.
-fn doomed(index: &Index, options: &Options) -> Vec<(Vec<u8>, Kind)> {
+fn to_delete(index: &Index, options: &Options) -> Vec<(Vec<u8>, Kind)> {
     let excluded = |path: &[u8], kind| {
         let above = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         options.excludes(path, kind == Kind::Directory)

@@ -9,7 +9,7 @@ use super::{
         pieces, runs,
     },
     local::{self, Root},
-    put::Putting,
+    put::PutJob,
     source::{Item, unchanged},
 };
 use crate::{
@@ -45,7 +45,7 @@ struct Upload<'a> {
     published: Cell<bool>,
 }
 
-impl Putting {
+impl PutJob {
     /// Sends a large file.
     pub(super) async fn upload(
         &self,
@@ -75,7 +75,7 @@ impl Putting {
         }
         if there {
             if self.attributes && !self.dry {
-                let set = self.kept(&attr);
+                let set = self.preserved(&attr);
                 job.connection
                     .with(async |remote| remote.set_attr(&item.to, set, false).await)
                     .await?;
@@ -144,7 +144,7 @@ impl Upload<'_> {
     }
 
     /// One try, in one session.
-    async fn send(&self, putting: &Putting) -> Result<(), Cause> {
+    async fn send(&self, putting: &PutJob) -> Result<(), Cause> {
         let Upload { job, item, file, attr, .. } = self;
         let staged = self.stage().await?;
         let sent = self.fill(&staged).await;
@@ -167,7 +167,7 @@ impl Upload<'_> {
         }
         let finish = Finish {
             size: attr.size,
-            set: putting.kept(attr),
+            set: putting.preserved(attr),
             hash,
             durable: job.options.durable,
             replace: true,

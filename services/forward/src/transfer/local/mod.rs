@@ -8,7 +8,9 @@ mod write;
 pub(super) use holes::{data, has_holes};
 pub(super) use partial::Partial;
 pub(super) use remove::remove_all;
-pub(super) use write::{apply, dress, hard_link, make_dir, make_fifo, make_symlink, write_whole};
+pub(super) use write::{
+    apply, apply_attr, hard_link, make_dir, make_fifo, make_symlink, write_whole,
+};
 
 use crate::{
     RelPath,
@@ -111,7 +113,7 @@ pub(super) fn attr(stat: &Stat) -> Attr {
 }
 
 /// What is kept of attributes.
-pub(super) fn kept(attr: &Attr, owner: bool) -> SetAttr {
+pub(super) fn preserved(attr: &Attr, owner: bool) -> SetAttr {
     SetAttr {
         mode: Some(attr.mode),
         uid: owner.then_some(attr.uid),

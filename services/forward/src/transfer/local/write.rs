@@ -184,7 +184,7 @@ pub(in super::super) fn make_fifo(
 }
 
 /// Sets attributes of something that has a name; a symbolic link is not followed.
-pub(in super::super) fn dress(
+pub(in super::super) fn apply_attr(
     directory: impl AsFd,
     name: &[u8],
     set: &SetAttr,
