@@ -12,7 +12,7 @@ use petasos::{
     tcp::{
         Secret,
         handshake::{
-            self, CHALLENGE_LEN, Errand, Goal, HELLO_LEN, Identity, Server, VERDICT_LEN, Verdict,
+            self, CHALLENGE_LEN, Goal, HELLO_LEN, Identity, Request, Server, VERDICT_LEN, Verdict,
         },
     },
 };
@@ -169,9 +169,9 @@ fn impostor(place: SocketAddr, life: Identity) {
             if stream.write_all(&challenge).and_then(|()| stream.read_exact(&mut hello)).is_err() {
                 continue;
             }
-            let verdict = match server.hello(None, &hello).map(|hello| hello.errand) {
-                Ok(Errand::Vouch(_)) => Verdict::Vouched,
-                Ok(Errand::Resume(_)) => Verdict::Resumed,
+            let verdict = match server.hello(None, &hello).map(|hello| hello.request) {
+                Ok(Request::Vouch(_)) => Verdict::Vouched,
+                Ok(Request::Resume(_)) => Verdict::Resumed,
                 _ => Verdict::Welcome,
             };
             let _ = stream.write_all(&server.verdict(verdict, None, &life));

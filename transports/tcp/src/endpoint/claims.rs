@@ -30,7 +30,7 @@ use super::TcpEndpoint;
 use crate::{
     closing::Closing,
     dial::{Dial, Dialled},
-    handshake::{Errand, Identity, Name, Verdict},
+    handshake::{Identity, Name, Request, Verdict},
     peers::{Connectivity, Standing},
     poller,
     unauthenticated::Unauthenticated,
@@ -236,9 +236,9 @@ impl TcpEndpoint {
     pub(super) fn vouch(
         &self,
         mut client: Unauthenticated,
-        errand: Errand,
+        request: Request,
     ) -> Option<Unauthenticated> {
-        let Errand::Vouch(name) = errand else { return Some(client) };
+        let Request::Vouch(name) = request else { return Some(client) };
         let verdict = if self.made(name) { Verdict::Vouched } else { Verdict::Denied };
         client.answer(verdict, None, &self.identity);
         None

@@ -47,13 +47,13 @@ impl Client {
         let prologue = prologue(challenge, wishes);
         let mut messages = Messages::new(secret, nonce, &prologue, Handshake::initiator);
         let mut said = [0; HELLO];
-        let (errand, named, session) = match &goal {
+        let (request, named, session) = match &goal {
             Goal::Begin => (0, None, None),
             Goal::Again(session) => (0, Some(session.name), Some(session)),
             Goal::Resume(session) => (1, Some(session.name), Some(session)),
             Goal::Vouch(name) => (2, Some(*name), None),
         };
-        said[0] = errand;
+        said[0] = request;
         if let Some(name) = named {
             said[1..][..NAME].copy_from_slice(&name.0);
         }

@@ -4,7 +4,7 @@ use super::HandshakeError;
 use petasos_fabric::{Address, Incarnation};
 
 /// The identity of an endpoint: its address and its incarnation. Both are only claimed, not proven:
-/// see [`Errand::Vouch`](super::Errand::Vouch).
+/// see [`Request::Vouch`](super::Request::Vouch).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Where it listens: a number, not a name.

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! server → client   MAGIC, wishes, nonce
-//! client → server   wishes, first message of Noise: errand, where it dialled, identity
+//! client → server   wishes, first message of Noise: request, where it dialled, identity
 //! server → client   verdict in clear, second message of Noise: verdict, session, identity
 //! ```
 //!
@@ -94,7 +94,7 @@ pub enum Goal {
 
 /// The same, as the server hears it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Errand {
+pub enum Request {
     /// To begin a session; [`Server::resumes`] says whether the client has had another one.
     Begin,
     /// To go on with the one of this name; [`Server::resumes`] says whether it is the client's.
@@ -107,7 +107,7 @@ pub enum Errand {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// What it wants.
-    pub errand: Errand,
+    pub request: Request,
     /// Where it dialled.
     pub dialled: Spot,
     /// The identity that it claims.

@@ -1,8 +1,8 @@
 //! The server's side.
 
 use super::{
-    CHALLENGE_LEN, ENCRYPTED, Errand, HELLO, HELLO_LEN, HandshakeError, Hash, Hello, Identity, KEY,
-    MAGIC, NAME, Name, Nonce, PROOF, Proof, Session, VERDICT, VERDICT_LEN, Verdict,
+    CHALLENGE_LEN, ENCRYPTED, HELLO, HELLO_LEN, HandshakeError, Hash, Hello, Identity, KEY, MAGIC,
+    NAME, Name, Nonce, PROOF, Proof, Request, Session, VERDICT, VERDICT_LEN, Verdict,
     messages::{Messages, hash_of_frames, prologue},
     session::{CLIENT, SERVER, hash_of_hello, hash_of_verdict},
     wishes,
@@ -69,20 +69,20 @@ impl Server {
             nonce.fill(0);
         }
         self.messages = Some(messages);
-        let (errand, rest) = said.split_at(1);
+        let (request, rest) = said.split_at(1);
         let (named, rest) = rest.split_at(NAME);
         let (proof, rest) = rest.split_at(PROOF);
         let (spot, identity) = rest.split_at(Spot::LEN);
         let named = Name(std::array::from_fn(|at| named[at]));
         self.proof.copy_from_slice(proof);
-        let errand = match errand[0] {
-            0 => Errand::Begin,
-            1 => Errand::Resume(named),
-            2 => Errand::Vouch(named),
+        let request = match request[0] {
+            0 => Request::Begin,
+            1 => Request::Resume(named),
+            2 => Request::Vouch(named),
             _ => return Err(HandshakeError::Identity),
         };
         let dialled = Spot::from_bytes(spot.first_chunk().expect("of that length"));
-        Ok(Hello { errand, dialled, identity: Identity::decode(identity)? })
+        Ok(Hello { request, dialled, identity: Identity::decode(identity)? })
     }
 
     /// Whether the client has proved that it knows this session.

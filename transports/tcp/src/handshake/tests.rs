@@ -47,7 +47,7 @@ fn who_knows_the_secret_is_told_and_tells() {
         let (mut server, challenge) = begin(secret);
         let (mut client, hello) = ask(secret, false, Goal::Begin, &challenge);
         let heard = server.hello(secret, &hello).unwrap();
-        let told = Hello { errand: Errand::Begin, dialled: spot(1), identity: identity_of(2) };
+        let told = Hello { request: Request::Begin, dialled: spot(1), identity: identity_of(2) };
         assert_eq!(heard, told);
         let (verdict, session, server_is) =
             client.verdict(&server.verdict(Verdict::Welcome, None, &identity_of(1))).unwrap();
@@ -135,7 +135,7 @@ fn a_session_goes_on_for_who_was_there() {
             let (mut server, challenge) = begin(secret);
             let (mut client, hello) = ask(secret, false, Goal::Resume(known), &challenge);
             let heard = server.hello(secret, &hello).unwrap();
-            assert_eq!(heard.errand, Errand::Resume(session.name()));
+            assert_eq!(heard.request, Request::Resume(session.name()));
             assert_eq!(server.resumes(&session), good);
             let frame = server.verdict(Verdict::Resumed, Some(&session), &identity_of(1));
             match client.verdict(&frame) {
@@ -162,7 +162,7 @@ fn who_was_there_before_proves_it() {
         {
             let (mut server, challenge) = begin(secret);
             let (mut client, hello) = ask(secret, false, Goal::Again(ours), &challenge);
-            assert_eq!(server.hello(secret, &hello).unwrap().errand, Errand::Begin);
+            assert_eq!(server.hello(secret, &hello).unwrap().request, Request::Begin);
             assert_eq!(server.resumes(&session), ours == session);
             // A proof is good for all that it was said with, and for nothing else.
             if secret.is_none() {

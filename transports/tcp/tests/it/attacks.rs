@@ -8,7 +8,7 @@ use petasos_noise::Spot;
 use petasos_tcp::{
     Config, Secret, TcpEndpoint,
     handshake::{
-        CHALLENGE_LEN, Client, Errand, Goal, HELLO_LEN, Identity, Server, VERDICT_LEN, Verdict,
+        CHALLENGE_LEN, Client, Goal, HELLO_LEN, Identity, Request, Server, VERDICT_LEN, Verdict,
     },
 };
 use std::{
@@ -342,9 +342,9 @@ fn impostor(place: SocketAddr, claimed: Identity) {
             if stream.write_all(&challenge).and_then(|()| stream.read_exact(&mut hello)).is_err() {
                 continue;
             }
-            let verdict = match server.hello(None, &hello).map(|hello| hello.errand) {
-                Ok(Errand::Vouch(_)) => Verdict::Vouched,
-                Ok(Errand::Resume(_)) => Verdict::Resumed,
+            let verdict = match server.hello(None, &hello).map(|hello| hello.request) {
+                Ok(Request::Vouch(_)) => Verdict::Vouched,
+                Ok(Request::Resume(_)) => Verdict::Resumed,
                 _ => Verdict::Welcome,
             };
             let _ = stream.write_all(&server.verdict(verdict, None, &claimed));
