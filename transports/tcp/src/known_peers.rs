@@ -253,7 +253,7 @@ mod tests {
 
     /// An address is only where to begin: the process that answers there says which peer it is.
     #[test]
-    fn a_place_is_that_of_the_one_who_answers_there() {
+    fn an_address_is_that_of_the_peer_that_answers_there() {
         let (mut known_peers, peer) = (KnownPeers::default(), identity(1));
         let other = Identity { incarnation: Incarnation::new(9).unwrap(), ..peer.clone() };
         known_peers.met(&peer, session(1), true, Some(address(1)));

@@ -41,7 +41,7 @@ fn shake(ours: Option<&Secret>, theirs: Option<&Secret>) -> Outcome {
 }
 
 #[test]
-fn who_knows_the_secret_is_told_and_tells() {
+fn sides_that_know_the_secret_identify_themselves() {
     let secret = secret(7);
     for secret in [None, Some(&secret)] {
         let (mut server, challenge) = begin(secret);
@@ -58,7 +58,7 @@ fn who_knows_the_secret_is_told_and_tells() {
 }
 
 #[test]
-fn who_does_not_know_it_is_refused_and_learns_nothing() {
+fn a_client_without_the_secret_is_refused_and_learns_nothing() {
     let (a, b) = (secret(7), secret(8));
     for (ours, theirs) in [(Some(&a), Some(&b)), (None, Some(&b)), (Some(&a), None)] {
         let (seen, told) = shake(ours, theirs);
@@ -121,7 +121,7 @@ fn every_byte_of_a_frame_is_under_the_secret() {
 }
 
 #[test]
-fn a_session_goes_on_for_who_was_there() {
+fn a_session_goes_on_for_the_client_that_had_it() {
     let secret = secret(7);
     for secret in [None, Some(&secret)] {
         let (mut server, challenge) = begin(secret);
@@ -147,7 +147,7 @@ fn a_session_goes_on_for_who_was_there() {
 }
 
 #[test]
-fn who_was_there_before_proves_it() {
+fn a_process_proves_that_it_was_there_before() {
     let secret = secret(7);
     for secret in [None, Some(&secret)] {
         let (mut server, challenge) = begin(secret);
