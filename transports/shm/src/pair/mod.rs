@@ -27,16 +27,25 @@
 //! So one of them sees the other's write, and a receiver that is awake costs no system call.
 //! Waiting for room works in the same way with the sides exchanged.
 
+mod line;
+mod long;
+#[cfg(test)]
+mod tests;
+
+use self::{
+    line::Line,
+    long::{LongReceiver, LongSender},
+};
 use crate::{
     hazard::{Announced, Ended},
     ring::{
         CELL, Consumer, Flag, Incoming, Piece, Producer, Report, RingError, Shared, longest, part,
     },
-    sync::{AtomicU64, Ordering, fence},
+    sync::{Ordering, fence},
 };
 use petasos_fabric::memory::memfd::{self, Mapping, Unfit};
 use rustix::{fd::OwnedFd, io::Errno};
-use std::{ops::Deref, ptr::NonNull, sync::Arc};
+use std::sync::Arc;
 
 const CONTROL: usize = 4096;
 const RECEIVER: [usize; 2] = [0, 128];
@@ -46,9 +55,6 @@ const SIDE: [usize; 2] = [256, 384];
 const END: usize = 16;
 /// The smallest and the largest ring, in bytes.
 pub(crate) const RING: std::ops::RangeInclusive<usize> = 16 << 10..=16 << 20;
-/// What the parts of long messages are called in their ring.
-const PART: u8 = 7;
-
 /// Sizes of a pair: the side that connects decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
@@ -80,19 +86,11 @@ pub(crate) struct Pair {
     pub(crate) consumer: Consumer<Shared>,
     /// The same, written by us, of the messages to us.
     back: Line,
-    /// Of a message to us that was announced, so many bytes are still to come.
-    missing: usize,
     /// The longest message that is in one piece.
     part: usize,
-    long_producer: Producer<Shared>,
-    long_out: Line,
-    long_consumer: Consumer<Shared>,
-    long_back: Line,
-    /// Where our long ring lies in the mapping; whether there may be something in its pages, and
-    /// whether it was used lately.
-    long_at: usize,
-    long_used: bool,
-    long_busy: bool,
+    /// Long messages to us, and ours.
+    long_in: LongReceiver,
+    long_out: LongSender,
     /// Of this side, and of the other: whether it waits for room, the region that it reaches into.
     ours: Line,
     theirs: Line,
@@ -101,34 +99,6 @@ pub(crate) struct Pair {
     their_end: Line,
     sizes: Sizes,
     mapping: Arc<Mapping>,
-}
-
-/// Two words of the first page.
-struct Line {
-    words: NonNull<[AtomicU64; 2]>,
-    _owner: Arc<Mapping>,
-}
-
-// SAFETY: the words are reached only as atomics, from any thread, and `Mapping` may go there, too.
-unsafe impl Send for Line {}
-
-impl Line {
-    fn new(control: &Arc<Mapping>, at: usize) -> Line {
-        assert!(at + 16 <= CONTROL && at.is_multiple_of(8) && CONTROL <= control.len());
-        // SAFETY: within the mapping, as was checked just now.
-        let words = unsafe { control.base().add(at).cast() };
-        Line { words, _owner: control.clone() }
-    }
-}
-
-impl Deref for Line {
-    type Target = [AtomicU64; 2];
-    #[inline]
-    fn deref(&self) -> &[AtomicU64; 2] {
-        // SAFETY: `new` found them in the mapping, which is aligned to a page and writable, and
-        // which `_owner` keeps; an atomic is made for memory that others write.
-        unsafe { self.words.as_ref() }
-    }
 }
 
 impl Pair {
@@ -164,15 +134,16 @@ impl Pair {
             out: line(RECEIVER[side]),
             consumer: Consumer::new(short(1 - side), max),
             back: line(RECEIVER[1 - side]),
-            missing: 0,
             part: part(ring / CELL).min(part(long / CELL)),
-            long_producer: Producer::new(memory(long_at(side), long)),
-            long_out: line(LONG_RECEIVER[side]),
-            long_consumer: Consumer::new(memory(long_at(1 - side), long), max),
-            long_back: line(LONG_RECEIVER[1 - side]),
-            long_at: long_at(side),
-            long_used: false,
-            long_busy: false,
+            long_in: LongReceiver::new(
+                Consumer::new(memory(long_at(1 - side), long), max),
+                line(LONG_RECEIVER[1 - side]),
+            ),
+            long_out: LongSender::new(
+                Producer::new(memory(long_at(side), long)),
+                line(LONG_RECEIVER[side]),
+                long_at(side)..long_at(side) + long,
+            ),
             ours: line(SIDE[side]),
             theirs: line(SIDE[1 - side]),
             our_end: line(SIDE[side] + END),
@@ -210,49 +181,33 @@ impl Pair {
         let Sizes { max, .. } = self.sizes;
         assert!(len <= max, "a packet of {len} bytes in a ring for {max}");
         let report = Report { consumed: &self.out[0] };
-        let of_long = Report { consumed: &self.long_out[0] };
-        self.long_producer.rewind(of_long, len);
-        if !self.producer.has_room_for(report, 0)?
-            || !self.long_producer.has_room_for(of_long, len)?
-        {
+        self.long_out.rewind(len);
+        if !self.producer.has_room_for(report, 0)? || !self.long_out.has_room(len)? {
             return Ok(false);
         }
-        (self.long_used, self.long_busy) = (true, true);
         // First, so that the receiver copies out while we copy in.
         self.producer.announce(kind, len);
-        self.long_producer.send_parts(PART, pieces, len);
+        self.long_out.send(pieces, len);
         Ok(true)
     }
 
     /// Whether a message of any length would find room.
     pub(crate) fn has_room(&mut self) -> Result<bool, RingError> {
         let report = Report { consumed: &self.out[0] };
-        let of_long = Report { consumed: &self.long_out[0] };
-        let long = self.long_producer.has_room_for(of_long, self.sizes.max)?;
+        let long = self.long_out.has_room(self.sizes.max)?;
         Ok(long && self.producer.has_room_for(report, self.part)?)
     }
 
     /// Gives the memory of the long ring back to the system if nothing was sent through it since
     /// this was last called, and nothing is in it. False if there is nothing to give back any more.
     pub(crate) fn trim_long(&mut self) -> bool {
-        if std::mem::take(&mut self.long_busy) || !self.long_used {
-            return self.long_used;
-        }
-        let of_long = Report { consumed: &self.long_out[0] };
-        if self.long_producer.is_drained(of_long) {
-            self.long_used = false;
-            // Zeroes are what an empty ring begins with; the receiver writes nothing in it.
-            if self.mapping.discard(self.long_at, self.sizes.long).is_ok() {
-                self.long_producer.cleared();
-            }
-        }
-        self.long_used
+        self.long_out.trim(&self.mapping)
     }
 
     /// Whether long messages were sent, whose memory is still there.
     #[inline]
     pub(crate) fn uses_long(&self) -> bool {
-        self.long_used
+        self.long_out.is_used()
     }
 
     /// Bytes of the pair for which there is memory.
@@ -284,62 +239,45 @@ impl Pair {
     /// Whether parts of a message are still to come, before which there is nothing else.
     #[inline]
     pub(crate) fn is_within(&self) -> bool {
-        self.missing > 0
+        self.long_in.missing() > 0
     }
 
     /// How many bytes of it are.
     pub(crate) fn missing(&self) -> usize {
-        self.missing
+        self.long_in.missing()
     }
 
     /// The next message, or part of one that was announced, if there is one.
     #[inline]
     pub(crate) fn peek(&mut self) -> Result<Option<Incoming>, RingError> {
-        if self.missing > 0 { self.peek_part() } else { self.consumer.peek() }
-    }
-
-    fn peek_part(&mut self) -> Result<Option<Incoming>, RingError> {
-        match self.long_consumer.peek()? {
-            Some(part) if part.kind != PART || part.announced || part.len == 0 => {
-                Err(RingError::NoPart { kind: part.kind, len: part.len })
-            }
-            Some(part) if part.len > self.missing => {
-                Err(RingError::NoPart { kind: part.kind, len: part.len })
-            }
-            part => Ok(part),
-        }
+        if self.is_within() { self.long_in.peek() } else { self.consumer.peek() }
     }
 
     /// The ring in which lies what `peek` gave.
     #[inline]
     pub(crate) fn lies_in(&self) -> &Consumer<Shared> {
-        if self.missing > 0 { &self.long_consumer } else { &self.consumer }
+        if self.is_within() { self.long_in.ring() } else { &self.consumer }
     }
 
     /// Gives back the cells of what `peek` gave. True if the sender waits for room and has it now:
     /// ring.
     pub(crate) fn finish(&mut self, incoming: Incoming) -> bool {
-        if self.missing > 0 {
+        if self.is_within() {
             return self.finish_part(incoming);
         }
         let report = Report { consumed: &self.back[0] };
         let reported = self.consumer.finish(incoming, report);
         if incoming.announced {
-            self.missing = incoming.len;
+            self.long_in.announced(incoming.len);
             self.consumer.pause();
         }
         reported && self.take_starving()
     }
 
     fn finish_part(&mut self, part: Incoming) -> bool {
-        self.missing -= part.len;
-        let report = Report { consumed: &self.long_back[0] };
-        let mut reported = self.long_consumer.finish(part, report);
-        if self.missing == 0 {
+        let reported = self.long_in.finish(part);
+        if !self.is_within() {
             self.consumer.resume();
-            // The sender shall see that its ring is empty.
-            self.long_consumer.report_all(report);
-            reported = true;
         }
         reported && self.take_starving()
     }
@@ -393,7 +331,8 @@ impl Pair {
     pub(crate) fn scribble(&self, nth: usize, word: u64) {
         assert!(nth * 8 < self.mapping.len());
         // SAFETY: within the mapping, and aligned.
-        let at = unsafe { self.mapping.base().add(nth * 8).cast::<AtomicU64>().as_ref() };
+        let at =
+            unsafe { self.mapping.base().add(nth * 8).cast::<crate::sync::AtomicU64>().as_ref() };
         at.store(word, Ordering::Release);
     }
 
@@ -410,123 +349,11 @@ impl Pair {
     /// Sends something through the long ring, announced or not.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn forge_part(&mut self, kind: u8, bytes: &[u8]) -> Result<bool, RingError> {
-        let report = Report { consumed: &self.long_out[0] };
-        match kind {
-            crate::ring::SHORT => self.long_producer.send_short(report, bytes),
-            _ => self.long_producer.send(report, kind, &[Piece::of(bytes)], bytes.len()),
-        }
+        self.long_out.forge(kind, bytes)
     }
 
     /// The region of ours that the other side says it is reaching into; zero for none.
     pub(crate) fn announced(&self) -> u64 {
         Announced(&self.theirs[1]).read()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn two() -> (Pair, Pair) {
-        let sizes = Sizes { ring: 16 << 10, long: 64 << 10, max: 20_000 };
-        let (fd, a) = Pair::create(sizes).unwrap();
-        (a, Pair::adopt(&fd, sizes).unwrap())
-    }
-
-    #[test]
-    fn both_ways() {
-        let (mut a, mut b) = two();
-        assert!(
-            a.send(3, &[&b"ab"[..], b"c"].map(Piece::of), 3).unwrap()
-                && b.send(2, &[Piece::of(b"back")], 4).unwrap()
-        );
-        for (pair, kind, text) in [(&mut b, 3, &b"abc"[..]), (&mut a, 2, b"back")] {
-            let incoming = pair.peek().unwrap().unwrap();
-            let mut bytes = vec![0; incoming.len];
-            pair.consumer.read(&incoming, 0, &mut bytes);
-            assert_eq!((incoming.kind, &bytes[..]), (kind, text));
-            pair.finish(incoming);
-            assert_eq!(pair.peek(), Ok(None));
-        }
-    }
-
-    /// Takes a long message, and says how many parts it had.
-    fn take_long(pair: &mut Pair, expected: &[u8]) -> usize {
-        let announced = pair.peek().unwrap().unwrap();
-        assert!(announced.announced && (announced.kind, announced.len) == (3, expected.len()));
-        pair.finish(announced);
-        let (mut bytes, mut parts) = (Vec::new(), 0);
-        while pair.is_within() {
-            let part = pair.peek().unwrap().expect("all parts are there");
-            let at = bytes.len();
-            bytes.resize(at + part.len, 0);
-            pair.lies_in().read(&part, 0, &mut bytes[at..]);
-            pair.finish(part);
-            parts += 1;
-        }
-        assert!(bytes == expected);
-        parts
-    }
-
-    #[test]
-    fn long_messages_go_in_parts_and_leave_no_memory() {
-        let (mut a, mut b) = two();
-        let blocks = Pair::resident;
-        let bytes: Vec<u8> = (0..20_000u32).map(|i| (i * 7 + i / 251) as u8).collect();
-        let before = blocks(&a);
-        for round in 0..50 {
-            for len in [4089, 8184, 8185, 20_000] {
-                let bytes = &bytes[20_000 - len..];
-                assert!(a.send(3, &[Piece::of(&bytes[..9]), Piece::of(&bytes[9..])], len).unwrap());
-                assert!(a.send_short(b"behind").unwrap());
-                assert_eq!(take_long(&mut b, bytes), len.div_ceil(8184));
-                assert_eq!(b.peek().unwrap().map(|next| next.len), Some(6));
-                b.finish_short(1);
-                assert_eq!(b.peek(), Ok(None));
-            }
-            if round % 10 == 9 {
-                assert!(blocks(&a) >= before + (32 << 10), "{} bytes", blocks(&a));
-                assert!(a.trim_long(), "it was used lately");
-                assert!(!a.trim_long() && !a.trim_long());
-                assert!(blocks(&a) < before + (32 << 10), "{} bytes", blocks(&a));
-            }
-        }
-        // While something is in there, it stays.
-        assert!(a.send(3, &[Piece::of(&bytes)], bytes.len()).unwrap());
-        assert!(a.trim_long() && a.trim_long() && a.trim_long());
-        take_long(&mut b, &bytes);
-        assert!(!a.trim_long());
-    }
-
-    #[test]
-    fn parts_that_cannot_be() {
-        for (kind, len) in [(3, 10), (PART, 0), (PART, 101), (crate::ring::SHORT, 5)] {
-            let (mut a, mut b) = two();
-            assert!(a.forge_announcement(3, 100).unwrap());
-            let announced = b.peek().unwrap().unwrap();
-            b.finish(announced);
-            assert_eq!(b.peek(), Ok(None), "no part has come");
-            assert!(a.forge_part(kind, &vec![0; len]).unwrap());
-            assert_eq!(b.peek(), Err(RingError::NoPart { kind, len }));
-        }
-    }
-
-    #[test]
-    fn sleepers_and_starvers_are_rung_once() {
-        let (mut a, mut b) = two();
-        b.set_asleep(true);
-        assert!(a.take_sleeper() && !a.take_sleeper());
-        while a.send(2, &[Piece::of(&[0; 1000])], 1000).unwrap() {}
-        a.starve();
-        let mut rung = 0;
-        while let Some(incoming) = b.peek().unwrap() {
-            rung += u32::from(b.finish(incoming));
-        }
-        assert_eq!(rung, 1);
-        assert!(a.has_room().unwrap());
-        a.announce(7);
-        assert_eq!(b.announced(), 7);
-        a.withdraw();
-        assert_eq!(b.announced(), 0);
     }
 }
