@@ -96,7 +96,7 @@ impl Shm {
             self.counters.received += 1;
             self.counters.wake_ups += u64::from(starving);
             if incoming.announced {
-                self.partial.push(index);
+                self.channels.add_partial(index);
             }
         }
         Ok(taken)
