@@ -47,8 +47,8 @@ impl Auto {
         }
     }
 
-    /// A member has closed its registration of a region, or has not. Returns the completion when all
-    /// members have answered.
+    /// A member has closed its registration of a region, or has not. Returns the completion when
+    /// all members have answered.
     pub(crate) fn closed(
         &mut self,
         region: RegionId,

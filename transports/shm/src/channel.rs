@@ -3,7 +3,7 @@
 use crate::{
     Counters,
     assembly::Assembly,
-    doorbell::{NextPending, PeerDoorbell, PendingDoorbells},
+    doorbell::{NextPending, PendingDoorbells},
     pair::Pair,
     peer_segments::{GrantedSegments, PeerSegments},
     process::PeerProcess,
@@ -90,7 +90,6 @@ pub(crate) struct Channel {
     pub(crate) process: PeerProcess,
     /// Rung by the peer.
     pub(crate) doorbell: EventFd,
-    pub(crate) peer_doorbell: PeerDoorbell,
     /// The peer connected by itself, and its handle was not asked for yet.
     pub(crate) uninvited: bool,
 
@@ -144,7 +143,7 @@ impl Channel {
 
     #[cold]
     pub(crate) fn ring(&self) {
-        self.peer_doorbell.ring(self.process.socket());
+        self.process.ring();
     }
 
     /// Takes the next message, if it is there, and short. Gives the sender by reference, which is a

@@ -7,7 +7,7 @@ use crate::{
     sync::{Ordering, fence},
 };
 use petasos_fabric::{LostReason, Peer, Time};
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 /// The memory of long messages stays for so long after the last one, up to twice as long.
 const TRIM: Duration = Duration::from_secs(1);
@@ -17,6 +17,10 @@ pub(crate) struct Channels {
     pending: PendingDoorbells,
     /// Peers that have ended, and whose ring is not empty yet.
     ending: Vec<u32>,
+    /// Peers that have sent a long message in part.
+    partial: Vec<u32>,
+    /// Peers to which packets of the engine are to be sent, in turn.
+    sending: VecDeque<u32>,
     /// When memory of long messages may be given back.
     trim_at: Time,
 }
@@ -24,7 +28,14 @@ pub(crate) struct Channels {
 impl Channels {
     pub(crate) fn new() -> Channels {
         let pending = PendingDoorbells::EMPTY;
-        Channels { slots: Vec::new(), pending, ending: Vec::new(), trim_at: Time::NEVER }
+        Channels {
+            slots: Vec::new(),
+            pending,
+            ending: Vec::new(),
+            partial: Vec::new(),
+            sending: VecDeque::new(),
+            trim_at: Time::NEVER,
+        }
     }
 
     #[inline(always)]
@@ -70,6 +81,7 @@ impl Channels {
     pub(crate) fn remove(&mut self, index: u32) -> Option<Box<Channel>> {
         debug_assert!(self.pending.is_empty(), "a doorbell is pending");
         self.ending.retain(|other| *other != index);
+        self.sending.retain(|other| *other != index);
         self.slots.get_mut(index as usize)?.take()
     }
 
@@ -130,6 +142,42 @@ impl Channels {
     #[inline]
     pub(crate) fn ending(&self) -> &[u32] {
         &self.ending
+    }
+
+    // Long messages in part.
+
+    /// More of a long message of this peer's is to come.
+    pub(crate) fn add_partial(&mut self, index: u32) {
+        self.partial.push(index);
+    }
+
+    /// The peers that have sent a long message in part.
+    #[inline]
+    pub(crate) fn partial(&self) -> &[u32] {
+        &self.partial
+    }
+
+    /// Takes these peers out.
+    pub(crate) fn take_partial(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.partial)
+    }
+
+    // Packets of the engine.
+
+    /// Packets of the engine are to be sent to this peer, behind those to others.
+    pub(crate) fn add_sending(&mut self, index: u32) {
+        self.sending.push_back(index);
+    }
+
+    /// The peers to which packets of the engine are to be sent.
+    #[inline]
+    pub(crate) fn sending(&self) -> &VecDeque<u32> {
+        &self.sending
+    }
+
+    /// Takes out the peer whose turn it is.
+    pub(crate) fn next_sending(&mut self) -> Option<u32> {
+        self.sending.pop_front()
     }
 
     // Memory of long messages.

@@ -120,8 +120,8 @@ impl Closing {
         }
     }
 
-    /// Whether a peer is in the region with this tag through a pair that is kept: its address, where
-    /// that is known.
+    /// Whether a peer is in the region with this tag through a pair that is kept: its address,
+    /// where that is known.
     pub(crate) fn within(&self, tag: u64) -> Option<Option<&Address>> {
         let mut kept = self.abandoned.iter();
         let abandoned = kept.find(|abandoned| abandoned.pair.announced() == tag)?;

@@ -2,6 +2,7 @@
 
 use crate::{
     cross_memory,
+    doorbell::PeerDoorbell,
     privileges::may_write_to_us,
     socket::{self, Credentials},
 };
@@ -15,6 +16,7 @@ use rustix::{
 pub(crate) struct PeerProcess {
     socket: OwnedFd,
     credentials: Credentials,
+    doorbell: PeerDoorbell,
     /// A handle of the process, which is never another's.
     pidfd: Option<OwnedFd>,
     /// Its ordinary memory can be reached.
@@ -25,9 +27,18 @@ pub(crate) struct PeerProcess {
 
 impl PeerProcess {
     /// The process that connected by this socket.
-    pub(crate) fn new(socket: OwnedFd, credentials: Credentials) -> PeerProcess {
+    pub(crate) fn new(
+        socket: OwnedFd,
+        credentials: Credentials,
+        doorbell: PeerDoorbell,
+    ) -> PeerProcess {
         let pidfd = socket::process(&socket, credentials.pid);
-        PeerProcess { socket, credentials, pidfd, cross_memory: false, may_write: None }
+        PeerProcess { socket, credentials, doorbell, pidfd, cross_memory: false, may_write: None }
+    }
+
+    /// Wakes it: something was published, or there is room again.
+    pub(crate) fn ring(&self) {
+        self.doorbell.ring(&self.socket);
     }
 
     /// Finds out whether its ordinary memory can be reached: whether its incarnation can be read

@@ -345,9 +345,9 @@ impl Shm {
     #[inline]
     fn has_chores(&self) -> bool {
         let lists = self.channels.ending().len()
-            | self.partial.len()
+            | self.channels.partial().len()
             | self.accesses.scheduled().len()
-            | self.sending.len()
+            | self.channels.sending().len()
             | self.closing.waiting()
             | self.ready.len();
         lists | usize::from(self.armed) != 0 || !self.engine.is_quiet()
@@ -376,7 +376,7 @@ impl Shm {
         if !self.engine.is_quiet() {
             worked |= self.engine.take_events(room, events);
         }
-        if !self.partial.is_empty() {
+        if !self.channels.partial().is_empty() {
             worked |= self.receive_parts(left(events), events);
         }
         worked |= self.receive_many(left(events), events);
@@ -386,7 +386,7 @@ impl Shm {
         if !self.accesses.scheduled().is_empty() {
             worked |= self.move_accesses();
         }
-        if self.engine.has_output() || !self.sending.is_empty() {
+        if self.engine.has_output() || !self.channels.sending().is_empty() {
             worked |= self.transmit_all();
         }
         self.ring_pending();
@@ -428,8 +428,9 @@ impl Shm {
 
     /// Whether all that has to be sent or moved waits for peers, which will ring.
     fn wait_for_room(&mut self) -> bool {
-        for index in &self.sending {
-            let Some(channel) = self.channels.get_mut(*index) else { continue };
+        for at in 0..self.channels.sending().len() {
+            let index = self.channels.sending()[at];
+            let Some(channel) = self.channels.get_mut(index) else { continue };
             if channel.stuck.is_none() {
                 return false;
             }

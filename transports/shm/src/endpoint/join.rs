@@ -62,14 +62,14 @@ impl Shm {
         if let Err(error) = watched {
             return self.lose(peer.index, LostReason::System(error.to_string()));
         }
-        let mut process = PeerProcess::new(socket, credentials);
-        if self.config.cross_memory {
-            process.probe_cross_memory(greeting.probe, greeting.incarnation);
-        }
         let peer_doorbell = match credentials.uid == self.uid {
             true => PeerDoorbell::Event(EventFd::from(peer_doorbell)),
             false => PeerDoorbell::Socket,
         };
+        let mut process = PeerProcess::new(socket, credentials, peer_doorbell);
+        if self.config.cross_memory {
+            process.probe_cross_memory(greeting.probe, greeting.incarnation);
+        }
         let channel = Channel {
             handle: peer,
             incarnation: greeting.incarnation,
@@ -77,7 +77,6 @@ impl Shm {
             table,
             process,
             doorbell,
-            peer_doorbell,
             uninvited,
             stuck: None,
             unposted: false,

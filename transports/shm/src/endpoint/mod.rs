@@ -71,10 +71,6 @@ pub struct Shm {
 
     /// Peers whose rings are polled.
     watched: Watchlist,
-    /// Peers that have sent a long message in part.
-    partial: Vec<u32>,
-    /// Peers to which packets of the engine are to be sent.
-    sending: VecDeque<u32>,
     departed: VecDeque<Peer>,
 
     /// Regions that peers may reach.
@@ -170,8 +166,6 @@ impl Shm {
             attempts: Attempts::default(),
             arrivals,
             watched: Watchlist::default(),
-            partial: Vec::new(),
-            sending: VecDeque::new(),
             departed: VecDeque::new(),
             exports,
             closing: Closing::default(),
@@ -248,7 +242,6 @@ impl Shm {
             self.closing.keep(Abandoned::of(*channel, address));
         }
         self.watched.remove(index);
-        self.sending.retain(|i| *i != index);
         self.accesses.unschedule(index);
         while let Some(access) = self.accesses.take(index) {
             let kind = OpErrorKind::PeerLost(reason.clone());

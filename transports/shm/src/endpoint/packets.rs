@@ -96,7 +96,7 @@ impl Shm {
             self.counters.received += 1;
             self.counters.wake_ups += u64::from(starving);
             if incoming.announced {
-                self.partial.push(index);
+                self.channels.add_partial(index);
             }
         }
         Ok(taken)
@@ -235,11 +235,11 @@ impl Shm {
             Some((given?, segment.alive()))
         });
         let note = |given| ControlMessage::Segment { id, given, writable }.encode();
-        if let Some((Ok(fd), alive)) = segment {
-            if socket::send(channel.process.socket(), &note(true), &[fd.as_fd()]).is_ok() {
-                channel.granted.add(id, alive);
-                return;
-            }
+        if let Some((Ok(fd), alive)) = segment
+            && socket::send(channel.process.socket(), &note(true), &[fd.as_fd()]).is_ok()
+        {
+            channel.granted.add(id, alive);
+            return;
         }
         let _ = socket::send(channel.process.socket(), &note(false), &[]);
     }

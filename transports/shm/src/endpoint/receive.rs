@@ -98,12 +98,12 @@ impl Shm {
     pub(super) fn receive_parts(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
         let end = events.len().saturating_add(room);
         let mut worked = false;
-        for index in std::mem::take(&mut self.partial) {
+        for index in self.channels.take_partial() {
             worked |= self.receive(index, end.saturating_sub(events.len()), events);
             if self.channel(index).is_some_and(|channel| channel.pair.is_within())
-                && !self.partial.contains(&index)
+                && !self.channels.partial().contains(&index)
             {
-                self.partial.push(index);
+                self.channels.add_partial(index);
             }
         }
         worked
@@ -201,14 +201,14 @@ impl Shm {
                 counters.wake_ups += 1;
                 channel.ring();
             }
-            if incoming.announced {
-                self.partial.push(index);
-            }
             if let Some(buffer) = whole {
                 *message = buffer.into_lease();
                 channel.touched = self.now;
                 self.counters.received += 1;
                 return Some(channel.handle);
+            }
+            if incoming.announced {
+                channels.add_partial(index);
             }
         }
     }

@@ -13,14 +13,14 @@ impl Shm {
             match self.channel(peer.index) {
                 Some(channel) => {
                     channel.served = true;
-                    self.sending.push_back(peer.index);
+                    self.channels.add_sending(peer.index);
                 }
                 // Up without a channel: only in the moment in which it is lost.
                 None => while self.engine.poll_transmit(peer).is_some() {},
             }
         }
-        for _ in 0..self.sending.len() {
-            let Some(index) = self.sending.pop_front() else { break };
+        for _ in 0..self.channels.sending().len() {
+            let Some(index) = self.channels.next_sending() else { break };
             worked |= self.transmit(index);
         }
         worked
@@ -57,7 +57,7 @@ impl Shm {
                 }
             }
         }
-        self.sending.push_back(index);
+        self.channels.add_sending(index);
         sent > 0
     }
 

@@ -25,7 +25,7 @@ impl LongSender {
         LongSender { producer, out, at, used: false, busy: false }
     }
 
-    /// Begins at the front of the ring again, if it is empty and that saves a pad.
+    /// See [`Producer::rewind`].
     pub(super) fn rewind(&mut self, len: usize) {
         self.producer.rewind(Report { consumed: &self.out[0] }, len);
     }
