@@ -1,9 +1,8 @@
 //! An endpoint on the simulated network.
 
 use crate::{
-    SimNet,
     wake::WakeFlag,
-    world::{Arrival, EndpointId, Wire},
+    world::{Arrival, EndpointId, Shared, Wire},
 };
 use petasos_fabric::{
     Address, Capabilities, Endpoint, Event, Incarnation, Limits, LostReason, Notifier, Peer,
@@ -24,9 +23,9 @@ const FRAGMENT: usize = 64 * 1024;
 /// Lost peers that connected to us, whose handles are still known.
 const KEPT: usize = 64;
 
-/// An endpoint of the fabric over a [`SimNet`].
+/// An endpoint of the fabric over a [`SimNet`](crate::SimNet).
 pub struct SimEndpoint {
-    net: SimNet,
+    world: Shared,
     id: EndpointId,
     engine: Engine,
     capabilities: Capabilities,
@@ -50,7 +49,7 @@ struct Link {
 
 impl SimEndpoint {
     pub(crate) fn new(
-        net: SimNet,
+        world: Shared,
         address: Address,
         id: EndpointId,
         incarnation: Incarnation,
@@ -59,7 +58,7 @@ impl SimEndpoint {
         let pool = Pool::new(limits.max_leases);
         let engine = Engine::new(address, incarnation, Config::new(limits, FRAGMENT), pool);
         SimEndpoint {
-            net,
+            world,
             id,
             engine,
             capabilities: Capabilities::emulated(SCHEME, limits),
@@ -101,7 +100,7 @@ impl SimEndpoint {
                         self.peers.insert(wire, peer);
                         self.engine.peer_up(peer, incarnation);
                     }
-                    Err(_) => self.net.world().hang_up(wire, self.id),
+                    Err(_) => self.world.lock().hang_up(wire, self.id),
                 }
             }
             Arrival::Packet { wire, bytes } => {
@@ -119,7 +118,7 @@ impl SimEndpoint {
             }
             Arrival::Unreachable { address, patience } => {
                 // One that was resolved again goes on being tried for the longer time.
-                let now = self.net.now();
+                let now = self.world.lock().agenda.now;
                 if let Some(peer) = self.engine.find_peer(&address)
                     && !self.engine.is_up(peer)
                     && self.links[peer.index as usize].until <= now
@@ -148,7 +147,7 @@ impl SimEndpoint {
     fn unplug(&mut self, wire: Option<Wire>) {
         if let Some(wire) = wire {
             self.peers.remove(&wire);
-            self.net.world().hang_up(wire, self.id);
+            self.world.lock().hang_up(wire, self.id);
         }
     }
 
@@ -157,7 +156,7 @@ impl SimEndpoint {
         let Some(wire) = self.links[peer.index as usize].wire else { return false };
         let mut busy = false;
         loop {
-            if !self.net.world().has_room(wire, self.id) {
+            if !self.world.lock().has_room(wire, self.id) {
                 return busy;
             }
             let Some(packet) = self.engine.poll_transmit(peer) else { return busy };
@@ -165,7 +164,7 @@ impl SimEndpoint {
             packet.copy_to(&mut bytes);
             // The copy is what travels: the memory is free again.
             self.engine.sent(peer);
-            self.net.world().send(wire, self.id, bytes);
+            self.world.lock().send(wire, self.id, bytes);
             busy = true;
         }
     }
@@ -186,7 +185,7 @@ impl Endpoint for SimEndpoint {
             let link = &mut self.links[peer.index as usize];
             link.asked = true;
             if !self.engine.is_up(peer) {
-                let until = self.net.world().dial(self.id, address.clone(), patience);
+                let until = self.world.lock().dial(self.id, address.clone(), patience);
                 link.until = link.until.max(until);
             }
         }
@@ -218,7 +217,7 @@ impl Endpoint for SimEndpoint {
         }
         let before = events.len();
         let mut busy = self.engine.take_events(budget, events);
-        if !self.net.world().lives(self.id) {
+        if !self.world.lock().lives(self.id) {
             return busy;
         }
         if events.len() - before >= budget {
@@ -226,7 +225,7 @@ impl Endpoint for SimEndpoint {
         }
         for _ in 0..budget {
             // Not in the condition, where the network would stay locked.
-            let arrival = self.net.world().take(self.id);
+            let arrival = self.world.lock().take(self.id);
             let Some(arrival) = arrival else { break };
             self.take(arrival);
             busy = true;
@@ -247,7 +246,7 @@ impl Endpoint for SimEndpoint {
         let woken = self.wake.take();
         let engine = self.engine.has_events() || self.engine.has_output();
         let waiting = self.engine.has_waiting();
-        let busy = woken || engine || waiting || self.net.world().has_mail(self.id);
+        let busy = woken || engine || waiting || self.world.lock().has_mail(self.id);
         if busy { Sleep::Busy } else { Sleep::Until(self.engine.deadline()) }
     }
 
@@ -267,7 +266,7 @@ impl Endpoint for SimEndpoint {
 
 impl Drop for SimEndpoint {
     fn drop(&mut self) {
-        self.net.world().end(self.id);
+        self.world.lock().end(self.id);
     }
 }
 

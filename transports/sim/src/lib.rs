@@ -48,5 +48,6 @@ mod world;
 
 pub use config::SimConfig;
 pub use endpoint::SimEndpoint;
-pub use net::{OpenError, SimNet, Stats};
+pub use net::{OpenError, SimNet};
 pub use random::Random;
+pub use world::Stats;

@@ -1,16 +1,16 @@
 //! The network, as tests use it.
 
-use crate::{SimConfig, SimEndpoint, world::World};
-use petasos_fabric::{Address, AddressError, Time};
-use std::{
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+use crate::{
+    SimConfig, SimEndpoint,
+    endpoint::SCHEME,
+    world::{Shared, Stats},
 };
+use petasos_fabric::{Address, AddressError, Time};
+use std::{fmt, time::Duration};
 
 /// A simulated network. Clones are the same network.
 #[derive(Clone)]
-pub struct SimNet(pub(crate) Arc<Mutex<World>>);
+pub struct SimNet(Shared);
 
 /// Why an endpoint was not opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,33 +29,11 @@ pub enum OpenError {
     Address(#[from] AddressError),
 }
 
-/// What a network did so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Packets sent.
-    pub packets: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Steps taken.
-    pub steps: u64,
-    /// The most things that were to happen at a time.
-    pub planned: u64,
-    /// Connections now.
-    pub connections: u64,
-    /// Things to happen now.
-    pub pending: u64,
-}
-
 impl SimNet {
     /// A network.
     #[must_use]
     pub fn new(config: SimConfig) -> SimNet {
-        SimNet(Arc::new(Mutex::new(World::new(config))))
-    }
-
-    pub(crate) fn world(&self) -> MutexGuard<'_, World> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        SimNet(Shared::new(config))
     }
 
     /// Opens an endpoint at `sim://NAME`, or under a random name at `sim://*`.
@@ -63,10 +41,10 @@ impl SimNet {
     /// # Errors
     /// The address is not one of this transport, or another endpoint has it.
     pub fn open(&self, address: &Address) -> Result<SimEndpoint, OpenError> {
-        if address.scheme() != crate::endpoint::SCHEME || address.rest().is_empty() {
+        if address.scheme() != SCHEME || address.rest().is_empty() {
             return Err(OpenError::NotSim(address.clone()));
         }
-        let mut world = self.world();
+        let mut world = self.0.lock();
         let address = if address.rest() == "*" {
             Address::parse(&format!("sim://{:016x}", world.random.number()))?
         } else {
@@ -76,23 +54,23 @@ impl SimNet {
         let (id, incarnation) = world.open(&address).ok_or_else(taken)?;
         let limits = world.config.limits;
         drop(world);
-        Ok(SimEndpoint::new(self.clone(), address, id, incarnation, limits))
+        Ok(SimEndpoint::new(self.0.clone(), address, id, incarnation, limits))
     }
 
     /// The virtual time.
     #[must_use]
     pub fn now(&self) -> Time {
-        self.world().agenda.now
+        self.0.lock().agenda.now
     }
 
     /// Lets the next thing happen, whenever that is. False if nothing will.
     pub fn step(&self) -> bool {
-        self.world().step()
+        self.0.lock().step()
     }
 
     /// Lets everything happen up to a time, and then it is that time.
     pub fn run_until(&self, time: Time) {
-        self.world().run_until(time);
+        self.0.lock().run_until(time);
     }
 
     /// Lets everything happen for a time.
@@ -103,13 +81,13 @@ impl SimNet {
     /// Whether nothing will happen any more by itself.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.world().agenda.next().is_none()
+        self.0.lock().agenda.next().is_none()
     }
 
     /// Kills the endpoint at this address, as `kill -9` would. Its handle stays,
     /// and does nothing any more; the address can be opened again at once.
     pub fn kill(&self, address: &Address) {
-        let mut world = self.world();
+        let mut world = self.0.lock();
         if let Some(id) = world.id_of(address) {
             world.end(id);
         }
@@ -118,7 +96,7 @@ impl SimNet {
     /// Cuts the line between two endpoints that are connected. No event is raised; after
     /// [`SimConfig::silence`] each loses the other.
     pub fn cut(&self, a: &Address, b: &Address) {
-        let mut world = self.world();
+        let mut world = self.0.lock();
         if let (Some(a), Some(b)) = (world.id_of(a), world.id_of(b)) {
             world.cut(a, b);
         }
@@ -126,7 +104,7 @@ impl SimNet {
 
     /// Mends a line that was cut; if that is in time, nothing is lost.
     pub fn heal(&self, a: &Address, b: &Address) {
-        let mut world = self.world();
+        let mut world = self.0.lock();
         if let (Some(a), Some(b)) = (world.id_of(a), world.id_of(b)) {
             world.heal(a, b);
         }
@@ -135,7 +113,7 @@ impl SimNet {
     /// What happened so far, and what is held now.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let world = self.world();
+        let world = self.0.lock();
         Stats {
             connections: world.connections() as u64,
             pending: world.agenda.len() as u64,

@@ -1,9 +1,10 @@
 //! The state of the network: endpoints, connections, and packets in flight.
 
-use crate::{Random, SimConfig, agenda::Agenda, net::Stats};
+use crate::{Random, SimConfig, agenda::Agenda};
 use petasos_fabric::{Address, Incarnation, LostReason, Time};
 use std::{
     collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -68,6 +69,38 @@ struct Direction {
     full: bool,
     /// What arrives while the line is cut.
     held: VecDeque<Vec<u8>>,
+}
+
+/// What a network did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Packets sent.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Steps taken.
+    pub steps: u64,
+    /// The most things that were to happen at a time.
+    pub planned: u64,
+    /// Connections now.
+    pub connections: u64,
+    /// Things to happen now.
+    pub pending: u64,
+}
+
+/// The state, as the network and its endpoints share it.
+#[derive(Clone)]
+pub(crate) struct Shared(Arc<Mutex<World>>);
+
+impl Shared {
+    pub(crate) fn new(config: SimConfig) -> Shared {
+        Shared(Arc::new(Mutex::new(World::new(config))))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, World> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Nodes, and memory that is opened to them.
 
-use super::{Net, objects, objects::Objects, open::Handle};
+use super::{Net, handle::Handle, objects, objects::Objects};
 use crate::{
     leftovers,
     sys::{

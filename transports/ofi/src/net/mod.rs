@@ -15,6 +15,7 @@
 //!   it (`petasos_datagram::nodes`), which no other `Net` knows.
 
 mod batch;
+mod handle;
 mod memory;
 mod network;
 mod objects;

@@ -5,7 +5,7 @@
 //! another endpoint of the process has them in its table of addresses, or may find something of
 //! theirs in its queues, though they are not used any more.
 
-use super::open::Handle;
+use super::handle::Handle;
 use crate::sys::{fid_av, fid_cq, fid_domain, fid_ep, fid_fabric};
 use petasos_fabric::Region;
 use std::{

@@ -3,6 +3,7 @@
 use super::{
     Details, Net,
     batch::Batch,
+    handle::Handle,
     objects::{self, Objects},
     slabs::Slabs,
     slots::{Contexts, Slots},
@@ -12,75 +13,22 @@ use crate::{
     sys::{
         FI_AV_TABLE, FI_CQ_FORMAT_DATA, FI_ENABLE, FI_GETWAIT, FI_MR_ENDPOINT, FI_MR_PROV_KEY,
         FI_MR_VIRT_ADDR, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, FI_RECV, FI_TRANSMIT, FI_WAIT_FD,
-        FI_WAIT_NONE, environment, fi_av_attr, fi_cq_attr, fid, fid_fabric, offer::Offer,
+        FI_WAIT_NONE, environment, fi_av_attr, fi_cq_attr, fid_fabric, offer::Offer,
     },
 };
 use petasos_datagram::{self as datagram, Facts, Nodes};
-use petasos_fabric::{Enforcement, Home};
+use petasos_fabric::Enforcement;
 use std::{
     collections::HashMap,
     ffi::{c_int, c_void},
     mem::{self, ManuallyDrop},
-    ptr::{self, NonNull},
+    ptr,
     sync::{Arc, Mutex},
 };
 
 /// The layer asks for 128 completions of sends for each of `FI_UNIVERSE_SIZE` peers, and 4096 more.
 const SMALL_DEVICE: &str = " (a device with few entries in its completion queues, as soft-RoCE: set FI_UNIVERSE_SIZE=128 \
                             in the environment, or less)";
-
-/// An object of the library's: closed when dropped, by the process that opened it.
-///
-/// A child that was forked leaves it alone: closing would wait for threads that it does not have,
-/// and take away files and end connections that are the parent's.
-pub(super) struct Handle<T>(NonNull<T>, Home);
-
-impl<T> Handle<T> {
-    /// Takes what a call gave: its code, and what it wrote.
-    ///
-    /// # Safety
-    /// If `code` is 0, `object` is an object of the library's that begins with a `fid`, and has no
-    /// other owner.
-    pub(super) unsafe fn new(code: c_int, object: *mut T) -> Result<Handle<T>, isize> {
-        match NonNull::new(object) {
-            Some(object) if code == 0 => Ok(Handle(object, Home::current())),
-            _ => Err(if code == 0 { -(libc::EINVAL as isize) } else { code as isize }),
-        }
-    }
-
-    pub(super) fn as_ptr(&self) -> *mut T {
-        self.0.as_ptr()
-    }
-
-    /// Its first part, which all objects have.
-    pub(super) fn fid(&self) -> *mut fid {
-        self.0.as_ptr().cast()
-    }
-}
-
-impl<T> Handle<T> {
-    /// Closes it. False if the library did not: then it may still work on what it was given.
-    pub(super) fn close(self) -> bool {
-        let this = ManuallyDrop::new(self);
-        if !this.1.is_current() {
-            return true;
-        }
-        // SAFETY: an object of the library's (by `new`), closed once: here, or where it is dropped.
-        // What depends on it was closed before.
-        unsafe { ((*(*this.fid()).ops).close)(this.fid()) == 0 }
-    }
-}
-
-impl<T> Drop for Handle<T> {
-    fn drop(&mut self) {
-        if !self.1.is_current() {
-            return;
-        }
-        // SAFETY: as in `close`: fields and locals are dropped in an order in which what depends on
-        // an object comes first.
-        let _ = unsafe { ((*(*self.fid()).ops).close)(self.fid()) };
-    }
-}
 
 /// Sizes.
 #[derive(Clone, Copy, Debug)]

@@ -19,9 +19,9 @@ mod send;
 mod world;
 
 pub use config::DeviceConfig;
-pub use net::{DeviceNet, DeviceStats};
+pub use net::DeviceNet;
 pub use nic::SimDevice;
-pub use world::Account;
+pub use world::{Account, DeviceStats};
 
 /// The scheme of its addresses.
 const SCHEME: &str = "simdev";

@@ -1,49 +1,19 @@
 //! The network, as tests use it.
 
-use super::{Account, DeviceConfig, SCHEME, SimDevice, world::World};
+use super::{Account, DeviceConfig, DeviceStats, SCHEME, SimDevice, world::Shared};
 use crate::OpenError;
 use petasos_fabric::{Address, Time};
-use std::{
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{fmt, time::Duration};
 
 /// A simulated RDMA network. Clones are the same network.
 #[derive(Clone)]
-pub struct DeviceNet(Arc<Mutex<World>>);
-
-/// What a network did so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DeviceStats {
-    /// Packets that reached a slot.
-    pub packets: u64,
-    /// Packets that had to wait for one.
-    pub waited: u64,
-    /// Puts that landed, immediate ones included.
-    pub puts: u64,
-    /// Gets that were answered.
-    pub gets: u64,
-    /// Atomics.
-    pub atomics: u64,
-    /// Accesses refused.
-    pub refused: u64,
-    /// Bytes moved by all of them.
-    pub bytes: u64,
-    /// Pairs that are connected now.
-    pub connections: u64,
-}
+pub struct DeviceNet(Shared);
 
 impl DeviceNet {
     /// A network.
     #[must_use]
     pub fn new(config: DeviceConfig) -> DeviceNet {
-        DeviceNet(Arc::new(Mutex::new(World::new(config))))
-    }
-
-    pub(super) fn world(&self) -> MutexGuard<'_, World> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        DeviceNet(Shared::new(config))
     }
 
     /// Opens a NIC at `simdev://NAME`, or under a random name at `simdev://*`.
@@ -54,7 +24,7 @@ impl DeviceNet {
         if address.scheme() != SCHEME || address.rest().is_empty() {
             return Err(OpenError::NotSim(address.clone()));
         }
-        let mut world = self.world();
+        let mut world = self.0.lock();
         let address = if address.rest() == "*" {
             Address::parse(&format!("{SCHEME}://{:016x}", world.random.number()))?
         } else {
@@ -63,23 +33,23 @@ impl DeviceNet {
         let taken = || OpenError::Taken(address.clone());
         let (id, incarnation) = world.open(&address).ok_or_else(taken)?;
         drop(world);
-        Ok(SimDevice::new(self.clone(), address, id, incarnation))
+        Ok(SimDevice::new(self.0.clone(), address, id, incarnation))
     }
 
     /// The virtual time.
     #[must_use]
     pub fn now(&self) -> Time {
-        self.world().agenda.now
+        self.0.lock().agenda.now
     }
 
     /// Lets the next thing happen, whenever that is. False if nothing will.
     pub fn step(&self) -> bool {
-        self.world().step()
+        self.0.lock().step()
     }
 
     /// Lets everything happen up to a time, and then it is that time.
     pub fn run_until(&self, time: Time) {
-        self.world().run_until(time);
+        self.0.lock().run_until(time);
     }
 
     /// Lets everything happen for a time.
@@ -90,7 +60,7 @@ impl DeviceNet {
     /// Kills the endpoint at this address. Its NIC stays, and does nothing any more; the address
     /// can be opened again at once.
     pub fn kill(&self, address: &Address) {
-        let mut world = self.world();
+        let mut world = self.0.lock();
         if let Some(id) = world.id_of(address) {
             world.end(id);
         }
@@ -99,7 +69,7 @@ impl DeviceNet {
     /// Cuts the line between two endpoints that are connected. No event is raised; after
     /// [`DeviceConfig::silence`] each loses the other.
     pub fn cut(&self, a: &Address, b: &Address) {
-        let mut world = self.world();
+        let mut world = self.0.lock();
         if let (Some(a), Some(b)) = (world.id_of(a), world.id_of(b)) {
             world.cut(a, b);
         }
@@ -107,7 +77,7 @@ impl DeviceNet {
 
     /// Mends a line that was cut; if that is in time, nothing is lost.
     pub fn heal(&self, a: &Address, b: &Address) {
-        let mut world = self.world();
+        let mut world = self.0.lock();
         if let (Some(a), Some(b)) = (world.id_of(a), world.id_of(b)) {
             world.heal(a, b);
         }
@@ -116,14 +86,14 @@ impl DeviceNet {
     /// What the NIC at this address holds; `None` if there is none.
     #[must_use]
     pub fn account(&self, address: &Address) -> Option<Account> {
-        let world = self.world();
+        let world = self.0.lock();
         world.account(world.id_of(address)?)
     }
 
     /// What happened so far.
     #[must_use]
     pub fn stats(&self) -> DeviceStats {
-        let world = self.world();
+        let world = self.0.lock();
         DeviceStats { connections: world.connections() as u64, ..world.stats }
     }
 }

@@ -1,8 +1,8 @@
 //! A NIC on the simulated network.
 
 use super::{
-    DeviceNet, SCHEME,
-    world::{EndpointId, InFlight, Kind},
+    SCHEME,
+    world::{EndpointId, InFlight, Kind, Shared},
 };
 use crate::wake::WakeFlag;
 use petasos_channel::{
@@ -12,9 +12,9 @@ use petasos_channel::{
 use petasos_fabric::{Access, Address, Incarnation, Notifier, RegisterError, Sleep, Slice, Time};
 use std::{os::fd::BorrowedFd, sync::Arc, time::Duration};
 
-/// A NIC on a [`DeviceNet`].
+/// A NIC on a [`DeviceNet`](super::DeviceNet).
 pub struct SimDevice {
-    net: DeviceNet,
+    world: Shared,
     address: Address,
     id: EndpointId,
     incarnation: Incarnation,
@@ -24,12 +24,12 @@ pub struct SimDevice {
 
 impl SimDevice {
     pub(super) fn new(
-        net: DeviceNet,
+        world: Shared,
         address: Address,
         id: EndpointId,
         incarnation: Incarnation,
     ) -> SimDevice {
-        let config = net.world().config.clone();
+        let config = world.lock().config.clone();
         let limits = DeviceLimits {
             packet: config.packet,
             immediate: config.immediate,
@@ -39,7 +39,7 @@ impl SimDevice {
             registrations: config.registrations,
             passive_target: true,
         };
-        SimDevice { net, address, id, incarnation, limits, wake: Arc::default() }
+        SimDevice { world, address, id, incarnation, limits, wake: Arc::default() }
     }
 }
 
@@ -61,11 +61,11 @@ impl Device for SimDevice {
     }
 
     fn resolve(&mut self, address: &Address, patience: Duration) {
-        self.net.world().dial(self.id, address, patience);
+        self.world.lock().dial(self.id, address, patience);
     }
 
     fn close(&mut self, node: Node) {
-        self.net.world().close(self.id, node);
+        self.world.lock().close(self.id, node);
     }
 
     /// # Panics
@@ -73,7 +73,7 @@ impl Device for SimDevice {
     fn send(&mut self, to: Node, class: Class, parts: &[&[u8]]) -> Result<(), Refusal> {
         let bytes = gather(parts);
         assert!(bytes.len() <= self.limits.packet, "a packet of {} bytes", bytes.len());
-        self.net.world().launch(self.id, to, InFlight::Packet { class, bytes })
+        self.world.lock().launch(self.id, to, InFlight::Packet { class, bytes })
     }
 
     fn put(
@@ -86,7 +86,7 @@ impl Device for SimDevice {
     ) -> Result<(), Refusal> {
         assert!(from.len() <= self.limits.transfer, "a put of {} bytes", from.len());
         let kind = Kind::Put { from: from.clone(), event };
-        self.net.world().operate(self.id, to, target, ticket, kind)
+        self.world.lock().operate(self.id, to, target, ticket, kind)
     }
 
     /// # Panics
@@ -100,7 +100,7 @@ impl Device for SimDevice {
     ) -> Result<(), Refusal> {
         assert!(bytes.len() <= self.limits.immediate, "{} bytes at once", bytes.len());
         let (target, bytes) = (target.clone(), gather(&[bytes]));
-        self.net.world().launch(self.id, to, InFlight::Immediate { target, bytes, event })
+        self.world.lock().launch(self.id, to, InFlight::Immediate { target, bytes, event })
     }
 
     fn get(
@@ -112,7 +112,7 @@ impl Device for SimDevice {
     ) -> Result<(), Refusal> {
         assert!(into.len() <= self.limits.transfer, "a get of {} bytes", into.len());
         let kind = Kind::Get { into: into.clone() };
-        self.net.world().operate(self.id, from, target, ticket, kind)
+        self.world.lock().operate(self.id, from, target, ticket, kind)
     }
 
     fn atomic(
@@ -122,7 +122,7 @@ impl Device for SimDevice {
         access: AtomicAccess,
         ticket: Ticket,
     ) -> Result<(), Refusal> {
-        self.net.world().operate(self.id, at, target, ticket, Kind::Atomic(access))
+        self.world.lock().operate(self.id, at, target, ticket, Kind::Atomic(access))
     }
 
     fn register(
@@ -131,21 +131,21 @@ impl Device for SimDevice {
         access: Access,
         tag: u64,
     ) -> Result<(Registration, RemoteKey), RegisterError> {
-        self.net.world().register(self.id, memory, access, tag)
+        self.world.lock().register(self.id, memory, access, tag)
     }
 
     fn deregister(&mut self, registration: Registration, ticket: Option<Ticket>) {
-        self.net.world().deregister(self.id, registration, ticket);
+        self.world.lock().deregister(self.id, registration, ticket);
     }
 
     /// `now` is not looked at: the network knows the time.
     fn poll(&mut self, _: Time, data: bool, most: usize, events: &mut Vec<DeviceEvent>) -> bool {
-        self.net.world().poll(self.id, data, most, events)
+        self.world.lock().poll(self.id, data, most, events)
     }
 
     fn arm(&mut self, _: Time, data: bool) -> Sleep {
         let woken = self.wake.take();
-        let busy = woken || self.net.world().has_mail(self.id, data);
+        let busy = woken || self.world.lock().has_mail(self.id, data);
         if busy { Sleep::Busy } else { Sleep::Until(Time::NEVER) }
     }
 
@@ -160,7 +160,7 @@ impl Device for SimDevice {
 
 impl Drop for SimDevice {
     fn drop(&mut self) {
-        self.net.world().end(self.id);
+        self.world.lock().end(self.id);
     }
 }
 

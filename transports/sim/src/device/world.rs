@@ -1,6 +1,6 @@
 //! The state of the network: endpoints, connections, and packets in flight.
 
-use super::{DeviceConfig, DeviceStats};
+use super::DeviceConfig;
 use crate::{Random, agenda::Agenda};
 use petasos_channel::{
     DeviceEvent,
@@ -11,6 +11,7 @@ use slab::Slab;
 use smallvec::SmallVec;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -103,6 +104,28 @@ pub(super) enum Plan {
     },
 }
 
+/// What a network did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceStats {
+    /// Packets that reached a slot.
+    pub packets: u64,
+    /// Packets that had to wait for one.
+    pub waited: u64,
+    /// Puts that landed, immediate ones included.
+    pub puts: u64,
+    /// Gets that were answered.
+    pub gets: u64,
+    /// Atomics.
+    pub atomics: u64,
+    /// Accesses refused.
+    pub refused: u64,
+    /// Bytes moved by all of them.
+    pub bytes: u64,
+    /// Pairs that are connected now.
+    pub connections: u64,
+}
+
 /// The memory of one NIC, in bytes unless said otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -164,6 +187,20 @@ pub(super) struct Direction {
     pub(super) waiting: [VecDeque<Lease>; 2],
     /// What arrives while the line is cut.
     pub(super) held: VecDeque<InFlight>,
+}
+
+/// The state, as the network and its NICs share it.
+#[derive(Clone)]
+pub(super) struct Shared(Arc<Mutex<World>>);
+
+impl Shared {
+    pub(super) fn new(config: DeviceConfig) -> Shared {
+        Shared(Arc::new(Mutex::new(World::new(config))))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, World> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[derive(Debug)]

@@ -13,6 +13,7 @@
 
 mod address;
 mod bytes;
+mod grammar;
 mod key;
 mod segment;
 
