@@ -15,8 +15,8 @@
 //! in the second. A message that was changed, or made by a process that does not know the secret,
 //! is detected, and none of it is parsed. Both directions have keys of their own.
 //!
-//! *Where the client dialled* ([`petasos_noise::ResponderAddress`]) the server compares with where the
-//! connection came to it. So a process that listens at the address of one server, and relays
+//! *Where the client dialled* ([`petasos_noise::ResponderAddress`]) the server compares with where
+//! the connection came to it. So a process that listens at the address of one server, and relays
 //! everything to another one of the same secret, is refused by that server, and the client is told.
 //! A name that was dialled (`tcp://node7:4040`) is bound as the socket address that it was looked
 //! up as; a server that listens on all interfaces takes the one on which the connection came; and
