@@ -6,6 +6,25 @@
 //! dropped first checks whether it runs in its [`Home`] process.
 
 /// The process in which something was made.
+///
+/// ```
+/// use petasos_fabric::Home;
+///
+/// struct Session {
+///     home: Home,
+/// }
+///
+/// impl Drop for Session {
+///     fn drop(&mut self) {
+///         // A forked child's copy must not end the session of its parent.
+///         if self.home.is_current() {
+///             println!("the session ends");
+///         }
+///     }
+/// }
+///
+/// drop(Session { home: Home::current() });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Home(u32);
 
