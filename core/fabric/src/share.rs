@@ -3,8 +3,8 @@
 use crate::Quota;
 use std::{fmt, sync::Arc};
 
-/// What one sender holds of a [`Pool`](crate::Pool): the leases of its messages, and places promised
-/// to it.
+/// What one sender holds of a [`Pool`](crate::Pool): the leases of its messages, and places
+/// promised to it.
 ///
 /// No sender gets all. Of `N` buffers of which `F` are free, one may hold `F * F / N`, and always
 /// one while there is any; the same holds of the bytes. So one alone gets three eighths of a pool;

@@ -40,7 +40,8 @@ pub enum Record {
 
 impl Shared {
     /// Writes a record whose words begin at `record`, and its bytes from `at` on, which no
-    /// other record has; no bytes take it away. All before it was written are in place when a reader sees it.
+    /// other record has; no bytes take it away. All before it was written are in place when a
+    /// reader sees it.
     ///
     /// # Panics
     /// If it does not lie within, on multiples of 8. Then the record is what it was.
