@@ -103,8 +103,8 @@ enum Loan {
     Share(Share),
 }
 
-/// An empty vector with room for about so many bytes, more than a [`Pool`](crate::Pool) lends as a rule: memory
-/// that was used before, if there is any. It is used again if it becomes a [`Buffer`].
+/// An empty vector with room for about so many bytes, more than a [`Pool`](crate::Pool) lends as a
+/// rule: memory that was used before, if there is any. It is used again if it becomes a [`Buffer`].
 #[must_use]
 pub fn spare_vec(len: usize) -> Vec<u8> {
     let mut bytes = take_large(len);

@@ -69,7 +69,7 @@ impl AsFd for EventFd {
 #[derive(Debug)]
 pub struct Doorbell {
     fd: EventFd,
-    doze: EventCount,
+    sleeper: EventCount,
 }
 
 impl Doorbell {
@@ -78,13 +78,13 @@ impl Doorbell {
     /// # Errors
     /// The process or the system has no descriptor or memory for it.
     pub fn new() -> Result<Doorbell, Errno> {
-        Ok(Doorbell { fd: EventFd::new()?, doze: EventCount::default() })
+        Ok(Doorbell { fd: EventFd::new()?, sleeper: EventCount::default() })
     }
 
     /// Rings if the driver sleeps: to be called after the change that it should see.
     #[inline]
     pub fn ring(&self) {
-        if self.doze.rouse() {
+        if self.sleeper.rouse() {
             self.fd.signal();
         }
     }
@@ -92,15 +92,15 @@ impl Doorbell {
     /// Announces a sleep. True if there was a notice since the last time: do not sleep. What is
     /// looked at after this and found unchanged will ring.
     pub fn prepare(&self) -> bool {
-        self.doze.fall_asleep();
-        self.doze.take_notice()
+        self.sleeper.fall_asleep();
+        self.sleeper.take_notice()
     }
 
     /// The sleep is over, or did not come about. The descriptor stays readable if it was rung: that
     /// is for [`Doorbell::take`], unless it is waited for by the edge.
     #[inline]
     pub fn awake(&self) {
-        self.doze.awake();
+        self.sleeper.awake();
     }
 
     /// Whether it was rung since the last call; the descriptor is not readable after it. A ring for
@@ -113,7 +113,7 @@ impl Doorbell {
 
 impl Notify for Doorbell {
     fn notify(&self) {
-        if self.doze.notice() {
+        if self.sleeper.notice() {
             self.fd.signal();
         }
     }

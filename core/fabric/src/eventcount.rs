@@ -66,15 +66,15 @@ mod tests {
 
     #[test]
     fn one_rings_for_a_sleep() {
-        let doze = EventCount::default();
-        assert!(!doze.notice() && !doze.rouse(), "no thread sleeps");
-        doze.fall_asleep();
-        assert!(doze.take_notice() && !doze.take_notice());
-        assert!(doze.notice() && !doze.notice() && !doze.rouse());
-        doze.awake();
-        doze.fall_asleep();
-        doze.awake();
-        assert!(!doze.rouse());
+        let sleepers = EventCount::default();
+        assert!(!sleepers.notice() && !sleepers.rouse(), "no thread sleeps");
+        sleepers.fall_asleep();
+        assert!(sleepers.take_notice() && !sleepers.take_notice());
+        assert!(sleepers.notice() && !sleepers.notice() && !sleepers.rouse());
+        sleepers.awake();
+        sleepers.fall_asleep();
+        sleepers.awake();
+        assert!(!sleepers.rouse());
     }
 }
 
@@ -88,21 +88,21 @@ mod interleavings {
 
     /// A sleep, and whether it would have lasted: nothing was seen, and it was not rung for.
     #[test]
-    fn nobody_sleeps_through_a_notice() {
+    fn no_sleeper_misses_a_notice() {
         loom::model(|| {
-            let doze = Arc::new(EventCount::default());
+            let sleepers = Arc::new(EventCount::default());
             let done = Arc::new(AtomicU64::new(0));
             let notifiers: Vec<_> = (0..2)
                 .map(|_| {
-                    let (doze, done) = (doze.clone(), done.clone());
+                    let (sleepers, done) = (sleepers.clone(), done.clone());
                     thread::spawn(move || {
                         done.fetch_add(1, Ordering::Relaxed);
-                        u64::from(doze.notice())
+                        u64::from(sleepers.notice())
                     })
                 })
                 .collect();
-            doze.fall_asleep();
-            let noticed = doze.take_notice();
+            sleepers.fall_asleep();
+            let noticed = sleepers.take_notice();
             assert!(!noticed || done.load(Ordering::Relaxed) > 0, "what was done is seen");
             let rung: u64 = notifiers.into_iter().map(|thread| thread.join().unwrap()).sum();
             assert!(rung <= 1, "one rings for a sleep");
@@ -111,17 +111,17 @@ mod interleavings {
     }
 
     #[test]
-    fn nobody_sleeps_through_mail() {
+    fn no_sleeper_misses_mail() {
         loom::model(|| {
-            let doze = Arc::new(EventCount::default());
+            let sleepers = Arc::new(EventCount::default());
             let mail = Arc::new(AtomicU64::new(0));
-            let theirs = (doze.clone(), mail.clone());
+            let theirs = (sleepers.clone(), mail.clone());
             let sender = thread::spawn(move || {
-                let (doze, mail) = theirs;
+                let (sleepers, mail) = theirs;
                 mail.store(1, Ordering::Relaxed);
-                doze.rouse()
+                sleepers.rouse()
             });
-            doze.fall_asleep();
+            sleepers.fall_asleep();
             let seen = mail.load(Ordering::Relaxed) > 0;
             let rung = sender.join().unwrap();
             assert!(seen || rung);
@@ -132,14 +132,14 @@ mod interleavings {
     #[test]
     fn the_next_sleep_is_rung_for_as_well() {
         loom::model(|| {
-            let doze = Arc::new(EventCount::default());
-            let theirs = doze.clone();
+            let sleepers = Arc::new(EventCount::default());
+            let theirs = sleepers.clone();
             let notifier = thread::spawn(move || theirs.notice());
-            doze.fall_asleep();
-            let mut noticed = doze.take_notice();
-            doze.awake();
-            doze.fall_asleep();
-            noticed |= doze.take_notice();
+            sleepers.fall_asleep();
+            let mut noticed = sleepers.take_notice();
+            sleepers.awake();
+            sleepers.fall_asleep();
+            noticed |= sleepers.take_notice();
             let rung = notifier.join().unwrap();
             assert!(noticed || rung);
         });

@@ -14,6 +14,21 @@ use zerocopy::IntoBytes;
 /// buffer of the endpoint's [`Pool`](crate::Pool) that goes back when this is dropped, or in a
 /// vector of the program's own. A pool lends a bounded number of buffers, and then longer messages
 /// stay with their senders: do not hoard leases, use [`to_vec`](slice::to_vec) for what is to stay.
+///
+/// ```
+/// use petasos_fabric::{Lease, Pool};
+///
+/// let pool = Pool::new(64);
+/// // A short message needs no buffer of the pool.
+/// let short = Lease::inline(b"hello");
+/// let long = pool.lend(4096, |bytes| bytes.fill(1)).expect("64 buffers are free");
+/// assert!(short.is_plain() && !long.is_plain());
+/// assert_eq!(&short[..], b"hello");
+/// // What is to stay is copied, so that the buffer can be lent again.
+/// let kept = long.to_vec();
+/// drop(long);
+/// assert_eq!((kept.len(), pool.lent()), (4096, 0));
+/// ```
 pub struct Lease(Repr);
 
 enum Repr {

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_are_not_whole_are_nobodys() {
+    fn answers_that_are_not_whole_name_no_owner() {
         let [far, near] = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
         let mut said = question(7, far, near);
         assert_eq!(said.len(), HEADER + QUESTION);

@@ -8,6 +8,18 @@ use std::{fmt, sync::Arc};
 /// What comes back stays with the thread that drops it, and is used again there. So in the usual
 /// case, where messages are dropped by the thread that receives them, nothing is allocated, no lock
 /// is taken, and buffers are zeroed but once.
+///
+/// ```
+/// use petasos_fabric::Pool;
+///
+/// let pool = Pool::new(1);
+/// let message = pool.lend(1000, |bytes| bytes.fill(7)).expect("the only buffer is free");
+/// assert_eq!((message.len(), pool.lent()), (1000, 1));
+/// assert!(pool.lend(1000, |_| ()).is_none());
+/// // The buffer goes back when the lease is dropped.
+/// drop(message);
+/// assert!(pool.has_room());
+/// ```
 #[derive(Clone)]
 pub struct Pool(Arc<Quota>);
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::atomic::{AtomicU64, Ordering};
 
 /// How much of something is taken, and how much of it there is: buffers of a pool, say. One word,
-/// so that a look at it sees things and bytes of the same moment.
+/// so that one load sees things and bytes of the same moment.
 #[derive(Debug)]
 pub struct Quota {
     taken: AtomicU64,
@@ -51,7 +51,7 @@ impl Quota {
     }
 
     /// Takes so many things of so many bytes each, whether there is room for them or not: for a
-    /// thread that asked before ([`Quota::look`]), and is the only one that takes.
+    /// thread that asked before ([`Quota::usage`]), and is the only one that takes.
     #[inline]
     pub(crate) fn take_many(&self, things: usize, each: usize) {
         self.taken.fetch_add(many(things, each), Ordering::Relaxed);
@@ -170,7 +170,7 @@ mod interleavings {
 
     /// Two that want the last one, and keep it: one of them gets it.
     #[test]
-    fn the_last_one_goes_to_somebody() {
+    fn the_last_one_goes_to_one_of_the_threads() {
         loom::model(|| {
             let quota = Arc::new(Quota::with_bytes(9, 100));
             assert!(quota.take(99));

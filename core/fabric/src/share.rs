@@ -3,7 +3,8 @@
 use crate::Quota;
 use std::{fmt, sync::Arc};
 
-/// What one sender holds of a [`Pool`](crate::Pool): the leases of its messages, and places promised to it.
+/// What one sender holds of a [`Pool`](crate::Pool): the leases of its messages, and places
+/// promised to it.
 ///
 /// No sender gets all. Of `N` buffers of which `F` are free, one may hold `F * F / N`, and always
 /// one while there is any; the same holds of the bytes. So one alone gets three eighths of a pool;
@@ -12,6 +13,17 @@ use std::{fmt, sync::Arc};
 ///
 /// A promise is kept by one thread, the only one that takes from this pool. Buffers are dropped on
 /// any.
+///
+/// ```
+/// use petasos_fabric::Pool;
+///
+/// let pool = Pool::new(8);
+/// let (greedy, modest) = (pool.share(4096), pool.share(4096));
+/// let held: Vec<_> = std::iter::from_fn(|| greedy.lend(4096, |_| ())).collect();
+/// // One sender cannot have all: there is something left for the other.
+/// assert!(held.len() < 8 && greedy.held() == held.len());
+/// assert!(modest.lend(4096, |_| ()).is_some());
+/// ```
 #[derive(Clone)]
 pub struct Share(Arc<Inner>);
 

@@ -40,6 +40,9 @@ impl Channel {
     }
 
     /// The length of the record with which these bytes begin, if all of it is there.
+    ///
+    /// # Errors
+    /// [`NotAuthentic`] if no record has the length that they begin with.
     pub fn whole(bytes: &[u8]) -> Result<Option<usize>, NotAuthentic> {
         let Some(len) = bytes.first_chunk().map(|len| usize::from(u16::from_le_bytes(*len))) else {
             return Ok(None);
@@ -51,6 +54,9 @@ impl Channel {
     }
 
     /// The text of a whole record, which is put at the beginning of `out`; gives its length.
+    ///
+    /// # Errors
+    /// [`NotAuthentic`] if the record was changed, or is not the next one of this direction.
     ///
     /// # Panics
     /// If `out` has no room for it: [`RECORD`] bytes always do.

@@ -77,6 +77,10 @@ impl Handshake {
 
     /// The payload of the other side's message.
     ///
+    /// # Errors
+    /// [`NotAuthentic`] if the peer does not know the secret, its prologue differs, or the message
+    /// was changed.
+    ///
     /// # Panics
     /// If `payload` is not [`OVERHEAD`] shorter than the message.
     pub fn read(&mut self, message: &[u8], payload: &mut [u8]) -> Result<(), NotAuthentic> {

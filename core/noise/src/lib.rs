@@ -1,6 +1,6 @@
 //! How two peers that share a secret open a connection: the handshake `NNpsk0` of the [Noise
 //! protocol framework](https://noiseprotocol.org/noise.html) (revision 34), by the crate `snow`,
-//! and the end of the connection ([`ResponderAddress`]), which both sides put into it.
+//! and the responder's address ([`ResponderAddress`]), which both sides put into it.
 //!
 //! * [`Handshake`]: two messages, one in each direction, each with a payload. The secret is mixed
 //!   in before the first of them, so that only a process that knows it can read, change or make a
@@ -15,6 +15,8 @@
 //! The payload of the first message could be recorded and replayed. To prevent that, both sides
 //! include the same new number in the *prologue*, which is not transmitted: the responder announces
 //! the number before the first message.
+
+#![warn(clippy::missing_errors_doc)]
 #![forbid(unsafe_code)]
 
 mod channel;

@@ -1,4 +1,4 @@
-//! The end of a connection.
+//! The responder's end of a connection.
 
 use sha2::{Digest, Sha256};
 use std::{
@@ -32,7 +32,7 @@ impl ResponderAddress {
     pub fn of_connection(dialled: SocketAddr, dialler: SocketAddr) -> ResponderAddress {
         let stays = dialled.ip().to_canonical() == dialler.ip().to_canonical();
         ResponderAddress {
-            machine: if stays { here() } else { ResponderAddress::of(dialled).machine },
+            machine: if stays { machine_id() } else { ResponderAddress::of(dialled).machine },
             ..ResponderAddress::of(dialled)
         }
     }
@@ -41,7 +41,7 @@ impl ResponderAddress {
     #[must_use]
     pub fn of(socket: SocketAddr) -> ResponderAddress {
         let ip = socket.ip().to_canonical();
-        let machine = if ip.is_loopback() { here() } else { [0; 16] };
+        let machine = if ip.is_loopback() { machine_id() } else { [0; 16] };
         let ip = match ip {
             IpAddr::V4(v4) => v4.to_ipv6_mapped(),
             IpAddr::V6(v6) => v6,
@@ -82,7 +82,7 @@ impl ResponderAddress {
 
 /// A hash of what tells this machine's own connections from all others; where the system does not
 /// say, there is one machine. The name space is that of this thread, now.
-fn here() -> [u8; 16] {
+fn machine_id() -> [u8; 16] {
     static BOOT: LazyLock<String> =
         LazyLock::new(|| fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default());
     let space = fs::read_link("/proc/thread-self/ns/net").unwrap_or_default();
@@ -98,13 +98,13 @@ mod tests {
     #[test]
     fn there_and_back() {
         for text in ["127.0.0.1:1", "[::1]:2", "10.0.0.1:65535", "[fd00::1]:4040"] {
-            let spot = ResponderAddress::of(text.parse().unwrap());
-            assert_eq!(ResponderAddress::from_bytes(&spot.to_bytes()), spot, "{text}");
+            let address = ResponderAddress::of(text.parse().unwrap());
+            assert_eq!(ResponderAddress::from_bytes(&address.to_bytes()), address, "{text}");
         }
     }
 
     #[test]
-    fn places_are_told_apart() {
+    fn addresses_are_told_apart() {
         let at = |text: &str| ResponderAddress::of(text.parse().unwrap());
         assert_eq!(
             at("[::ffff:10.0.0.1]:5"),

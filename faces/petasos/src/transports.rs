@@ -22,8 +22,8 @@ pub struct Transport {
     pub title: &'static str,
     /// A URL with which [`open`](crate::open) makes an endpoint of any name on this machine.
     pub any: &'static str,
-    /// Whether programs take it when they are told to take all: it is built in, and does not go the
-    /// way of another one of these.
+    /// Whether programs take it when they are told to take all: it is built in, and does not use
+    /// another one of these.
     pub by_default: bool,
     /// Why this program was built without it.
     unbuilt: Option<&'static str>,

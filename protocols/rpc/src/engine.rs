@@ -20,8 +20,8 @@ use std::{
 /// Nothing happens unless the engine is driven, in one of three ways:
 ///
 /// * [`Engine::block_on`] drives it until a future is ready;
-/// * an event loop of the program's own calls [`Engine::progress`] until there is nothing to do, then
-///   [`Engine::arm`]; if that allows sleep, it waits until [`Engine::fd`] is readable, calls
+/// * an event loop of the program's own calls [`Engine::progress`] until there is nothing to do,
+///   then [`Engine::arm`]; if that allows sleep, it waits until [`Engine::fd`] is readable, calls
 ///   [`Engine::awake`], and begins again;
 /// * [`EngineThread`](crate::EngineThread) gives it a thread.
 ///

@@ -1,6 +1,6 @@
 //! Handlers: what serves a method.
 
-use crate::{Context, Failure, Incoming, Method, body::Body, inbound::Answer, inner::Inner};
+use crate::{Context, Failure, Incoming, Method, body::Body, inner::Inner, served::Answer};
 use petasos_fabric::Lease;
 use petasos_wire::{
     DecodeError, Encoding, Wire, encode_head_into, from_bytes,

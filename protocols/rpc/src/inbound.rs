@@ -7,7 +7,7 @@ use crate::{
     inner::Inner,
     outbound::after_header,
     registry::Provider,
-    served::{Refusal, Running, Ticket},
+    served::{Answer, Refusal, Running, Ticket},
     timers::Due,
 };
 use futures_util::future::{AbortHandle, Abortable};
@@ -22,17 +22,6 @@ use std::{
     time::{Duration, Instant},
 };
 use tracing::{Instrument, Span};
-
-/// What it takes to answer a call.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Answer {
-    pub(crate) peer: Peer,
-    pub(crate) call: CallId,
-    pub(crate) one_way: bool,
-    pub(crate) checked: bool,
-    method: &'static str,
-    started: Option<Instant>,
-}
 
 impl Inner {
     /// Serves a call whose arguments begin at `start` in the message.

@@ -91,6 +91,11 @@
 //! before, and whose system refuses connections now, fails at once; a call to a peer that has not
 //! started yet waits for it.
 
+// What has a state of its own (`calls`, `peers`, `outbox`, `transport`, `timers`, `tasks` and
+// others) knows nothing of the engine. The rest, from `inbound` and `outbound` to `memory` and
+// `bulk`, are the operations of one `Inner`, which calls them, and the handles by which programs
+// and their handlers reach it: they know each other by design.
+
 #![warn(clippy::missing_errors_doc)]
 #![forbid(unsafe_code)]
 
@@ -121,6 +126,7 @@ mod received;
 mod registry;
 mod served;
 mod sleep;
+mod sleepers;
 mod stats;
 mod sync;
 mod target;

@@ -2,7 +2,6 @@
 
 use crate::{
     Context, Handler, Method, ServeError,
-    inbound::Answer,
     registry::{Provider, Registry},
 };
 use futures_util::future::AbortHandle;
@@ -13,7 +12,20 @@ use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
     rc::Rc,
+    time::Instant,
 };
+
+/// What it takes to answer a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) peer: Peer,
+    pub(crate) call: CallId,
+    pub(crate) one_way: bool,
+    pub(crate) checked: bool,
+    pub(crate) method: &'static str,
+    /// When its request came, if latencies are measured.
+    pub(crate) started: Option<Instant>,
+}
 
 /// The handlers, and the calls in progress. Nothing of it is borrowed while user code runs.
 #[derive(Default)]

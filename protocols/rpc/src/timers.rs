@@ -6,7 +6,7 @@
 //! become points in time and enter the heap. An entry whose call has ended is recognised when it
 //! comes up, and the heap is swept when most of it is stale.
 
-use crate::sleep::Sleepers;
+use crate::sleepers::Sleepers;
 use petasos_fabric::Time;
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 

@@ -385,7 +385,7 @@ mod tests {
     /// Its pages can run out under a process that has it mapped, however its length is sealed.
     #[test]
     #[cfg_attr(miri, ignore = "no files are mapped there")]
-    fn huge_pages_of_somebody_else_are_not_mapped() {
+    fn huge_pages_of_another_owner_are_not_mapped() {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
         let made = memfd_create("test", flags).and_then(|fd| {
             ftruncate(&fd, 2 << 20)?;

@@ -32,7 +32,7 @@ pub const RECORD_SPARE: usize = 24;
 pub enum Record {
     /// Nothing was ever written, or it was taken away.
     Absent,
-    /// It was being changed at each look.
+    /// It was being changed at each attempt.
     Changing,
     /// What was written together.
     Here(Vec<u8>),
@@ -40,7 +40,8 @@ pub enum Record {
 
 impl Shared {
     /// Writes a record whose words begin at `record`, and its bytes from `at` on, which no
-    /// other record has; no bytes take it away. All before it was written are in place when a reader sees it.
+    /// other record has; no bytes take it away. All before it was written are in place when a
+    /// reader sees it.
     ///
     /// # Panics
     /// If it does not lie within, on multiples of 8. Then the record is what it was.
@@ -62,9 +63,9 @@ impl SharedView {
     /// bytes: it is their writer that says how long a record is, as it says how long its file is.
     /// [`Record::Absent`] if they do not lie within, or if it is longer than that.
     #[must_use]
-    pub fn record(&self, record: usize, looks: u32, most: usize) -> Record {
-        for _ in 0..looks {
-            match look(self, record, most) {
+    pub fn record(&self, record: usize, attempts: u32, most: usize) -> Record {
+        for _ in 0..attempts {
+            match try_read(self, record, most) {
                 Some(Record::Changing) => std::hint::spin_loop(),
                 found => return found.unwrap_or(Record::Absent),
             }
@@ -146,8 +147,8 @@ impl<M: Written> Drop for Change<'_, M> {
     }
 }
 
-/// One look. None if the words do not lie within.
-fn look(memory: &impl Seen, record: usize, most: usize) -> Option<Record> {
+/// Reads once, without waiting for a writer. None if the words do not lie within.
+fn try_read(memory: &impl Seen, record: usize, most: usize) -> Option<Record> {
     let counter = memory.load(record, Acquire)?;
     let at = memory.load(record + 8, Relaxed)?;
     let len = memory.load(record + 16, Relaxed)?;
@@ -291,7 +292,7 @@ mod tests {
         let reader = std::thread::spawn(move || {
             let mut found = 0;
             while found < rounds {
-                if let Some(Record::Here(bytes)) = look(&*theirs, 0, 64) {
+                if let Some(Record::Here(bytes)) = try_read(&*theirs, 0, 64) {
                     assert_eq!(bytes, state(bytes.len() / 8, bytes[0]));
                     found += 1;
                 }
@@ -330,10 +331,10 @@ mod tests {
         let failing = Failing(words);
         let put_half = std::panic::AssertUnwindSafe(|| put(&failing, 0, heap::AT, &state(2, 2)));
         assert!(std::panic::catch_unwind(put_half).is_err());
-        assert_eq!(look(&failing.0, 0, 64), Some(Record::Absent));
+        assert_eq!(try_read(&failing.0, 0, 64), Some(Record::Absent));
         put(&failing.0, 0, heap::AT, &state(2, 3));
-        assert_eq!(look(&failing.0, 0, 64), Some(Record::Here(state(2, 3))));
-        assert_eq!(look(&failing.0, 0, 15), Some(Record::Absent), "longer than is taken");
+        assert_eq!(try_read(&failing.0, 0, 64), Some(Record::Here(state(2, 3))));
+        assert_eq!(try_read(&failing.0, 0, 15), Some(Record::Absent), "longer than is taken");
     }
 }
 
@@ -352,7 +353,7 @@ mod interleavings {
 
     /// The first of these states is there when others begin to read, and then the others, one after
     /// the other. What is found was written together.
-    fn nobody_sees_halves(states: Vec<Vec<u8>>) {
+    fn no_reader_sees_halves(states: Vec<Vec<u8>>) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
         model.check(move || {
@@ -361,7 +362,7 @@ mod interleavings {
             let theirs = (words.clone(), states.clone());
             let reader = thread::spawn(move || {
                 let (words, states) = theirs;
-                match look(&*words, 0, 64).expect("it lies within") {
+                match try_read(&*words, 0, 64).expect("it lies within") {
                     Record::Changing => {}
                     Record::Absent => assert!(states.contains(&Vec::new())),
                     Record::Here(bytes) => assert!(states.contains(&bytes), "{bytes:?}"),
@@ -372,23 +373,23 @@ mod interleavings {
             }
             reader.join().unwrap();
             let last = states.last().expect("a state");
-            assert_eq!(look(&*words, 0, 64), Some(Record::Here(last.clone())));
+            assert_eq!(try_read(&*words, 0, 64), Some(Record::Here(last.clone())));
         });
     }
 
     #[test]
-    fn nobody_sees_halves_of_words() {
-        nobody_sees_halves(vec![state(2, 1), state(2, 2)]);
+    fn no_reader_sees_halves_of_words() {
+        no_reader_sees_halves(vec![state(2, 1), state(2, 2)]);
     }
 
     #[test]
-    fn nobody_sees_one_length_with_the_bytes_of_another() {
-        nobody_sees_halves(vec![Vec::new(), state(2, 1)]);
-        nobody_sees_halves(vec![state(1, 1), state(2, 2)]);
+    fn no_reader_sees_one_length_with_the_bytes_of_another() {
+        no_reader_sees_halves(vec![Vec::new(), state(2, 1)]);
+        no_reader_sees_halves(vec![state(1, 1), state(2, 2)]);
     }
 
     #[test]
-    fn nobody_sees_halves_of_three() {
-        nobody_sees_halves(vec![state(2, 1), state(2, 2), state(2, 3)]);
+    fn no_reader_sees_halves_of_three() {
+        no_reader_sees_halves(vec![state(2, 1), state(2, 2), state(2, 3)]);
     }
 }

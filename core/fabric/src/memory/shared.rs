@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "no files are mapped there")]
-    fn nobody_else_can_write_or_change_the_length() {
+    fn no_other_process_can_write_or_change_the_length() {
         let ours = Shared::create("test", 4096).unwrap();
         assert!(memfd::adopt(&ours, 4096, true).is_err());
         assert!(rustix::io::pwrite(&ours, b"x", 0).is_err());

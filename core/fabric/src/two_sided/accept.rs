@@ -74,7 +74,7 @@ impl Engine {
         payload: &[u8],
     ) -> Option<Result<(), Violation>> {
         let len = message_len(header.try_into().ok()?)? as usize;
-        let (_, conn) = self.peers.look(peer).filter(|(entry, _)| entry.is_up())?;
+        let (_, conn) = self.peers.entry_and_connection(peer).filter(|(entry, _)| entry.is_up())?;
         if conn.is_some_and(|conn| conn.incoming.landing.is_some())
             || len > self.config.limits.max_message
         {

@@ -413,7 +413,7 @@ impl Engine {
     #[inline]
     #[must_use]
     pub fn may_send(&self, peer: Peer, len: usize) -> bool {
-        self.peers.look(peer).is_some_and(|(entry, conn)| {
+        self.peers.entry_and_connection(peer).is_some_and(|(entry, conn)| {
             let first = conn.is_none_or(|conn| conn.queues.messages_len() == 0);
             entry.is_up() && !entry.own && first && entry.credit.allows(len)
         })
@@ -423,7 +423,7 @@ impl Engine {
     #[inline]
     pub fn sent_around(&mut self, peer: Peer, len: usize) {
         if costs(len)
-            && let Some(entry) = self.peers.face_mut(peer)
+            && let Some(entry) = self.peers.entry_mut(peer)
         {
             entry.credit.spend(len);
         }
@@ -435,7 +435,7 @@ impl Engine {
     /// # Errors
     /// [`Violation`] if the peer had no credit for it.
     pub fn buffer(&mut self, peer: Peer, len: usize) -> Result<Buffer, Violation> {
-        let Some(entry) = self.peers.face_mut(peer) else {
+        let Some(entry) = self.peers.entry_mut(peer) else {
             return broken("a message of an unknown peer", len as u64);
         };
         let buffer = entry.credit.buffer(len);

@@ -168,7 +168,7 @@ impl Engine {
     /// Whether nothing is under way with a peer, in either direction, as far as this side knows.
     #[must_use]
     pub fn is_idle(&self, peer: Peer) -> bool {
-        let conn = self.peers.look(peer).map(|(_, conn)| conn);
+        let conn = self.peers.entry_and_connection(peer).map(|(_, conn)| conn);
         conn.is_some_and(|conn| conn.is_none_or(|conn| conn.is_plain()))
     }
 
@@ -202,7 +202,7 @@ impl Engine {
         conn.expected.withdraw(matching);
         conn.lose(reason, regions, ledger);
         let address = conn.address.clone();
-        peers.unname(&address, peer);
+        peers.release_address(&address, peer);
         matching.drop_messages(peer, false);
         while let Some(posted) = matching.take_waiting_for(peer) {
             let kind = OpErrorKind::PeerLost(reason.clone());
@@ -344,7 +344,7 @@ impl Engine {
     /// for credit, say.
     #[must_use]
     pub fn messages_queued(&self, peer: Peer) -> bool {
-        !self.peers.look(peer).is_some_and(|(entry, conn)| {
+        !self.peers.entry_and_connection(peer).is_some_and(|(entry, conn)| {
             entry.is_up() && !entry.own && conn.is_none_or(|conn| conn.queues.messages_len() == 0)
         })
     }

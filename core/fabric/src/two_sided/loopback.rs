@@ -7,8 +7,12 @@ impl Engine {
     /// Whether there is something for this endpoint itself that can be moved on now.
     #[inline]
     pub(super) fn own_output(&self) -> bool {
-        let listed =
-            |peer| self.peers.look(peer).and_then(|(_, conn)| conn).is_some_and(|conn| conn.listed);
+        let listed = |peer| {
+            self.peers
+                .entry_and_connection(peer)
+                .and_then(|(_, conn)| conn)
+                .is_some_and(|conn| conn.listed)
+        };
         self.own.is_some_and(listed)
     }
 

@@ -58,8 +58,8 @@
 //!
 //! The files `accept`, `land`, `submit`, `serve`, `transmit`, `credit` and `closing` are operations
 //! of one [`Engine`] and its connections, which own the state of them all: they know each other by
-//! design. What has a state of its own (`expected`, `incoming`, `outstanding`, `queues`, `registry`,
-//! `matching`) knows neither.
+//! design. What has a state of its own (`expected`, `incoming`, `outstanding`, `queues`,
+//! `registry`, `matching`) knows neither.
 //!
 //! [`Peer::index`]: crate::Peer::index
 

@@ -68,7 +68,7 @@ impl Peers {
     }
 
     /// The address is not this peer's any more.
-    pub(super) fn unname(&mut self, address: &Address, peer: Peer) {
+    pub(super) fn release_address(&mut self, address: &Address, peer: Peer) {
         if self.find(address) == Some(peer) {
             self.by_address.remove(address);
         }
@@ -84,7 +84,10 @@ impl Peers {
     }
 
     /// The same, and what is going on with the peer, if anything is.
-    pub(super) fn look(&self, peer: Peer) -> Option<(&PeerEntry, Option<&Connection>)> {
+    pub(super) fn entry_and_connection(
+        &self,
+        peer: Peer,
+    ) -> Option<(&PeerEntry, Option<&Connection>)> {
         match self.slot(peer)? {
             Slot::Free => None,
             Slot::Idle(entry) => Some((entry, None)),
@@ -107,7 +110,7 @@ impl Peers {
 
     /// What is known of a peer in any case, to be changed.
     #[inline]
-    pub(super) fn face_mut(&mut self, peer: Peer) -> Option<&mut PeerEntry> {
+    pub(super) fn entry_mut(&mut self, peer: Peer) -> Option<&mut PeerEntry> {
         let (generation, slot) = self.slots.get_mut(peer.index as usize)?;
         match slot {
             _ if *generation != peer.generation => None,

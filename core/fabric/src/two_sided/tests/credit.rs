@@ -122,7 +122,7 @@ fn short_messages_cost_nothing_and_keep_their_place() {
 }
 
 #[test]
-fn a_slow_consumer_slows_nobody_else() {
+fn a_slow_consumer_slows_no_other_peer() {
     let mut net = Net::with_leases(4, &small_config(), 64);
     (0..200).for_each(|i| send(&mut net, 1, 0, i));
     (0..200).for_each(|i| send(&mut net, 2, 0, i));

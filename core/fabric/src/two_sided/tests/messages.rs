@@ -207,7 +207,11 @@ fn expected_messages_without_receives_are_bounded_and_kept_in_order() {
         net.engines[0].submit(send);
     }
     net.settle();
-    let kept = net.engines[1].peers.look(net.peers[1][0]).and_then(|(_, conn)| conn).unwrap();
+    let kept = net.engines[1]
+        .peers
+        .entry_and_connection(net.peers[1][0])
+        .and_then(|(_, conn)| conn)
+        .unwrap();
     assert!(kept.incoming.is_within_bounds(crate::two_sided::MAX_BODIES as u16));
     let (window, held) = kept.expected.window_and_held();
     assert!(held <= crate::two_sided::EAGER_CREDITS && window > 0);

@@ -244,7 +244,9 @@ impl Net {
             assert!(engine.ledger.tokens.is_empty(), "tokens are left");
             for index in 0..engine.peers.len() as u32 {
                 let peer = engine.peers.at(index).unwrap().handle;
-                let Some((_, Some(conn))) = engine.peers.look(peer) else { continue };
+                let Some((_, Some(conn))) = engine.peers.entry_and_connection(peer) else {
+                    continue;
+                };
                 assert!(conn.outstanding.is_empty() && conn.incoming.is_settled());
                 assert!(conn.in_flight.is_empty() && conn.queues.bulk.is_empty());
             }
