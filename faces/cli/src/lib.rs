@@ -113,19 +113,19 @@ pub fn of_its_own() -> Option<Outcome> {
         guard::GUARD => || guard::run(env::args_os().skip(2)),
         mount_ask::ASK => || mount_ask::run(env::args_os().nth(2)),
         server::SUBCOMMAND => || server::run(env::args_os().nth(2)),
-        petasos_pmix::GUARD => || {
-            petasos_pmix::run_guard();
+        petasos_launch::GUARD => || {
+            petasos_launch::run_guard();
             Ok(())
         },
-        petasos_pmix::DAEMON => || {
+        petasos_launch::DAEMON => || {
             let mut plugins = plugins::all(plugins::Moving::default());
             plugins.log = Some(log::begin_as_told);
-            petasos_pmix::run_daemon(plugins).map_err(|why| Failure::new(Code::Failed, why))
+            petasos_launch::run_daemon(plugins).map_err(|why| Failure::new(Code::Failed, why))
         },
         _ => return None,
     };
     // A daemon is told.
-    if name != petasos_pmix::DAEMON {
+    if name != petasos_launch::DAEMON {
         log::begin_by_environment();
     }
     Some(work())

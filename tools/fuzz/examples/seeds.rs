@@ -35,9 +35,9 @@ fn main() -> io::Result<()> {
     write("over", overs())?;
     write("portals", one_sided())?;
     write("jobs", jobs())?;
-    write("admission", petasos_pmix::fuzzing::admission_seeds())?;
-    write("pmi1", petasos_pmix::fuzzing::pmi1_seeds())?;
-    write("pmix41", petasos_pmix::fuzzing::pmix41_seeds())?;
+    write("admission", petasos_launch::fuzzing::admission_seeds())?;
+    write("pmi1", petasos_launch::fuzzing::pmi1_seeds())?;
+    write("pmix41", petasos_launch::fuzzing::pmix41_seeds())?;
     write("engine", engines())?;
     write("networks", networks())?;
     write("forms", forms())
@@ -395,7 +395,7 @@ fn one_sided() -> Vec<Vec<u8>> {
 
 /// Values, two of them in frames, and a job's data.
 fn jobs() -> Vec<Vec<u8>> {
-    let mut seeds = petasos_pmix::fuzzing::wire_seeds();
+    let mut seeds = petasos_launch::fuzzing::wire_seeds();
     let frame = |value: &[u8]| [&(value.len() as u32).to_le_bytes()[..], value].concat();
     let requests: Vec<Vec<u8>> = seeds.iter().filter(|seed| seed[0] == 1).cloned().collect();
     for pair in requests.windows(2) {
@@ -411,11 +411,11 @@ fn engines() -> Vec<Vec<u8>> {
     let step = |kind: u8, bytes: Vec<u8>| {
         (bytes.len() < 256).then(|| [&[kind, bytes.len() as u8][..], &bytes].concat())
     };
-    let requests = petasos_pmix::fuzzing::requests();
+    let requests = petasos_launch::fuzzing::requests();
     let both = |what| [3, 0x13].map(|kind| step(kind, to_vec(Encoding::Native, &what)));
     let requests = requests.into_iter().map(both).map(|both| both.into_iter().flatten());
     let mut steps: Vec<Vec<u8>> = requests.map(|both| both.flatten().collect()).collect();
-    let messages = petasos_pmix::fuzzing::messages().into_iter();
+    let messages = petasos_launch::fuzzing::messages().into_iter();
     steps.extend(messages.filter_map(|what| step(0x19, to_vec(Encoding::Native, &what))));
     // A second, and the loss of a node.
     let later: &[u8] = &[0, 0xe8, 3, 0x21, 0, 0xff, 0xff];

@@ -4,5 +4,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    petasos_fuzz::bounded(8 << 10, || petasos_pmix::fuzzing::admission(data));
+    petasos_fuzz::bounded(8 << 10, || petasos_launch::fuzzing::admission(data));
 });

@@ -6,9 +6,9 @@
 use libfuzzer_sys::fuzz_target;
 use petasos_fabric::Time;
 use petasos_fuzz::Cut;
+use petasos_launch::engine::{ClientId, Config, Engine, Output};
 use petasos_pmix::{
     JobId, Node, Proc,
-    engine::{ClientId, Config, Engine, Output},
     job::{JobMap, JobSpec, NodeInfo, Run},
     message::Request,
 };

@@ -9,6 +9,6 @@ fuzz_target!(|data: &[u8]| {
     match data.split_first() {
         Some((4, rest)) => bounded(256 << 10, || petasos_pmix::fuzzing::frames(rest)),
         Some((5.., rest)) => bounded(8 << 20, || petasos_pmix::fuzzing::table(rest)),
-        _ => petasos_pmix::fuzzing::wire(data, |limit, work| bounded_in_all(limit, work)),
+        _ => petasos_launch::fuzzing::wire(data, |limit, work| bounded_in_all(limit, work)),
     }
 });

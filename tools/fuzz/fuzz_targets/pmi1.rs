@@ -4,5 +4,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    petasos_fuzz::bounded(8 << 20, || petasos_pmix::fuzzing::pmi1(data));
+    petasos_fuzz::bounded(8 << 20, || petasos_launch::fuzzing::pmi1(data));
 });

@@ -5,5 +5,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    petasos_fuzz::bounded(16 << 20, || petasos_pmix::fuzzing::pmix41(data));
+    petasos_fuzz::bounded(16 << 20, || petasos_launch::fuzzing::pmix41(data));
 });

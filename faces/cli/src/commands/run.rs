@@ -10,14 +10,11 @@ use crate::{
     log, output,
     plugins::{self, Moving},
 };
-use petasos_pmix::{
-    Node,
-    inventory::binding,
-    launch::{
-        FilesError, Launch, LaunchError, Map, Placement, Settings, Speaks, allocation,
-        parse_hostfile, parse_hosts,
-    },
+use petasos_launch::{
+    FilesError, Launch, LaunchError, Map, Placement, Settings, Speaks, allocation,
+    inventory::binding, parse_hostfile, parse_hosts,
 };
+use petasos_pmix::Node;
 use serde::Serialize;
 use std::{collections::BTreeMap, process::ExitCode};
 pub(crate) use usual::words;
@@ -115,7 +112,7 @@ pub(crate) fn run(options: &Run) -> ExitCode {
 }
 
 /// How the job ended, if there is something to say of it.
-fn tell(outcome: &petasos_pmix::launch::Outcome) {
+fn tell(outcome: &petasos_launch::Outcome) {
     for (host, why, by) in &outcome.replaced {
         output::tell(&format!("petasos: {host} was lost ({why}), and {by} took its place"));
     }

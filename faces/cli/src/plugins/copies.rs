@@ -14,7 +14,7 @@ use petasos_forward::{
     storage::Local,
     transfer::{self, Cause, Connection, Options, Progress},
 };
-use petasos_pmix::launch::{
+use petasos_launch::{
     Estimate, FileMover, FileToStage, Files, Key, NotPlaced, Placing, Receiving, Target,
 };
 use rustix::io::Errno;

@@ -6,7 +6,7 @@ mod rate;
 mod sockets;
 
 use copies::Copies;
-use petasos_pmix::launch::Plugins;
+use petasos_launch::Plugins;
 use sockets::Sockets;
 use std::sync::Arc;
 

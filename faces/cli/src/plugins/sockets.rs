@@ -11,12 +11,10 @@ use petasos::{
     fabric::Address,
     wire::{Encoding, from_bytes, to_vec},
 };
-use petasos_pmix::{
-    Node,
-    inventory::Inventory,
-    job::JobSpec,
-    launch::{ForRanks, Key, Known, Network, Reserved, Row, ThisNode},
+use petasos_launch::{
+    ForRanks, Key, Known, Network, Reserved, Row, ThisNode, inventory::Inventory,
 };
+use petasos_pmix::{Node, job::JobSpec};
 use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt,
 };

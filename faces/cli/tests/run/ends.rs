@@ -181,7 +181,7 @@ fn what_cannot_be_is_refused() {
     // Ranks of this host keep to what this process may use, in turn; of another nothing is known.
     let hosts = ["--hosts", "localhost:2,b:1", "--bind", "core", "--dry-run", "--json"];
     let placed = place.run(&[&["run", "-n", "3"], &hosts[..], &["x"]].concat()).assert(0).json();
-    let cpus = petasos_pmix::inventory::binding();
+    let cpus = petasos_launch::inventory::binding();
     let mut cpus = cpus.iter().cycle();
     let expected = [cpus.next(), cpus.next(), None];
     assert_eq!(placed["cpus"], serde_json::json!(expected));

@@ -287,7 +287,7 @@ fn daemons_of_other_hosts_log_what_was_asked_for() {
     let place = Place::new();
     let list = three(&hosts, [1, 1, 1]);
     let start = "ip netns exec {host} env -u RUST_LOG";
-    let filters = [&["--log", "petasos_pmix=debug"][..], &["-vv"], &[]];
+    let filters = [&["--log", "petasos_launch=debug"][..], &["-vv"], &[]];
     for (filter, begin) in filters.into_iter().zip([2, 2, 0]) {
         let options = ["run", "-n", "3", "--hosts", &list, "--remote-start", start];
         let words = [filter, &options, &["true"]].concat();

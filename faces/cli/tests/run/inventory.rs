@@ -5,7 +5,8 @@ use crate::{
     hosts::{START, on_a, three},
     ranks, text,
 };
-use petasos_pmix::{Job, Reply, Value, chain::Registration, inventory::Inventory, status};
+use petasos_launch::inventory::Inventory;
+use petasos_pmix::{Job, Reply, Value, chain::Registration, status};
 use petasos_testing::{Hosts, role};
 use std::{
     collections::BTreeSet,

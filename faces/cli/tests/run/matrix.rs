@@ -7,7 +7,7 @@ use crate::{
     mpi::{MPICH, MPICH_5, MPICH_5_COMMON, Mpi, OPEN_MPI, OPEN_MPI_5, allowed, built, check},
     text,
 };
-use petasos_pmix::inventory;
+use petasos_launch::inventory;
 use petasos_testing::{Hosts, skip};
 use std::{
     path::{Path, PathBuf},

@@ -6,7 +6,7 @@ use crate::{
     hosts::{START, on_a, three},
     text,
 };
-use petasos_pmix::inventory;
+use petasos_launch::inventory;
 use petasos_testing::{Hosts, skip};
 use std::{
     ffi::OsString,

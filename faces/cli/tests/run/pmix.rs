@@ -100,7 +100,7 @@ fn what_is_said_may_be_as_long_as_the_limits_and_beyond_them_it_is_said_why_not(
 fn ranks_that_are_bound_know_what_they_share() {
     let place = Place::new();
     let Some(program) = program(&place) else { return };
-    if petasos_pmix::inventory::binding().len() < 2 {
+    if petasos_launch::inventory::binding().len() < 2 {
         return skip("there are not two processors here");
     }
     let program = program.to_str().unwrap();

@@ -5,7 +5,7 @@ use crate::{
     exit::{Code, Failure, Outcome},
     output,
 };
-use petasos_pmix::launch::{self, FileToStage, Staging};
+use petasos_launch::{FileToStage, Staging};
 use serde::Serialize;
 use std::{
     ffi::{OsStr, OsString},
@@ -43,9 +43,9 @@ pub(super) struct Staged {
     seconds: f64,
 }
 
-impl From<launch::Staged> for Staged {
-    fn from(staged: launch::Staged) -> Staged {
-        let launch::Staged { files, bytes, hosts, took, .. } = staged;
+impl From<petasos_launch::Staged> for Staged {
+    fn from(staged: petasos_launch::Staged) -> Staged {
+        let petasos_launch::Staged { files, bytes, hosts, took, .. } = staged;
         Staged { files, bytes, hosts, seconds: took.as_secs_f64() }
     }
 }

@@ -9,11 +9,14 @@ use petasos::{
     fabric::Time,
     wire::{Encoding, to_vec},
 };
+use petasos_launch::{
+    engine::{ClientId, Config, Engine, Output},
+    message::Message,
+};
 use petasos_pmix::{
     Entry, JobId, Node, Proc, Scope, Value,
-    engine::{ClientId, Config, Engine, Output},
     job::{JobMap, JobSpec, NodeInfo, Run},
-    message::{Message, Request},
+    message::Request,
 };
 use serde::Serialize;
 use std::{collections::BTreeMap, sync::Arc};
