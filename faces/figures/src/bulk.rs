@@ -7,8 +7,9 @@ use crate::{
     beside::Beside,
     client,
     exit::{Code, Failure, Outcome},
-    figures::{Pair, Reached, Setting},
     limits::{self, BulkPoint, Plan},
+    noise::Noise,
+    pair::{Pair, Reached, Setting},
     service::Way,
 };
 use petasos::{
@@ -179,13 +180,7 @@ const CALL_TIME: Duration = Duration::from_millis(100);
 const PATTERN: usize = 1_048_573;
 
 fn pattern() -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    std::iter::repeat_with(|| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 32) as u8
-    })
-    .take(PATTERN)
-    .collect()
+    let mut pattern = vec![0; PATTERN];
+    Noise::from_seed(0x9e37_79b9_7f4a_7c15).fill(&mut pattern);
+    pattern
 }

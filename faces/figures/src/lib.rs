@@ -61,7 +61,15 @@ pub mod log;
 #[doc(hidden)]
 pub mod machine;
 #[doc(hidden)]
+pub mod message;
+#[doc(hidden)]
+pub mod noise;
+#[doc(hidden)]
 pub mod output;
+#[doc(hidden)]
+pub mod pair;
+#[doc(hidden)]
+pub mod pivot;
 #[doc(hidden)]
 pub mod plots;
 #[doc(hidden)]
@@ -74,3 +82,5 @@ pub mod server;
 pub mod service;
 #[doc(hidden)]
 pub mod table;
+#[doc(hidden)]
+pub mod waiting;

@@ -11,8 +11,8 @@ use crate::{
     client,
     exit::{Code, Failure, Outcome},
     interrupt, limits,
-    server::Waiting,
     service::{BenchClient, Way},
+    waiting::Waiting,
 };
 use petasos::{
     Bulk, Engine,

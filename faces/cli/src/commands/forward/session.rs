@@ -4,7 +4,7 @@ use super::options::Reach;
 use crate::{
     client,
     exit::{Code, Failure, Outcome},
-    server::Waiting,
+    waiting::Waiting,
 };
 use petasos::{Engine, fabric::Address};
 use petasos_forward::client::{ConnectOptions, Remote};

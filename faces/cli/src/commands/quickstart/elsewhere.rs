@@ -4,12 +4,13 @@ use super::{copy, files, hold::Held, source::Source, stage::Stage};
 use crate::{
     client,
     exit::{Code, Failure, Outcome},
-    figures::{Reached, Row},
+    figures::Row,
     limits::Plan,
     output,
+    pair::Reached,
     progress::Progress,
-    server::Waiting,
     service::Way,
+    waiting::Waiting,
 };
 use petasos::{Transport, fabric::Address, wire::Encoding};
 use std::{path::Path, time::Duration};

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     exit::{Code, Failure, Outcome},
-    figures::Reached,
+    pair::Reached,
 };
 use futures_util::{StreamExt, TryStreamExt, stream, stream::FuturesUnordered};
 use petasos::CallError;
