@@ -5,7 +5,7 @@ mod libraries;
 mod usual;
 
 use crate::{
-    cli::{Bind, MapBy, Run, WireBy},
+    cli::run::{Bind, MapBy, Run, WireBy},
     exit::{Code, Failure, Outcome},
     log, output,
     plugins::{self, Moving},

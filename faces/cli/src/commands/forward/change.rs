@@ -1,12 +1,8 @@
 //! `rm`, `mkdir` and `mv`.
 
-use super::{
-    look::each,
-    options::{Mkdir, Mv, Rm},
-    out::name_json,
-    session,
-};
+use super::{look::each, out::name_json, session};
 use crate::{
+    cli::forward::{Mkdir, Mv, Rm},
     exit::{Code, Failure, Outcome, as_json},
     output,
 };

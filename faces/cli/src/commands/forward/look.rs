@@ -1,12 +1,16 @@
 //! `ls`, `stat` and `cat`.
 
 use super::{
-    options::{Cat, Ls, Stat},
     out::{self, Out},
-    place::Place,
     session,
 };
-use crate::exit::{Code, Failure, Outcome};
+use crate::{
+    cli::{
+        forward::{Cat, Ls, Reach, Stat},
+        place::Place,
+    },
+    exit::{Code, Failure, Outcome},
+};
 use futures_util::{StreamExt, stream};
 use petasos::fabric::{Region, Slice};
 use petasos_forward::{
@@ -23,7 +27,7 @@ const AHEAD: usize = 6;
 pub(super) fn each(
     what: &str,
     places: &[Place],
-    reach: &super::options::Reach,
+    reach: &Reach,
     mut work: impl AsyncFnMut(&Remote, &Place) -> Outcome,
 ) -> Outcome {
     let mut first = Ok(());

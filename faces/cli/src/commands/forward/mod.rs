@@ -8,18 +8,17 @@ mod mount;
 pub(crate) mod mount_ask;
 pub(crate) mod mount_helper;
 mod moving;
-mod options;
 mod out;
-mod place;
 mod serve;
 mod session;
 mod status;
 
 pub(crate) use mount::let_go;
-pub(crate) use options::Forward;
 
-use crate::exit::Outcome;
-use options::Command;
+use crate::{
+    cli::forward::{Command, Forward},
+    exit::Outcome,
+};
 
 pub(crate) fn run(options: &Forward) -> Outcome {
     match &options.command {

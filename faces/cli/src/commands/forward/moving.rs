@@ -1,12 +1,11 @@
 //! `put`, `get` and `sync`: what they share is how they are set up, watched, and summed up.
 
-use super::{
-    options::{Get, Moving, Put, Reach, Sync},
-    out::name_json,
-    place::{Place, Side},
-    session,
-};
+use super::{out::name_json, session};
 use crate::{
+    cli::{
+        forward::{Get, Moving, Put, Reach, Sync},
+        place::{Place, Side},
+    },
     exit::{Code, Failure, Outcome, files},
     output::{self, count},
 };

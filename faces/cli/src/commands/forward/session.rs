@@ -1,7 +1,7 @@
 //! A session for one command.
 
-use super::options::Reach;
 use crate::{
+    cli::forward::Reach,
     client,
     exit::{Code, Failure, Outcome},
     waiting::Waiting,

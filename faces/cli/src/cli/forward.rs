@@ -1,8 +1,10 @@
 //! The command line of `petasos forward`.
 
-use super::place::{Place, Side};
+use super::{
+    Json,
+    place::{Place, Side},
+};
 use crate::{
-    cli::Json,
     client::parse_url,
     metrics::parse_address,
     output::{parse_rate, parse_size, parse_time},
