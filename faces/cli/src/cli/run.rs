@@ -6,6 +6,43 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) hosts: JobHosts,
+    #[command(flatten)]
+    pub(crate) setup: RankSetup,
+    #[command(flatten)]
+    pub(crate) times: JobTimes,
+    /// Measure how long messages between the hosts take before the ranks start, for them to read
+    #[arg(long)]
+    pub(crate) measure_links: bool,
+    /// What the program speaks to its daemon
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) wire: WireBy,
+    /// Begin each line of output with its rank
+    #[arg(long)]
+    pub(crate) label: bool,
+    #[command(flatten)]
+    pub(crate) recovery: Recovery,
+    #[command(flatten)]
+    pub(crate) start: RemoteStart,
+    #[command(flatten)]
+    pub(crate) staging: Staging,
+    /// Show which rank would go where (with --bind core, on this host also to which CPU), and which
+    /// files, and run nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// In the end, print what became of each rank as JSON on standard error (with --dry-run, the
+    /// placement on standard output)
+    #[arg(long)]
+    pub json: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true)]
+    pub(crate) program: Vec<String>,
+}
+
+/// How many ranks there are, and on which hosts.
+#[derive(Debug, Args)]
+pub(crate) struct JobHosts {
     /// How many ranks [default: 1, or as many as Slurm was asked for tasks]
     #[arg(short = 'n', long = "ranks", visible_alias = "np", value_name = "N")]
     pub(crate) ranks: Option<u32>,
@@ -26,6 +63,11 @@ pub(crate) struct Run {
     /// Give hosts more ranks than they take, where there are more
     #[arg(long)]
     pub(crate) oversubscribe: bool,
+}
+
+/// What ranks begin with, and where on their host.
+#[derive(Debug, Args)]
+pub(crate) struct RankSetup {
     /// Set a variable for the ranks, or hand on that of this environment, also one that belongs to this
     /// host (all others go along by themselves); may be given several times
     #[arg(short = 'x', value_name = "NAME[=VALUE]")]
@@ -39,6 +81,11 @@ pub(crate) struct Run {
     /// What each rank keeps to
     #[arg(long, value_enum, default_value = "none")]
     pub(crate) bind: Bind,
+}
+
+/// How long the job, its beginning and a silence may take.
+#[derive(Debug, Args)]
+pub(crate) struct JobTimes {
     /// How long the job may take
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) timeout: Option<Duration>,
@@ -48,15 +95,11 @@ pub(crate) struct Run {
     /// How long a host may be silent before it is held for lost (0: as long as the system allows, 5 s)
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
     pub(crate) silence: Duration,
-    /// Measure how long messages between the hosts take before the ranks start, for them to read
-    #[arg(long)]
-    pub(crate) measure_links: bool,
-    /// What the program speaks to its daemon
-    #[arg(long, value_enum, default_value = "auto")]
-    pub(crate) wire: WireBy,
-    /// Begin each line of output with its rank
-    #[arg(long)]
-    pub(crate) label: bool,
+}
+
+/// What happens when ranks fail and hosts are lost.
+#[derive(Debug, Args)]
+pub(crate) struct Recovery {
     /// Let the other ranks go on when one fails
     #[arg(long)]
     pub(crate) keep_going: bool,
@@ -71,6 +114,11 @@ pub(crate) struct Run {
     /// --restart-failed without anybody asking, with --keep-going when a rank asks
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) spares: u32,
+}
+
+/// How programs are started on other hosts.
+#[derive(Debug, Args)]
+pub(crate) struct RemoteStart {
     /// The command that starts a program on another host; {host} stands for its name [default: ssh -x
     /// -o BatchMode=yes, or srun within an allocation of Slurm]
     #[arg(long, value_name = "COMMAND", env = "PETASOS_REMOTE_START")]
@@ -79,6 +127,11 @@ pub(crate) struct Run {
     /// one starts all
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub(crate) fan_out: u32,
+}
+
+/// What is copied to the hosts before the ranks start.
+#[derive(Debug, Args)]
+pub(crate) struct Staging {
     /// A file or directory that the ranks find on their hosts, in $PETASOS_STAGE_DIR, by its own
     /// name or this one; may be given several times
     #[arg(long, value_name = "FILE[:NAME]", help_heading = "Files")]
@@ -93,17 +146,6 @@ pub(crate) struct Run {
     /// The most bytes a second that are copied to one host: 100MiB
     #[arg(long, value_name = "SIZE", value_parser = parse_rate, help_heading = "Files")]
     pub(crate) stage_rate: Option<u64>,
-    /// Show which rank would go where (with --bind core, on this host also to which CPU), and which
-    /// files, and run nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// In the end, print what became of each rank as JSON on standard error (with --dry-run, the
-    /// placement on standard output)
-    #[arg(long)]
-    pub json: bool,
-    /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true)]
-    pub(crate) program: Vec<String>,
 }
 
 /// How ranks are spread.
