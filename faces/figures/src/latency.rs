@@ -6,7 +6,7 @@ use crate::{
     exit::{Code, Failure, Outcome},
     limits::{self, Plan, RoundTrip, RoundTripFn},
     message::{message, same},
-    pair::{Pair, Reached},
+    pair::{Pair, ServerConnection},
     service::{BenchClient, MESSAGE},
     waiting::Waiting,
 };
@@ -82,7 +82,7 @@ impl Pair {
     }
 }
 
-impl Reached {
+impl ServerConnection {
     /// The bench of the server, in an encoding.
     pub fn bench_in(&self, encoding: Encoding) -> BenchClient {
         self.bench().with(CallOptions::default().encoding(encoding))

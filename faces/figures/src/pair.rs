@@ -18,7 +18,7 @@ use std::{
 };
 
 /// A server somewhere, and an engine here that calls it.
-pub struct Reached {
+pub struct ServerConnection {
     pub engine: Engine,
     pub address: Address,
 }
@@ -26,14 +26,14 @@ pub struct Reached {
 /// A server process of this command's own, and an engine here that calls it.
 pub struct Pair {
     // Dropped in this order: the engine says good-bye before the server goes.
-    reached: Reached,
+    connection: ServerConnection,
     pub server: Server,
 }
 
 impl Deref for Pair {
-    type Target = Reached;
-    fn deref(&self) -> &Reached {
-        &self.reached
+    type Target = ServerConnection;
+    fn deref(&self) -> &ServerConnection {
+        &self.connection
     }
 }
 
@@ -104,7 +104,7 @@ fn address(server: &Server) -> Outcome<Address> {
     Address::parse(server.url()).map_err(Failure::system("the URL that the server process gave"))
 }
 
-impl Reached {
+impl ServerConnection {
     /// The service that is measured.
     pub fn bench(&self) -> BenchClient {
         BenchClient::new(&self.engine, &self.address)
@@ -120,7 +120,7 @@ impl Pair {
         let mut config = setting.waiting.config();
         config.lend_above = setting.lend_above;
         let engine = client::engine_over(setting.open(), &address, secret, config, patience)?;
-        Ok(Pair { reached: Reached { engine, address }, server })
+        Ok(Pair { connection: ServerConnection { engine, address }, server })
     }
 
     /// Works while the server does not take a core: on a limit of the machine, say.

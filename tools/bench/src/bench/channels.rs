@@ -18,7 +18,7 @@ use crate::{
     pair::{Pair, Setting},
     plots::Plot,
     server::Server,
-    service::Way,
+    service::Direction,
     waiting::Waiting,
 };
 use petasos::{
@@ -272,11 +272,11 @@ impl Experiment<'_> {
         let lent = pair.engine.bulk(memory.whole(), Access::READ)?;
         let bench = pair.bench();
         let time = limits::round_trips(&self.plan, "pull", "", || {
-            let call = bench.transfer(lent.handle(), Way::Pull, 1);
+            let call = bench.transfer(lent.handle(), Direction::Pull, 1);
             pair.engine.block_on(call)?.map_err(|text| Failure::new(Code::Failed, text))
         })?;
         pair.engine.block_on(lent.close())?;
-        let moved = pair.transfers(&self.plan, Way::Pull, &memory, bytes)?;
+        let moved = pair.transfers(&self.plan, Direction::Pull, &memory, bytes)?;
         Ok((time.median, Some(moved.median)))
     }
 

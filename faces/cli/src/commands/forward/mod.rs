@@ -3,7 +3,7 @@
 mod bucket;
 mod change;
 pub(crate) mod guard;
-mod look;
+mod inspect;
 mod mount;
 pub(crate) mod mount_ask;
 pub(crate) mod mount_helper;
@@ -26,9 +26,9 @@ pub(crate) fn run(options: &Forward) -> Outcome {
         Command::Put(options) => moving::put(options),
         Command::Get(options) => moving::get(options),
         Command::Sync(options) => moving::sync(options),
-        Command::Ls(options) => look::ls(options),
-        Command::Stat(options) => look::stat(options),
-        Command::Cat(options) => look::cat(options),
+        Command::Ls(options) => inspect::ls(options),
+        Command::Stat(options) => inspect::stat(options),
+        Command::Cat(options) => inspect::cat(options),
         Command::Rm(options) => change::rm(options),
         Command::Mkdir(options) => change::mkdir(options),
         Command::Mv(options) => change::mv(options),

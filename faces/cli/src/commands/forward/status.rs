@@ -12,7 +12,7 @@ use std::time::Duration;
 
 pub(super) fn run(options: &forward::Status) -> Outcome {
     let address = &options.place.address;
-    let status = session::with("status", address, &options.reach, async |remote| {
+    let status = session::with("status", address, &options.access, async |remote| {
         Ok(remote.status().await?)
     })?;
     match options.json.json {

@@ -18,7 +18,7 @@ use crate::{
     latency::{self, Latency},
     limits::{self, Plan},
     machine, output,
-    pair::{Pair, Reached, Setting},
+    pair::{Pair, ServerConnection, Setting},
     progress::Progress,
     scratch::Scratch,
     waiting::Waiting,
@@ -210,7 +210,7 @@ fn memory(setting: &Setting<'_>, bytes: usize) -> Outcome<Vec<Row>> {
 
 /// The files: there and back.
 fn files(
-    reached: &Reached,
+    connection: &ServerConnection,
     held: &Held,
     scheme: &'static str,
     source: &Source,
@@ -228,13 +228,13 @@ fn files(
         Ok::<_, Failure>(Row::new(scheme, what, unit, Some(limit), how))
     };
     let written = timed("files written", ("file copy", copied.copied), &mut |progress| {
-        reached.engine.block_on(transfer::upload(held, source, progress))
+        connection.engine.block_on(transfer::upload(held, source, progress))
     })?;
     // What is there is compared by names first: the limit beside the next row lists nothing, either.
-    reached.engine.block_on(transfer::compare_names(held, source))?;
+    connection.engine.block_on(transfer::compare_names(held, source))?;
     let read =
         timed("files read back, compared", ("file compare", copied.compared), &mut |progress| {
-            reached.engine.block_on(transfer::download(held, source, stage, progress))
+            connection.engine.block_on(transfer::download(held, source, stage, progress))
         })?;
     Ok(vec![written, read])
 }
