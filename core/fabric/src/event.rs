@@ -1,6 +1,6 @@
 //! What an endpoint reports.
 
-use crate::{Incarnation, Lease, LostReason, OpError, Peer, Region, RegionId, Token};
+use crate::{Body, Incarnation, Lease, LostReason, OpError, Peer, Region, RegionId, Token};
 use smallvec::SmallVec;
 
 /// Something that happened, in the order in which it did.
@@ -105,15 +105,6 @@ pub enum Refusal {
     Denied,
     /// Beyond the region's end.
     OutOfBounds,
-}
-
-/// The body of a long message: a handle, good for one `Receive` or `Discard`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Body {
-    /// The sender.
-    pub peer: Peer,
-    /// Its name among the sender's bodies.
-    pub id: u64,
 }
 
 /// The result of an operation that went well.

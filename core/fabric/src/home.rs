@@ -12,13 +12,13 @@ pub struct Home(u32);
 impl Home {
     /// This process.
     #[must_use]
-    pub fn here() -> Home {
+    pub fn current() -> Home {
         Home(std::process::id())
     }
 
     /// Whether this is that process, and not a child with a copy. Costs a system call.
     #[must_use]
-    pub fn is_here(self) -> bool {
+    pub fn is_current(self) -> bool {
         self.0 == std::process::id()
     }
 }

@@ -140,7 +140,7 @@ impl Lease {
 
     /// What lies in a buffer.
     #[inline]
-    pub(crate) fn of(buffer: Buffer) -> Lease {
+    fn of(buffer: Buffer) -> Lease {
         Lease(Repr::Buffer(buffer))
     }
 
@@ -194,6 +194,18 @@ impl Lease {
         let mut words = spare();
         fill(&mut words.as_mut_bytes()[..len]);
         Lease(Repr::Lines { len: len as u8, words })
+    }
+}
+
+impl Buffer {
+    /// A message of these bytes. A short one is copied, and the buffer goes back.
+    #[inline]
+    #[must_use]
+    pub fn into_lease(self) -> Lease {
+        match self.len() <= Lease::LINES {
+            true => Lease::short(self.len(), |room| room.copy_from_slice(&self)),
+            false => Lease::of(self),
+        }
     }
 }
 

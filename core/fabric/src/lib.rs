@@ -74,6 +74,8 @@
 
 pub mod acceptor;
 pub mod address;
+pub mod atomic;
+pub mod buffer;
 pub mod capability;
 pub mod cursor;
 mod delegate;
@@ -100,6 +102,8 @@ pub mod two_sided;
 
 pub use acceptor::{Accepted, Acceptor};
 pub use address::{Address, AddressError};
+pub use atomic::{AtomicOp, AtomicType};
+pub use buffer::{Buffer, spare_vec};
 pub use capability::{Access, Capabilities, Credential, Enforcement, Limits, Support};
 pub use cursor::{Cursor, SpanCursor, Stretch};
 pub use doorbell::{Doorbell, EventFd};
@@ -108,7 +112,7 @@ pub use error::{
     AllocError, ExportError, ImportError, InjectError, LostReason, OpError, OpErrorKind,
     RegisterError, ResolveError,
 };
-pub use event::{Body, Done, Event, Refusal};
+pub use event::{Done, Event, Refusal};
 pub use eventcount::EventCount;
 pub use handoff::{Handoff, NotSubmitted, Submitter};
 pub use home::Home;
@@ -118,12 +122,10 @@ pub use memory::{
     Exclusive, Region, RegionId, Slice, WeakRegion, retain_freed_memory, return_freed_memory,
 };
 pub use notify::{Notifier, Notify};
-pub use operation::{
-    AtomicOp, AtomicType, Level, Operation, Payload, Remote, RemoteSpan, Slices, Spans, Token,
-};
+pub use operation::{Body, Level, Operation, Payload, Remote, RemoteSpan, Slices, Spans, Token};
 pub use owner::Owners;
 pub use peer::{Incarnation, Peer, PeerInfo, PeerState};
-pub use pool::{Buffer, Pool, spare_vec};
+pub use pool::Pool;
 pub use quota::Quota;
 pub use share::Share;
 pub use time::{Clock, Patience, Time};

@@ -84,7 +84,7 @@ impl Quota {
 
     /// Things and bytes that are taken, at one moment.
     #[inline]
-    pub(crate) fn look(&self) -> (u64, u64) {
+    pub(crate) fn usage(&self) -> (u64, u64) {
         let taken = self.taken.load(Ordering::Relaxed);
         (taken / THING, taken % THING)
     }

@@ -1,9 +1,9 @@
 //! One sender's part of a pool.
 
-use crate::{Buffer, Lease, Pool, quota::Quota};
+use crate::Quota;
 use std::{fmt, sync::Arc};
 
-/// What one sender holds of a [`Pool`]: the leases of its messages, and places promised to it.
+/// What one sender holds of a [`Pool`](crate::Pool): the leases of its messages, and places promised to it.
 ///
 /// No sender gets all. Of `N` buffers of which `F` are free, one may hold `F * F / N`, and always
 /// one while there is any; the same holds of the bytes. So one alone gets three eighths of a pool;
@@ -22,15 +22,6 @@ struct Inner {
     longest: usize,
 }
 
-impl Pool {
-    /// The part of a sender whose messages have up to `longest` bytes.
-    #[must_use]
-    pub fn share(&self, longest: usize) -> Share {
-        let (pool, held) = (self.quota().clone(), Quota::new(usize::MAX >> 1));
-        Share(Arc::new(Inner { pool, held, longest: longest.max(1) }))
-    }
-}
-
 /// Of `all` things of which some are free, how many more one may take that holds `mine`: so that
 /// afterwards it has no more than the square of what is then free, divided by all.
 fn allowance(free: u64, all: u64, mine: u64) -> u64 {
@@ -42,15 +33,21 @@ fn allowance(free: u64, all: u64, mine: u64) -> u64 {
 }
 
 impl Share {
+    /// A part of this pool for messages of up to `longest` bytes.
+    pub(crate) fn new(pool: Arc<Quota>, longest: usize) -> Share {
+        let held = Quota::new(usize::MAX >> 1);
+        Share(Arc::new(Inner { pool, held, longest: longest.max(1) }))
+    }
+
     /// For how many more messages of the greatest length there is room.
     #[must_use]
     pub fn left(&self) -> usize {
         let Inner { pool, held, longest } = &*self.0;
-        let ((things, bytes), (all, all_bytes)) = (pool.look(), pool.all());
+        let ((things, bytes), (all, all_bytes)) = (pool.usage(), pool.all());
         if things >= all || bytes >= all_bytes {
             return 0;
         }
-        let (mine, mine_bytes) = held.look();
+        let (mine, mine_bytes) = held.usage();
         let count = allowance(all - things, all, mine);
         let weight = allowance(all_bytes - bytes, all_bytes, mine_bytes) / *longest as u64;
         // A peer that holds none gets one, however long.
@@ -79,13 +76,6 @@ impl Share {
         pool.give_back_many(count, *longest);
     }
 
-    /// A buffer of `len` bytes in the place of a promise. What that was too long is given back by
-    /// [`Share::lighten`], of several at a time: [`Share::excess`].
-    #[inline]
-    pub(crate) fn buffer(&self, len: usize) -> Buffer {
-        Buffer::of_share(len, self.clone())
-    }
-
     /// By how many bytes the promise of a message of `len` bytes was too long.
     #[inline]
     pub(crate) fn excess(&self, len: usize) -> u64 {
@@ -105,21 +95,14 @@ impl Share {
         self.0.pool.give_back(len);
     }
 
-    /// A lease of `len` bytes that `fill` writes, without a promise before; `None` when there is no
-    /// room for this sender. Other senders may lend from their shares on other threads. `fill` sees
-    /// zeroes or bytes of earlier messages, and must write all.
-    #[must_use]
-    pub fn lend(&self, len: usize, fill: impl FnOnce(&mut [u8])) -> Option<Lease> {
-        if len <= Lease::LINES {
-            return Some(Lease::short(len, fill));
+    /// Counts a message of `len` bytes for which no place was promised; false if there is no room
+    /// for it.
+    pub(crate) fn take(&self, len: usize) -> bool {
+        let taken = self.left() > 0 && self.0.pool.take(len);
+        if taken {
+            self.0.held.take_many(1, len);
         }
-        if self.left() == 0 || !self.0.pool.take(len) {
-            return None;
-        }
-        self.0.held.take_many(1, len);
-        let mut buffer = self.buffer(len);
-        fill(&mut buffer);
-        Some(buffer.into_lease())
+        taken
     }
 }
 
@@ -132,6 +115,7 @@ impl fmt::Debug for Share {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Pool;
 
     /// Takes all that a new sender may, and gives how many that are.
     fn greedy(pool: &Pool, longest: usize) -> (Share, usize) {

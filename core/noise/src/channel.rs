@@ -5,7 +5,7 @@
 //! changed, left out, repeated or reordered ends the connection. There are 2^64 numbers; before
 //! they run out the connection ends, too.
 
-use crate::Forged;
+use crate::NotAuthentic;
 use snow::TransportState;
 
 /// The longest text of a record, in bytes.
@@ -40,12 +40,12 @@ impl Channel {
     }
 
     /// The length of the record with which these bytes begin, if all of it is there.
-    pub fn whole(bytes: &[u8]) -> Result<Option<usize>, Forged> {
+    pub fn whole(bytes: &[u8]) -> Result<Option<usize>, NotAuthentic> {
         let Some(len) = bytes.first_chunk().map(|len| usize::from(u16::from_le_bytes(*len))) else {
             return Ok(None);
         };
         if !(TAG..=RECORD + TAG).contains(&len) {
-            return Err(Forged);
+            return Err(NotAuthentic);
         }
         Ok((bytes.len() >= LENGTH + len).then_some(LENGTH + len))
     }
@@ -54,10 +54,10 @@ impl Channel {
     ///
     /// # Panics
     /// If `out` has no room for it: [`RECORD`] bytes always do.
-    pub fn open(&mut self, record: &[u8], out: &mut [u8]) -> Result<usize, Forged> {
-        let sealed = record.get(LENGTH..).ok_or(Forged)?;
+    pub fn open(&mut self, record: &[u8], out: &mut [u8]) -> Result<usize, NotAuthentic> {
+        let sealed = record.get(LENGTH..).ok_or(NotAuthentic)?;
         assert!(out.len() + TAG >= sealed.len(), "room for the text");
-        self.0.read_message(sealed, out).map_err(|_| Forged)
+        self.0.read_message(sealed, out).map_err(|_| NotAuthentic)
     }
 
     /// All texts of what are whole records.
@@ -116,15 +116,15 @@ mod tests {
             (records, a, b)
         };
         let (records, _, mut b) = sealed();
-        assert_eq!(b.open(&records[1], &mut text), Err(Forged), "out of turn");
+        assert_eq!(b.open(&records[1], &mut text), Err(NotAuthentic), "out of turn");
         let (records, mut a, mut b) = sealed();
-        assert_eq!(a.open(&records[0], &mut text), Err(Forged), "sent back");
+        assert_eq!(a.open(&records[0], &mut text), Err(NotAuthentic), "sent back");
         assert_eq!(b.open(&records[0], &mut text), Ok(6));
-        assert_eq!(b.open(&records[0], &mut text), Err(Forged), "twice");
+        assert_eq!(b.open(&records[0], &mut text), Err(NotAuthentic), "twice");
         for at in LENGTH..LENGTH + 6 + TAG {
             let (mut records, _, mut b) = sealed();
             records[0][at] ^= 1;
-            assert_eq!(b.open(&records[0], &mut text), Err(Forged), "changed at {at}");
+            assert_eq!(b.open(&records[0], &mut text), Err(NotAuthentic), "changed at {at}");
         }
     }
 
@@ -132,9 +132,9 @@ mod tests {
     fn lengths_that_cannot_be_are_refused() {
         assert_eq!(Channel::whole(&[]), Ok(None));
         assert_eq!(Channel::whole(&[16]), Ok(None));
-        assert_eq!(Channel::whole(&[15, 0]), Err(Forged));
-        assert_eq!(Channel::whole(&[0x11, 0x80]), Err(Forged));
+        assert_eq!(Channel::whole(&[15, 0]), Err(NotAuthentic));
+        assert_eq!(Channel::whole(&[0x11, 0x80]), Err(NotAuthentic));
         assert_eq!(Channel::whole(&[0x10, 0x80]), Ok(None));
-        assert_eq!(Channel::whole(&[0; 40]), Err(Forged));
+        assert_eq!(Channel::whole(&[0; 40]), Err(NotAuthentic));
     }
 }

@@ -1,6 +1,6 @@
 //! The two messages of the handshake.
 
-use crate::{Channel, keys::Resolver};
+use crate::{Channel, NotAuthentic, keys::Resolver};
 use sha2::{Digest, Sha256};
 use snow::{Builder, HandshakeState, params::NoiseParams};
 use std::{fmt, sync::LazyLock};
@@ -35,11 +35,6 @@ impl fmt::Debug for Psk {
         f.write_str("Psk(…)")
     }
 }
-
-/// A message was not made for this handshake by a peer that knows the secret.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a message of a peer that does not know the secret")]
-pub struct Forged;
 
 /// One side of a handshake.
 #[derive(Debug)]
@@ -84,14 +79,14 @@ impl Handshake {
     ///
     /// # Panics
     /// If `payload` is not [`OVERHEAD`] shorter than the message.
-    pub fn read(&mut self, message: &[u8], payload: &mut [u8]) -> Result<(), Forged> {
+    pub fn read(&mut self, message: &[u8], payload: &mut [u8]) -> Result<(), NotAuthentic> {
         assert_eq!(message.len(), payload.len() + OVERHEAD, "room for the payload");
         // What snow writes there before it has checked the tag must not be used.
         match self.0.read_message(message, payload) {
             Ok(len) if len == payload.len() => Ok(()),
             _ => {
                 payload.fill(0);
-                Err(Forged)
+                Err(NotAuthentic)
             }
         }
     }
@@ -141,7 +136,7 @@ mod tests {
         ] {
             let (mut a, mut b) = pair(ours, theirs, prologues);
             a.write(b"hello", &mut message);
-            assert_eq!(b.read(&message, &mut payload), Err(Forged));
+            assert_eq!(b.read(&message, &mut payload), Err(NotAuthentic));
             assert_eq!(payload, [0; 5]);
         }
         let [mut a, mut b] = [
@@ -149,7 +144,7 @@ mod tests {
             Handshake::responder(&Psk::new("two", b"secret"), b""),
         ];
         a.write(b"hello", &mut message);
-        assert_eq!(b.read(&message, &mut payload), Err(Forged));
+        assert_eq!(b.read(&message, &mut payload), Err(NotAuthentic));
     }
 
     #[test]
@@ -160,7 +155,7 @@ mod tests {
         for at in 0..message.len() {
             let (_, mut b) = pair(b"secret", b"secret", [b"p"; 2]);
             message[at] ^= 1;
-            assert_eq!(b.read(&message, &mut payload), Err(Forged), "{at}");
+            assert_eq!(b.read(&message, &mut payload), Err(NotAuthentic), "{at}");
             message[at] ^= 1;
         }
     }

@@ -1,6 +1,6 @@
 //! How two peers that share a secret open a connection: the handshake `NNpsk0` of the [Noise
 //! protocol framework](https://noiseprotocol.org/noise.html) (revision 34), by the crate `snow`,
-//! and the end of the connection ([`Spot`]), which both sides put into it.
+//! and the end of the connection ([`ResponderAddress`]), which both sides put into it.
 //!
 //! * [`Handshake`]: two messages, one in each direction, each with a payload. The secret is mixed
 //!   in before the first of them, so that only a process that knows it can read, change or make a
@@ -18,11 +18,13 @@
 #![forbid(unsafe_code)]
 
 mod channel;
+mod error;
 mod handshake;
 mod keys;
-mod spot;
+mod responder_address;
 
 pub use channel::{Channel, OVERHEAD as RECORD_OVERHEAD, RECORD};
-pub use handshake::{Forged, Handshake, OVERHEAD, Psk};
+pub use error::NotAuthentic;
+pub use handshake::{Handshake, OVERHEAD, Psk};
 pub use keys::prepare;
-pub use spot::Spot;
+pub use responder_address::ResponderAddress;

@@ -64,7 +64,7 @@ pub struct CallId {
 }
 
 /// No call: the id of requests that get no answer.
-pub const NOBODY: CallId = CallId { slot: u32::MAX, generation: 0 };
+pub const NO_CALL: CallId = CallId { slot: u32::MAX, generation: 0 };
 
 /// What travels beside a call so that traces cross processes (as in W3C Trace Context).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use crate::{
 };
 use petasos::{
     Engine, EngineConfig, OpenError, OpenOptions,
-    auto::{Node, Places},
+    auto::{AutoAddress, Node},
     fabric::{Address, Endpoint},
 };
 use std::{
@@ -143,10 +143,10 @@ pub fn own(url: &Address, ip: Option<IpAddr>) -> String {
     let scheme = url.scheme();
     let mut place = url.rest().to_owned();
     if scheme == "auto"
-        && let Ok(Places::Known { node, ways }) = Places::parse(url)
+        && let Ok(AutoAddress::Whole { node, members }) = AutoAddress::parse(url)
     {
-        let shared = node == Node::here() && ways.iter().any(|way| way.scheme() == "shm");
-        match ways.iter().find(|way| way.scheme() != "shm").filter(|_| !shared) {
+        let shared = node == Node::here() && members.iter().any(|member| member.scheme() == "shm");
+        match members.iter().find(|member| member.scheme() != "shm").filter(|_| !shared) {
             Some(network) => place = network.rest().to_owned(),
             None => return "auto://*".to_owned(),
         }

@@ -72,8 +72,8 @@ impl Pair {
         let mut call = std::pin::pin!(self.bounce.null(0));
         let mut context = Context::from_waker(Waker::noop());
         while call.as_mut().poll(&mut context).is_pending() {
-            self.server.turn();
-            self.client.turn();
+            self.server.progress();
+            self.client.progress();
         }
     }
 
@@ -83,7 +83,7 @@ impl Pair {
         let mut call = std::pin::pin!(call);
         let served = poll_fn(|context| {
             let polled = call.as_mut().poll(context);
-            if polled.is_pending() && !self.server.turn() {
+            if polled.is_pending() && !self.server.progress() {
                 context.waker().wake_by_ref();
             }
             polled

@@ -107,7 +107,7 @@ fn serve_until_told(engine: &Engine, begin: &Receiver<()>) -> bool {
         match begin.try_recv() {
             Ok(()) => return true,
             Err(TryRecvError::Disconnected) => return false,
-            Err(TryRecvError::Empty) => engine.turn(),
+            Err(TryRecvError::Empty) => engine.progress(),
         };
     }
 }
@@ -133,7 +133,7 @@ fn simulation(
     let passive = engine.capabilities().passive_target;
     let let_in = || {
         if !passive {
-            engine.turn();
+            engine.progress();
         }
     };
     let mut heat = Heat::new(side);

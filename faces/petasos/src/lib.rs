@@ -87,12 +87,18 @@
 
 #[cfg(feature = "job")]
 mod job;
+mod open;
+mod options;
 mod transports;
 #[cfg(feature = "auto")]
 mod whichever;
 
 #[cfg(feature = "job")]
 pub use job::{job, open_own};
+pub use open::open;
+#[cfg(feature = "auto")]
+pub use open::open_auto;
+pub use options::{OpenError, OpenOptions, SecretBytes};
 #[cfg(feature = "auto")]
 pub use petasos_auto as auto;
 #[cfg(feature = "channel")]
@@ -113,11 +119,7 @@ pub use petasos_shm as shm;
 pub use petasos_tcp as tcp;
 #[cfg(feature = "ucx")]
 pub use petasos_ucx as ucx;
-pub use transports::{
-    OpenError, OpenOptions, SecretBytes, Transport, open, prepare, stays_on_node, transports,
-};
-#[cfg(feature = "auto")]
-pub use whichever::open_auto;
+pub use transports::{Transport, prepare, stays_on_node, transports};
 
 /// The programs of the front page are compiled, and run.
 #[cfg(doctest)]

@@ -1,110 +1,7 @@
-//! Which transports this build has, and which one a URL means.
+//! Which transports this build has.
 
-use petasos_fabric::{Address, AddressError, Endpoint};
-use std::path::PathBuf;
 #[cfg(any(feature = "ofi", feature = "ucx"))]
 use std::sync::OnceLock;
-
-/// What transports may need to know beside the URL. `Default` suits endpoints of one machine.
-///
-/// ```
-/// use petasos::{OpenOptions, SecretBytes, open};
-///
-/// let mut options = OpenOptions::default();
-/// // In place of `.secret_file("/home/ada/.petasos-secret")`.
-/// options.secret = Some(SecretBytes::new(*b"at least sixteen random bytes"));
-/// let endpoint = open("tcp://127.0.0.1:0", &options)?;
-/// assert!(endpoint.address().as_str().starts_with("tcp://127.0.0.1:"));
-/// # Ok::<(), petasos::OpenError>(())
-/// ```
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct OpenOptions {
-    /// A file with the secret that both sides of a connection over a network prove to know. It must
-    /// belong to this user, and no other may read it.
-    pub secret_file: Option<PathBuf>,
-    /// The secret itself, in place of a file.
-    pub secret: Option<SecretBytes>,
-}
-
-/// A secret, which is not shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SecretBytes(Vec<u8>);
-
-impl SecretBytes {
-    /// These bytes; how many there have to be is the transport's to say.
-    pub fn new(bytes: impl Into<Vec<u8>>) -> SecretBytes {
-        SecretBytes(bytes.into())
-    }
-}
-
-impl std::fmt::Debug for SecretBytes {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("SecretBytes(…)")
-    }
-}
-
-impl OpenOptions {
-    /// Sets the file with the secret, for networks.
-    #[must_use]
-    pub fn secret_file(mut self, path: impl Into<PathBuf>) -> OpenOptions {
-        self.secret_file = Some(path.into());
-        self
-    }
-}
-
-/// Why [`open`] gave no endpoint.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// Not an address.
-    #[error(transparent)]
-    Address(#[from] AddressError),
-    /// No transport has this scheme.
-    #[error("`{scheme}` is no transport: write {known}")]
-    UnknownScheme {
-        /// The scheme asked for.
-        scheme: String,
-        /// What there is.
-        known: String,
-    },
-    /// The transport exists, but this program was built without it.
-    #[error("{scheme}: {reason}")]
-    NotBuilt {
-        /// The scheme asked for.
-        scheme: &'static str,
-        /// What to do about that.
-        reason: &'static str,
-    },
-    /// The job does not say where this rank's endpoint is.
-    #[cfg(feature = "job")]
-    #[error(transparent)]
-    Job(Box<petasos_pmix::JobError>),
-    /// The endpoint within the process was refused.
-    #[cfg(feature = "self-transport")]
-    #[error(transparent)]
-    Local(#[from] petasos_self::OpenError),
-    /// Shared memory was refused.
-    #[cfg(feature = "shm")]
-    #[error(transparent)]
-    Shm(#[from] petasos_shm::OpenError),
-    /// TCP was refused.
-    #[cfg(feature = "tcp")]
-    #[error(transparent)]
-    Tcp(#[from] petasos_tcp::OpenError),
-    /// libfabric is missing, or refused.
-    #[cfg(feature = "ofi")]
-    #[error(transparent)]
-    Ofi(#[from] petasos_ofi::OpenError),
-    /// UCX is missing, or refused.
-    #[cfg(feature = "ucx")]
-    #[error(transparent)]
-    Ucx(#[from] petasos_ucx::OpenError),
-    /// Several transports were not put under one address.
-    #[cfg(feature = "auto")]
-    #[error(transparent)]
-    Auto(#[from] petasos_auto::OpenError),
-}
 
 /// A transport that exists: built into this program, or not.
 ///
@@ -123,7 +20,7 @@ pub struct Transport {
     pub scheme: &'static str,
     /// What it is.
     pub title: &'static str,
-    /// A URL with which [`open`] makes an endpoint of any name on this machine.
+    /// A URL with which [`open`](crate::open) makes an endpoint of any name on this machine.
     pub any: &'static str,
     /// Whether programs take it when they are told to take all: it is built in, and does not go the
     /// way of another one of these.
@@ -303,103 +200,9 @@ pub fn prepare() {
     petasos_ofi::prepare();
 }
 
-/// Opens an endpoint: the scheme of `url` says over which transport.
-///
-/// * `self://NAME` or `self://*`: within this process;
-/// * `shm://NAME` or `shm://*`: over shared memory, between processes of one node;
-/// * `tcp://HOST:PORT`: over TCP; port 0 for any free one; `tcp://HOST:PORT?encrypt` encrypts all
-///   connections;
-/// * `ofi+PROVIDER://HOST:PORT`, `ofi+shm://NAME`: by libfabric; `ofi://HOST:PORT` for the best
-///   network;
-/// * `ucx+TLS://HOST:PORT`, `ucx+posix://NAME`: by UCX; `ucx://HOST:PORT` for the best network;
-/// * `auto://HOST:PORT` or `auto://*`: over shared memory to peers of this node, over the best
-///   network to others; `auto://URL,URL` names the transports.
-///
-/// # Errors
-/// See [`OpenError`]: what is wrong with the URL, or why the transport refused.
-///
-/// ```
-/// use petasos::{OpenError, OpenOptions, open};
-///
-/// let endpoint = open("shm://*", &OpenOptions::default())?;
-/// assert_eq!(endpoint.capabilities().scheme, "shm");
-/// let error = open("smoke://signals", &OpenOptions::default());
-/// assert!(matches!(error, Err(OpenError::UnknownScheme { .. })));
-/// # Ok::<(), OpenError>(())
-/// ```
-pub fn open(url: &str, options: &OpenOptions) -> Result<Box<dyn Endpoint>, OpenError> {
-    let address = Address::parse(url)?;
-    match address.scheme() {
-        #[cfg(feature = "self-transport")]
-        "self" => Ok(Box::new(petasos_self::Local::open(&address)?)),
-        #[cfg(feature = "shm")]
-        "shm" => Ok(Box::new(petasos_shm::Shm::open(&address)?)),
-        #[cfg(feature = "tcp")]
-        "tcp" => Ok(Box::new(open_tcp(&address, options)?)),
-        #[cfg(feature = "ofi")]
-        scheme if scheme == "ofi" || scheme.starts_with("ofi+") => {
-            let mut config = petasos_ofi::Config::default();
-            let secret = match (&options.secret, &options.secret_file) {
-                (Some(secret), _) => Some(petasos_ofi::Secret::new(secret.0.clone())),
-                (None, path) => path.as_ref().map(petasos_ofi::Secret::from_file),
-            };
-            config.secret = secret.transpose().map_err(petasos_ofi::OpenError::from)?;
-            Ok(Box::new(petasos_ofi::Ofi::open(&address, config)?))
-        }
-        #[cfg(feature = "ucx")]
-        scheme if scheme == "ucx" || scheme.starts_with("ucx+") => {
-            let mut config = petasos_ucx::Config::default();
-            let secret = match (&options.secret, &options.secret_file) {
-                (Some(secret), _) => Some(petasos_ucx::Secret::new(secret.0.clone())),
-                (None, path) => path.as_ref().map(petasos_ucx::Secret::from_file),
-            };
-            config.secret = secret.transpose().map_err(petasos_ucx::OpenError::from)?;
-            Ok(Box::new(petasos_ucx::Ucx::open(&address, config)?))
-        }
-        #[cfg(feature = "auto")]
-        "auto" => Ok(Box::new(crate::open_auto(&address, options)?)),
-        scheme => Err(refuse(scheme, options)),
-    }
-}
-
-#[cfg(feature = "tcp")]
-fn open_tcp(
-    address: &Address,
-    options: &OpenOptions,
-) -> Result<petasos_tcp::TcpEndpoint, petasos_tcp::OpenError> {
-    let mut config = petasos_tcp::Config::default();
-    config.secret = match (&options.secret, &options.secret_file) {
-        (Some(secret), _) => Some(petasos_tcp::Secret::new(secret.0.clone())?),
-        (None, path) => path.as_ref().map(petasos_tcp::Secret::from_file).transpose()?,
-    };
-    petasos_tcp::TcpEndpoint::open(address, config)
-}
-
-/// Why there is no endpoint of this scheme, whatever the options.
-fn refuse(scheme: &str, _: &OpenOptions) -> OpenError {
-    if let Some(transport) = Transport::of(scheme)
-        && let Some(reason) = transport.missing()
-    {
-        return OpenError::NotBuilt { scheme: transport.scheme, reason };
-    }
-    let built = transports().iter().filter(|transport| transport.missing().is_none());
-    let known: Vec<String> = built.map(|transport| format!("{}://…", transport.scheme)).collect();
-    OpenError::UnknownScheme { scheme: scheme.to_owned(), known: known.join(" or ") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_scheme_chooses() {
-        let options = OpenOptions::default();
-        for transport in transports().iter().filter(|t| t.missing().is_none()) {
-            let endpoint = open(transport.any, &options).unwrap();
-            let family = endpoint.address().scheme().split('+').next();
-            assert_eq!(family, Some(transport.scheme));
-        }
-    }
 
     #[test]
     fn what_stays_on_a_node() {
@@ -410,17 +213,5 @@ mod tests {
         {
             assert!(!stays_on_node(scheme), "{scheme}");
         }
-    }
-
-    #[test]
-    fn refusals_say_what_there_is() {
-        let options = OpenOptions::default();
-        let of = |url| open(url, &options).err().unwrap().to_string();
-        assert_eq!(Transport::of("tcp?encrypt"), Transport::of("tcp"));
-        assert!(of("tcp://*?encrypt").contains("secret"), "{}", of("tcp://*?encrypt"));
-        assert!(of("ofi+none://*").contains("libfabric"), "{}", of("ofi+none://*"));
-        assert!(of("ucx+none://*").contains("UCX"), "{}", of("ucx+none://*"));
-        assert!(of("http://x").contains("no transport"), "{}", of("http://x"));
-        assert!(of("nonsense").contains("no scheme"), "{}", of("nonsense"));
     }
 }

@@ -1,37 +1,31 @@
-//! `auto://`: which transports stand behind it.
+//! `auto://`: the transports that it stands for.
 
-use crate::{OpenError, OpenOptions, open, stays_on_node};
-use petasos_auto::{Auto, Member, Node, Reach};
-use petasos_fabric::{Address, AddressError};
+use crate::{OpenError, stays_on_node};
+use petasos_auto::{Auto, Member, Node, Scope};
+use petasos_fabric::{Address, AddressError, Endpoint};
 use std::{fs, net::IpAddr};
 
-/// Opens an endpoint of several transports: what [`open`] does for `auto://`, as what it is.
-///
-/// * `auto://*`: shared memory, and TCP on the loopback interface;
-/// * `auto://HOST:PORT`: shared memory, TCP there, and if this machine has a card that libfabric
-///   knows, and `HOST` is not the loopback interface, that, too, in preference to TCP;
-/// * `auto://URL,URL`: those, networks in the order of preference. `auto://tcp://HOST:PORT` goes
-///   without shared memory. The whole address of an endpoint that has ended is such a list, too.
-///
-/// # Errors
-/// See [`OpenError`]: one of the transports was refused, or they do not go together.
-pub fn open_auto(address: &Address, options: &OpenOptions) -> Result<Auto, OpenError> {
+/// Opens the members of an `auto://` address by `open`, and puts them under one address.
+pub(crate) fn open_members(
+    address: &Address,
+    mut open: impl FnMut(&str) -> Result<Box<dyn Endpoint>, OpenError>,
+) -> Result<Auto, OpenError> {
     let mut members = Vec::new();
     for url in urls(address)? {
         let place = Address::parse(&url)?;
-        let reach = match place.scheme() {
+        let scope = match place.scheme() {
             "self" | "auto" => {
                 return Err(OpenError::UnknownScheme {
                     scheme: format!("auto://{}://", place.scheme()),
                     known: "shm, tcp, ofi or ucx".to_owned(),
                 });
             }
-            scheme if stays_on_node(scheme) => Reach::Node,
-            _ => Reach::Network,
+            scheme if stays_on_node(scheme) => Scope::Node,
+            _ => Scope::Network,
         };
-        members.push(Member { endpoint: open(&url, options)?, reach });
+        members.push(Member { endpoint: open(&url)?, scope });
     }
-    if let Some(member) = best_network(address, options) {
+    if let Some(member) = best_network(address, open) {
         // Before TCP, which is last.
         members.insert(members.len() - 1, member);
     }
@@ -53,8 +47,11 @@ fn urls(address: &Address) -> Result<Vec<String>, AddressError> {
     Ok(vec!["shm://*".to_owned(), format!("tcp://{place}")])
 }
 
-/// An endpoint over a card, if there may be one, and others shall reach us.
-fn best_network(address: &Address, options: &OpenOptions) -> Option<Member> {
+/// An endpoint over an RDMA device, if there may be one, and peers of other nodes shall reach us.
+fn best_network(
+    address: &Address,
+    mut open: impl FnMut(&str) -> Result<Box<dyn Endpoint>, OpenError>,
+) -> Option<Member> {
     let (host, _) = address.rest().rsplit_once(':')?;
     let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     // What goes through a library is not encrypted.
@@ -63,32 +60,33 @@ fn best_network(address: &Address, options: &OpenOptions) -> Option<Member> {
         || host.contains("://")
         || matches!(host, "*" | "localhost")
         || ip.is_ok_and(|ip| ip.is_loopback());
-    // Loading the library takes longer than opening all else: only where there is a card.
-    let card = |class: &str| fs::read_dir(class).is_ok_and(|mut cards| cards.next().is_some());
-    let cards = ["/sys/class/infiniband", "/sys/class/cxi"];
-    if nowhere || !cfg!(feature = "ofi") || !cards.into_iter().any(card) {
+    // Loading the library takes longer than opening all else: only where there is a device.
+    let found = |class: &str| fs::read_dir(class).is_ok_and(|mut devices| devices.next().is_some());
+    let classes = ["/sys/class/infiniband", "/sys/class/cxi"];
+    if nowhere || !cfg!(feature = "ofi") || !classes.into_iter().any(found) {
         return None;
     }
-    let endpoint = open(&format!("ofi://{host}:0"), options).ok()?;
+    let endpoint = open(&format!("ofi://{host}:0")).ok()?;
     let by_sockets = endpoint.address().scheme().starts_with("ofi+tcp");
-    (!by_sockets).then_some(Member { endpoint, reach: Reach::Network })
+    (!by_sockets).then_some(Member { endpoint, scope: Scope::Network })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use petasos_auto::Places;
-    use petasos_fabric::Endpoint;
+    use crate::{OpenOptions, open_auto};
+    use petasos_auto::AutoAddress;
 
     #[test]
     fn what_stands_behind_an_address() {
         let schemes = |url: &str| {
             let endpoint =
                 open_auto(&Address::parse(url).unwrap(), &OpenOptions::default()).unwrap();
-            let Ok(Places::Known { ways, .. }) = Places::parse(endpoint.address()) else {
+            let Ok(AutoAddress::Whole { members, .. }) = AutoAddress::parse(endpoint.address())
+            else {
                 panic!("{}", endpoint.address())
             };
-            ways.iter().map(|way| way.scheme().to_owned()).collect::<Vec<_>>()
+            members.iter().map(|member| member.scheme().to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(schemes("auto://*"), ["shm", "tcp"]);
         assert_eq!(schemes("auto://127.0.0.1:0"), ["shm", "tcp"]);

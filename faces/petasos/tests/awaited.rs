@@ -32,7 +32,7 @@ impl Wire for Driving {
 
     fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<Driving, DecodeError> {
         let engine = DRIVEN.with_borrow(Option::clone);
-        engine.inspect(|engine| assert!(!engine.turn(), "no message is taken meanwhile"));
+        engine.inspect(|engine| assert!(!engine.progress(), "no message is taken meanwhile"));
         u64::decode(from).map(Driving)
     }
 }
@@ -93,7 +93,7 @@ impl Pair {
         self.client.block_on(poll_fn(|context| {
             let polled = future.as_mut().poll(context);
             if polled.is_pending() {
-                self.server.turn();
+                self.server.progress();
                 context.waker().wake_by_ref();
             }
             polled
@@ -108,7 +108,7 @@ impl Pair {
                 return Poll::Ready(());
             }
             assert!(Pin::new(&mut *call).poll(context).is_pending());
-            while !self.server.turn() {}
+            while !self.server.progress() {}
             Poll::Pending
         }));
     }
@@ -158,7 +158,7 @@ fn the_engine_ends_before_it_is_looked_at() {
     pair.leave(&mut number);
     pair.client.shut_down();
     let polled = number.poll_now();
-    assert!(matches!(polled, Poll::Ready(Ok(5) | Err(CallError::EngineGone))), "{polled:?}");
+    assert!(matches!(polled, Poll::Ready(Ok(5) | Err(CallError::EngineEnded))), "{polled:?}");
 }
 
 /// To look at a call outside of any engine.

@@ -254,7 +254,7 @@ fn server(engine: &Engine) {
 
 fn held(usage: &Usage) -> u64 {
     let calls = usage.calls + usage.credit + usage.waiting + usage.serving;
-    (calls + usage.lent_results + usage.parked + usage.operations + usage.tasks) as u64
+    (calls + usage.lent_results + usage.deferred + usage.operations + usage.tasks) as u64
 }
 
 type Work = Pin<Box<dyn Future<Output = Result<(), String>>>>;
@@ -388,7 +388,7 @@ impl Client {
                     Poll::Pending => true,
                 }
             });
-            self.engine.turn();
+            self.engine.progress();
         }
         self.flights.clear();
     }
@@ -397,7 +397,7 @@ impl Client {
     fn until(&mut self, what: &str, mut seen: impl FnMut(&mut Client) -> bool) {
         let end = Instant::now() + PATIENCE;
         while !seen(self) {
-            self.engine.turn();
+            self.engine.progress();
             assert!(Instant::now() < end, "{what}: {:?}", self.engine.usage());
         }
     }
@@ -435,7 +435,7 @@ impl Client {
             let (mut ready, turns) = (false, self.random.below(turns));
             for _ in 0..turns {
                 ready = ready || work.as_mut().poll(&mut context).is_ready();
-                self.engine.turn();
+                self.engine.progress();
             }
             if ready {
                 continue;

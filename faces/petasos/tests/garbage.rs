@@ -25,7 +25,7 @@ use petasos::{
     },
 };
 use petasos_conformance::Random;
-use petasos_noise::Spot;
+use petasos_noise::ResponderAddress;
 use petasos_testing::{Process, again, again_as_nobody, role};
 use rustix::{
     event::{EventfdFlags, eventfd},
@@ -218,7 +218,7 @@ fn recorded(like: &Address) -> Vec<Vec<u8>> {
     let (clock, mut events) = (Clock::start(), Vec::new());
     let end = Instant::now() + Duration::from_millis(500);
     while Instant::now() < end {
-        client.turn();
+        client.progress();
         fake.progress(clock.now(), 64, &mut events);
     }
     let message = |event| match event {
@@ -312,7 +312,7 @@ fn hello(stream: &mut TcpStream, known: bool, random: &mut Random) -> Option<(Cl
     let address = format!("tcp://127.0.0.1:{}", 1 + random.below(200));
     let own = Identity { address: address.parse().unwrap(), incarnation: Incarnation::random() };
     let nonce = random.bytes(32).try_into().unwrap();
-    let (secret, spot) = (secret(known), Spot::of(stream.peer_addr().ok()?));
+    let (secret, spot) = (secret(known), ResponderAddress::of(stream.peer_addr().ok()?));
     let (client, hello) =
         Client::begin(secret.as_ref(), false, nonce, &own, Goal::Begin, spot, &challenge).ok()?;
     Some((client, hello.to_vec()))

@@ -61,7 +61,7 @@ fn longest(config: EngineConfig) -> usize {
     let back = client.block_on(poll_fn(|context| {
         let polled = call.as_mut().poll(context);
         if polled.is_pending() {
-            server.turn();
+            server.progress();
             context.waker().wake_by_ref();
         }
         polled

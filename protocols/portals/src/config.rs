@@ -27,10 +27,10 @@ pub struct Config {
     /// Data of more bytes than this is moved by the transport's own remote access, if it has that:
     /// by one copy, from memory that is lent for the time of the operation. Default: 16 KiB.
     pub lend_above: usize,
-    /// Whether the user that a request names is believed, where the transport vouches for none. If
+    /// Whether the user that a request names is trusted, where the transport vouches for none. If
     /// not, such requests are of no user, and are served only where entries and access control are
     /// for all. Default: yes.
-    pub believe: bool,
+    pub trust_claimed_user: bool,
     /// Whether the directory may learn of this process after the interface was opened: then no
     /// message is taken in before [`Interface::directory_changed`] has found it, and none is lost.
     /// Default: no.
@@ -53,7 +53,7 @@ impl Default for Config {
             limits: Limits::default(),
             eager: 16 << 10,
             lend_above: 16 << 10,
-            believe: true,
+            trust_claimed_user: true,
             named_later: false,
             patience: Duration::from_secs(10),
             idle: Idle::default(),
@@ -164,7 +164,7 @@ pub struct Status {
     /// Frames without a meaning, and, but for Portals 3, answers to nothing.
     pub garbage: u64,
     /// Frames of endpoints that the directory does not know.
-    pub strangers: u64,
+    pub unknown_endpoints: u64,
     /// Peers that were cut off because they took no answers.
     pub cut_off: u64,
     /// Triggered operations that could not be started.

@@ -1,11 +1,12 @@
 //! Memory descriptors: memory from which, and into which, a process starts operations.
 
 use crate::{
-    Ack, Counts, Error, Handle, InterfaceId, MatchEntry, Memory, Operation, Quiet,
-    counter::Counter, event::EventQueue, handle::Table, matching::Matching,
+    Counter, Counts, Error, EventQueue, Handle, InterfaceId, MatchEntry, Memory, Quiet,
+    handle::Table, matching::Matching, message::Ack,
 };
 
-/// Memory for operations of this process, and where their events go.
+/// Memory for operations of this process, and where their events go: a memory descriptor
+/// (`ptl_md_t`, section *Memory descriptors*).
 ///
 /// ```
 /// # use petasos_portals::{ProcessMap, Config, Interface};
@@ -29,7 +30,7 @@ use crate::{
 pub struct Descriptor {
     /// Where data comes from, or goes.
     pub memory: Memory,
-    /// The event queue. Default: none.
+    /// The event queue. Default: none, and then there are no events.
     pub queue: Option<Handle<EventQueue>>,
     /// The counter. Default: none.
     pub counter: Option<Handle<Counter>>,
@@ -309,11 +310,11 @@ impl Descriptors {
     #[inline(never)]
     pub(crate) fn reserve_all(
         &mut self,
-        operation: &Operation,
+        data: Option<Part>,
+        result: Option<Part>,
         ack: Ack,
         matching: &mut Matching,
     ) -> Result<Ack, Error> {
-        let Operation { data, result, .. } = operation;
         if let Some(result) = result
             && !self.reserve(result.descriptor, matching)
         {

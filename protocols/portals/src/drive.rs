@@ -3,9 +3,10 @@
 
 use crate::{
     Failure,
-    network::{Enqueued, Queued, Transfer},
+    network::{Enqueued, Queued},
     state::State,
     target::copy,
+    transfer::Transfer,
 };
 use petasos_fabric::{
     Body, Event, Lease, OpError, OpErrorKind, Operation as FabricOperation, Peer, Time, Token,

@@ -1,6 +1,5 @@
-//! Return codes: the argument that was at fault, or the limit that was reached.
+//! Why a call did nothing, and why an operation failed.
 
-use crate::{Limits, matching::EntryError};
 use petasos_fabric::ResolveError;
 
 /// Why a call did nothing.
@@ -19,7 +18,7 @@ pub enum Error {
     /// The portal is open already.
     #[error("portal {0} is taken")]
     PortalTaken(u16),
-    /// A list has as many entries as it may have ([`Limits::list`]).
+    /// A list has as many entries as it may have ([`Limits::list`](crate::Limits)).
     #[error("the list has {limit} entries, the most that it may have")]
     ListTooLong {
         /// How many there can be.
@@ -41,7 +40,7 @@ pub enum Error {
     /// Something has operations under way, headers, or entries.
     #[error("{0} is in use")]
     InUse(&'static str),
-    /// A limit of the interface is reached ([`Limits`]).
+    /// A limit of the interface is reached ([`Limits`](crate::Limits)).
     #[error("no room for more {what}: {limit} are the most")]
     NoSpace {
         /// Of what.
@@ -62,7 +61,7 @@ pub enum Error {
     /// An argument that makes no sense, and why.
     #[error("{0}")]
     Argument(&'static str),
-    /// The length of an atomic operation is beyond [`Limits::atomic`].
+    /// The length of an atomic operation is beyond [`Limits::atomic`](crate::Limits).
     #[error("an atomic operation of {len} bytes: at most {limit}")]
     AtomicTooLong {
         /// Its length.
@@ -91,16 +90,6 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn of_entry(error: EntryError, portal: u16, limits: &Limits) -> Error {
-        match error {
-            EntryError::Stale => Error::Handle("an entry"),
-            EntryError::NoPortal => Error::Portal(portal),
-            EntryError::InUse => Error::InUse("the entry"),
-            EntryError::Full => Error::NoSpace { what: "entries", limit: limits.entries as u64 },
-            EntryError::ListFull => Error::ListTooLong { limit: limits.list as u64 },
-        }
-    }
-
     pub(crate) fn process(process: crate::ProcessId, why: impl ToString) -> Error {
         let (node, process) = (process.node, process.process);
         Error::Process { node, process, why: why.to_string() }
@@ -111,4 +100,34 @@ impl From<(crate::ProcessId, ResolveError)> for Error {
     fn from((process, error): (crate::ProcessId, ResolveError)) -> Error {
         Error::process(process, error)
     }
+}
+
+/// Why an operation failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// No entry of the target matched, or there is no such portal.
+    #[error("nothing matched at the target")]
+    Dropped,
+    /// The portal is disabled: let it be drained and enabled, and try again.
+    #[error("the portal is disabled")]
+    PortalDisabled,
+    /// The entry that it matched, or the access control, is for other users.
+    #[error("the target does not permit it to this user")]
+    Permission,
+    /// The entry that it matched does not allow the operation, or its memory cannot do it.
+    #[error("the entry does not let that be done")]
+    Operation,
+    /// The other process is lost, or was never there.
+    #[error("the other process is gone")]
+    Unreachable,
+    /// The interface ended before it did.
+    #[error("the interface has ended")]
+    Aborted,
+    /// No header matched a search.
+    #[error("no header matches")]
+    NoMatch,
+    /// The data could not be moved to the memory.
+    #[error("the data did not arrive whole")]
+    Undelivered,
 }

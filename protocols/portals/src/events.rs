@@ -1,19 +1,16 @@
 //! The event queues and counters of an interface, and the actions that wait for counters.
 
 use crate::{
-    Error, Event, Handle, InterfaceId, Limits, Operation, Taken,
-    counter::{Count, Counter},
-    event::EventQueue,
-    handle::Table,
-    operation::Action,
+    Action, Count, Counter, Error, Event, EventQueue, Handle, InterfaceId, Limits, Operation,
+    Taken, handle::Table, queue::Queue, triggered::CounterState,
 };
 use std::collections::VecDeque;
 
 /// Event queues, counters, and triggered actions.
 #[derive(Debug)]
 pub(crate) struct Events {
-    queues: Table<EventQueue>,
-    counters: Table<Counter>,
+    queues: Table<Queue>,
+    counters: Table<CounterState>,
     /// Actions whose counter has reached their threshold.
     due: VecDeque<Action>,
     /// How many actions wait for counters, and how many may.
@@ -71,7 +68,7 @@ impl Events {
 
     pub(crate) fn add_queue(&mut self, capacity: usize) -> Result<Handle<EventQueue>, Error> {
         let limit = self.queues.limit();
-        let handle = self.queues.insert(EventQueue::new(capacity));
+        let handle = self.queues.insert(Queue::new(capacity));
         handle.ok_or(Error::NoSpace { what: "event queues", limit })
     }
 
@@ -81,15 +78,12 @@ impl Events {
     }
 
     #[inline]
-    pub(crate) fn queue(&self, queue: Handle<EventQueue>) -> Result<&EventQueue, Error> {
+    pub(crate) fn queue(&self, queue: Handle<EventQueue>) -> Result<&Queue, Error> {
         self.queues.get(queue).ok_or(QUEUE)
     }
 
     #[inline]
-    pub(crate) fn queue_mut(
-        &mut self,
-        queue: Handle<EventQueue>,
-    ) -> Result<&mut EventQueue, Error> {
+    pub(crate) fn queue_mut(&mut self, queue: Handle<EventQueue>) -> Result<&mut Queue, Error> {
         self.queues.get_mut(queue).ok_or(QUEUE)
     }
 
@@ -162,7 +156,7 @@ impl Events {
 
     pub(crate) fn add_counter(&mut self) -> Result<Handle<Counter>, Error> {
         let limit = self.counters.limit();
-        let handle = self.counters.insert(Counter::default());
+        let handle = self.counters.insert(CounterState::default());
         handle.ok_or(Error::NoSpace { what: "counters", limit })
     }
 

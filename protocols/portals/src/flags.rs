@@ -47,7 +47,17 @@ flags! {
 }
 
 flags! {
-    /// The events of an entry, or of an initiator's descriptor, that are not wanted.
+    /// The events of an entry, or of an initiator's descriptor, that are not wanted
+    /// (`PTL_ME_EVENT_COMM_DISABLE` and the like).
+    ///
+    /// ```
+    /// use petasos_portals::{MatchEntry, Quiet};
+    ///
+    /// // Events of failures alone, and none of the entry itself.
+    /// let quiet = Quiet::SUCCESS.with(Quiet::LINK).with(Quiet::UNLINK);
+    /// let entry = MatchEntry { quiet, ..MatchEntry::new(vec![0; 64]) };
+    /// assert!(entry.quiet.has(Quiet::LINK) && !entry.quiet.has(Quiet::COMMUNICATION));
+    /// ```
     Quiet: u8 {
         /// Of operations, at the target. At the initiator `Send` and `Reply`, and not `Ack`.
         COMMUNICATION = 0;
@@ -80,7 +90,16 @@ impl Quiet {
 }
 
 flags! {
-    /// What a counter counts.
+    /// What a counter counts (`PTL_ME_EVENT_CT_COMM` and the like).
+    ///
+    /// ```
+    /// use petasos_portals::{Counts, Descriptor};
+    ///
+    /// // The bytes of puts that were acknowledged.
+    /// let counts = Counts::ACK.with(Counts::BYTES);
+    /// let source = Descriptor { counts, ..Descriptor::new(vec![0; 64]) };
+    /// assert!(source.counts.has(Counts::BYTES) && !source.counts.has(Counts::SEND));
+    /// ```
     Counts: u8 {
         /// Operations at an entry.
         COMMUNICATION = 0;

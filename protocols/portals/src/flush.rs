@@ -5,23 +5,9 @@
 //! in in order. So when a *fence* behind them is answered, all of them have come in, also the
 //! answers to operations of that peer.
 
-use crate::{Error, Handle, Interface, initiator::Outstanding, state::State};
-use petasos_fabric::Peer;
+use crate::{Error, Interface, outstanding::Outstanding, state::State};
 use petasos_wire::portals as wire;
 use std::time::Duration;
-
-/// Fences: at most one for each peer at a time, in rounds.
-#[derive(Debug, Default)]
-pub(crate) struct Fences {
-    /// What had been started and served when the last round began (see [`State::latest_link`]), and
-    /// when the last began that is over.
-    upto: u64,
-    done: u64,
-    /// Peers that are still to be asked.
-    ahead: Vec<Peer>,
-    /// Those that have not been answered.
-    open: Vec<Handle<Outstanding>>,
-}
 
 impl Interface {
     /// Waits until all operations that were started here, and all answers to other processes, have
@@ -77,11 +63,11 @@ impl State {
     /// find out.
     fn has_left(&mut self, upto: u64) -> bool {
         self.advance_round();
-        if self.fences.done < upto && self.fences.is_over() && !self.is_sending() {
+        if !self.fences.have_passed(upto) && self.fences.is_over() && !self.is_sending() {
             self.fences.begin_round(self.latest_link(), self.network.peers_of_the_job());
             self.advance_round();
         }
-        self.fences.done >= upto
+        self.fences.have_passed(upto)
     }
 
     /// Goes on with a round: it is over when all peers were asked and have answered.
@@ -92,35 +78,17 @@ impl State {
 
     /// Sends fences to peers that were not asked yet, as many as there is room for.
     fn send_fences(&mut self) {
-        while let Some(peer) = self.fences.ahead.pop() {
+        while let Some(peer) = self.fences.next_peer() {
             if !self.network.is_known(peer) {
                 continue;
             }
             let Some(fence) = self.operations.insert(Outstanding::fence(peer)) else {
-                self.fences.ahead.push(peer);
+                self.fences.postpone(peer);
                 return;
             };
-            self.fences.open.push(fence);
+            self.fences.sent(fence);
             self.network.frame.begin(|room| wire::Request::fence(fence.to_bits()).write(room));
             self.send_frame(peer, Some(fence));
         }
-    }
-}
-
-impl Fences {
-    fn begin_round(&mut self, latest: u64, peers: Vec<Peer>) {
-        (self.upto, self.ahead) = (latest, peers);
-    }
-
-    /// Removes the fences that were answered. With the last one the round is over.
-    fn end_answered(&mut self, is_open: impl Fn(Handle<Outstanding>) -> bool) {
-        self.open.retain(|fence| is_open(*fence));
-        if self.is_over() {
-            self.done = self.upto;
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.ahead.is_empty() && self.open.is_empty()
     }
 }

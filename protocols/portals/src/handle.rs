@@ -117,6 +117,64 @@ impl<K> fmt::Debug for Handle<K> {
     }
 }
 
+/// An event queue of a bounded length. When it is full, the oldest events are overwritten, and the
+/// next event that is taken says how many were lost ([`Taken::lost`]).
+///
+/// With flow control, slots are set aside for events that must not be lost: the end of an operation
+/// whose data is being moved, and that a portal was disabled.
+///
+/// ```
+/// # use petasos_portals::{ProcessMap, Config, Interface};
+/// # use petasos_fabric::Endpoint;
+/// # use std::sync::Arc;
+/// use petasos_portals::{Event, List, MatchEntry, Error, PortalOptions};
+///
+/// # let endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
+/// # let map = Arc::new(ProcessMap::ranks([endpoint.address().clone()]));
+/// # let interface = Interface::open(Box::new(endpoint), map, Config::default())?;
+/// let queue = interface.queue(2)?;
+/// let portal = interface.portal(PortalOptions { queue: Some(queue), ..Default::default() })?;
+/// for user_data in 1..=3 {
+///     let entry = MatchEntry { user_data, ..MatchEntry::new(vec![0; 8]) };
+///     interface.append(portal, List::Priority, entry)?;
+/// }
+/// // The event of the first entry was overwritten.
+/// let taken = interface.take_event(queue)?;
+/// let Event::Link(linked) = taken.event else { panic!() };
+/// assert_eq!((linked.user_data, taken.lost, taken.sequence), (2, 1, 2));
+/// interface.take_event(queue)?;
+/// assert_eq!(interface.take_event(queue).unwrap_err(), Error::Empty);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub enum EventQueue {}
+
+/// A counter of events (a counting event), and actions that wait until it reaches a number. Both
+/// counts wrap.
+///
+/// ```
+/// # use petasos_portals::{ProcessMap, Config};
+/// # use petasos_fabric::Endpoint;
+/// # use std::sync::Arc;
+/// use petasos_portals::{Action, Count, Interface};
+/// use std::time::Duration;
+///
+/// # let endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
+/// # let map = Arc::new(ProcessMap::ranks([endpoint.address().clone()]));
+/// # let interface = Interface::open(Box::new(endpoint), map, Config::default())?;
+/// let (arrivals, next) = (interface.counter()?, interface.counter()?);
+/// // As soon as three have come, the other counter is increased, without the program's part.
+/// interface.trigger(arrivals, 3, Action::Add(next, Count::of(1)))?;
+/// for _ in 0..3 {
+///     interface.add(arrivals, Count::of(1))?;
+/// }
+/// let count = interface.wait_count(next, 1, Duration::from_secs(1))?;
+/// assert_eq!(count, Count::of(1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub enum Counter {}
+
 /// The values that handles name, by slot. Slots are used again, with another generation.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
@@ -212,16 +270,22 @@ impl<T> Table<T> {
         }
     }
 
-    /// Removes a value that is not needed any more.
+    /// Removes a value, of which only a part is needed any more, where it lies.
     #[inline]
-    pub(crate) fn discard<K>(&mut self, handle: Handle<K>) {
-        let slot = self.slots.get_mut(handle.index as usize);
-        let slot = slot.filter(|slot| slot.stamp == handle.stamp);
-        if let Some(slot) = slot.filter(|slot| slot.value.is_some()) {
-            slot.value = None;
-            slot.stamp = after(slot.stamp);
-            self.free.push(handle.index);
+    pub(crate) fn discard<K, R>(
+        &mut self,
+        handle: Handle<K>,
+        keep: impl FnOnce(&T) -> R,
+    ) -> Option<R> {
+        let slot = self.slots.get_mut(handle.index as usize)?;
+        if slot.stamp != handle.stamp {
+            return None;
         }
+        let kept = keep(slot.value.as_ref()?);
+        slot.value = None;
+        slot.stamp = after(slot.stamp);
+        self.free.push(handle.index);
+        Some(kept)
     }
 
     /// Removes the value of a slot.
@@ -287,9 +351,9 @@ mod tests {
         assert_eq!(c.index(), a.index());
         assert!(c != a && table.get(a).is_none() && table.get(c) == Some(&'c'));
         assert_eq!(Handle::<u8>::internal(b.to_bits()), b);
-        table.discard(a);
-        assert_eq!((table.get(c), table.len()), (Some(&'c'), 2), "it was stale");
-        table.discard(c);
+        assert_eq!(table.discard(a, |value| *value), None, "it was stale");
+        assert_eq!((table.get(c), table.len()), (Some(&'c'), 2));
+        assert_eq!(table.discard(c, |value| *value), Some('c'));
         assert_eq!((table.get(c), table.len()), (None, 1));
         for never in [0, u64::MAX, 1 << 32] {
             assert_eq!(table.get(Handle::<u8>::internal(never)), None);
@@ -310,7 +374,7 @@ mod tests {
             assert_eq!(other.get(handle), None);
             assert_eq!(other.get_mut(handle), None);
             assert_eq!(other.remove(handle), None);
-            other.discard(handle);
+            assert_eq!(other.discard(handle, |value| *value), None);
             assert_eq!(other.len(), 1);
         }
         // A generation that comes round stays with its interface.

@@ -64,7 +64,7 @@ impl fmt::Debug for ProcessId {
 }
 
 /// Says at which address a process is, and which process is at an address. Messages of an endpoint
-/// that it does not know are dropped and counted ([`Status::strangers`](crate::Status)).
+/// that it does not know are dropped and counted ([`Status::unknown_endpoints`](crate::Status)).
 ///
 /// Shared by all interfaces of a process. [`ProcessMap`] is one that keeps a list. Implement it to
 /// compute addresses instead, so that nothing grows with the job:

@@ -39,15 +39,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # How it works
+//! # The parts
 //!
-//! The table names what rules each part: a section of the Portals 4 specification (Sandia National
-//! Laboratories, version 4.3), and the call that it describes.
+//! In the order in which a program meets them, with the section of the Portals 4 specification
+//! (Sandia National Laboratories, version 4.3) that rules each, and the call that it describes.
+//! Each has an example.
 //!
 //! | part | what it is | section, call |
 //! |---|---|---|
-//! | [`Interface`] | one endpoint, and all below | Network interfaces, `PtlNIInit` |
 //! | [`Directory`] | which process is where | Process identification, `PtlSetMap` |
+//! | [`Interface`] | one endpoint, and all below | Network interfaces, `PtlNIInit` |
 //! | [`PortalOptions`] | two lists, an event queue | Portal table entries, `PtlPTAlloc` |
 //! | [`MatchEntry`] | memory for messages that match | Match list entries, `PtlMEAppend` |
 //! | [`Descriptor`] | memory of an initiator | Memory descriptors, `PtlMDBind` |
@@ -55,6 +56,25 @@
 //! | [`Counter`] | how often it has happened | Lightweight counting events, `PtlCTAlloc` |
 //! | [`Operation`] | a put, get or atomic | Data movement operations, `PtlPut` |
 //! | [`Action`] | runs when a counter is reached | Triggered operations, `PtlTriggeredPut` |
+//!
+//! # When nothing comes
+//!
+//! - *A wait ends with [`Error::Timeout`].* Waiting drives only the interface that is waited on.
+//!   The target has to be driven as well, by a thread of its own process that waits, by
+//!   [`Interface::progress`] or by an [`Engine`]. The same holds for [`Interface::close`], which
+//!   waits for answers.
+//! - *`Send` succeeds and `Ack` fails with [`Failure::Dropped`].* No entry matched when the
+//!   message came, so it was dropped. Append entries before other processes are told to send, or
+//!   append a block of memory to the overflow list ([`List::Overflow`]), which keeps such
+//!   messages.
+//! - *A get fails with [`Failure::Operation`].* [`MatchEntry::new`] lets other processes put, and
+//!   no more: set [`MatchEntry::accepts`].
+//! - *No event comes, and no error.* Events go to the queue of the [`Descriptor`], [`MatchEntry`]
+//!   or portal; without a queue there are none. With neither a queue nor a counter that counts
+//!   them, acknowledgements are not requested. [`Interface::status`] counts what was dropped or
+//!   refused.
+//!
+//! # How it works
 //!
 //! **Driving.** An interface does nothing unless driven: by a thread that waits on it, by
 //! [`Interface::progress`], or by the thread of an [`Engine`], so that a process that computes
@@ -104,8 +124,8 @@
 //!
 //! The transport says which endpoint a message is from, the [`Directory`] which process of the job
 //! that is; messages of other endpoints are dropped and counted. The *user* is the one that the
-//! transport vouches for, or else what the other process says, if [`Config::believe`] is set:
-//! processes of one job trust each other that far. Frames are checked once; a frame without a
+//! transport vouches for, or else what the other process says, if [`Config::trust_claimed_user`] is
+//! set: processes of one job trust each other that far. Frames are checked once; a frame without a
 //! meaning is dropped and counted ([`Status::garbage`]). An answer counts only if it comes from the
 //! process that was asked.
 //!
@@ -113,9 +133,11 @@
 //!
 //! The matching core (`matching`) is a state machine without I/O. Around it, `state` holds the
 //! parts that own what lies behind the lock: `network` (the endpoint, its peers, and what waits to
-//! be sent), `portals`, `descriptor`, `events`. A put is followed at its initiator in
-//! `initiator/mod.rs`, and at its target in `target/mod.rs`. `drive` is a pass over the interface,
-//! `wait` decides which thread drives and which sleep.
+//! be sent), `portals`, `descriptor`, `events`. A put is followed at its initiator in `initiator`,
+//! and at its target in `target`. What both need lies below them: the record of an operation
+//! (`outstanding`), what the endpoint moves (`transfer`), the statuses of answers (`response`).
+//! `drive` is a pass over the interface, `wait` how threads wait for it, and `drivers` which of
+//! them drives.
 
 #![warn(clippy::missing_errors_doc)]
 #![forbid(unsafe_code)]
@@ -126,10 +148,12 @@ mod config;
 mod counter;
 mod descriptor;
 mod drive;
+mod drivers;
 mod engine;
 mod error;
 mod event;
 mod events;
+mod fences;
 mod flags;
 mod flush;
 mod handle;
@@ -143,29 +167,37 @@ mod memory;
 mod message;
 mod network;
 mod operation;
+mod outstanding;
 mod portals;
+mod queue;
+mod response;
 mod search;
 mod state;
 mod target;
+mod transfer;
+mod triggered;
 pub mod v3;
 mod wait;
 
 pub use access::Permit;
 pub use atomic::{Datatype, Operator};
 pub use config::{Config, Idle, Limits, Promises, Status};
-pub use counter::{Count, Counter};
+pub use counter::Count;
 pub use descriptor::{Descriptor, Part};
 pub use engine::Engine;
-pub use error::Error;
-pub use event::{Completed, Event, EventQueue, Failure, Left, Listed, Served, Taken};
+pub use error::{Error, Failure};
+pub use event::{Completed, Event, Listed, Served};
 pub use flags::{Accepts, Counts, Quiet};
-pub use handle::{Handle, InterfaceId};
+pub use handle::{Counter, EventQueue, Handle, InterfaceId};
 pub use id::{ANY_PART, Directory, ProcessId, ProcessMap};
-pub use interface::{Interface, PortalOptions};
-pub use matching::{List, MatchEntry};
+pub use interface::Interface;
+pub use matching::{Left, List, MatchEntry};
 pub use memory::Memory;
-pub use message::{Arrival, Request};
-pub use operation::{Ack, Action, Operation, Target};
+pub use message::{Ack, Arrival, Request};
+pub use operation::{Operation, Target};
+pub use portals::PortalOptions;
+pub use queue::Taken;
+pub use triggered::Action;
 
 /// The guide's code is compiled.
 #[cfg(doctest)]

@@ -1,6 +1,6 @@
-//! What the header of a request says to its target.
+//! What a request says to its target, and the answer that it asks for.
 
-use crate::{Datatype, Operator, ProcessId, matching::Envelope};
+use crate::{Datatype, Operator, ProcessId};
 
 /// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,22 @@ impl Request {
     }
 }
 
+/// The acknowledgement of a put or an atomic operation (`ptl_ack_req_t`, section *Data movement
+/// operations*). One that would have no effect is not requested: the descriptor needs a queue for
+/// its event, or a counter that counts it ([`Counts::ACK`](crate::Counts::ACK)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Ack {
+    /// None.
+    #[default]
+    None,
+    /// An event, which is also counted.
+    Full,
+    /// It is counted, without an event.
+    Counting,
+    /// The same; it says that the target is done, and no more (`PTL_OC_ACK_REQ`).
+    Completed,
+}
+
 /// The header of a request, as the target sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
@@ -43,8 +59,8 @@ pub struct Arrival {
     /// The process that started it: as the directory says, not as the message does.
     pub initiator: ProcessId,
     /// The user of that process: the one that the transport vouches for, or else the one that the
-    /// message names ([`Config::believe`](crate::Config::believe)); `u32::MAX` if that is not
-    /// believed.
+    /// message names; `u32::MAX` if that is not trusted
+    /// ([`Config::trust_claimed_user`](crate::Config::trust_claimed_user)).
     pub user: u32,
     /// The job of that process, as the message says (Portals 3).
     pub job: u32,
@@ -58,10 +74,4 @@ pub struct Arrival {
     pub offset: u64,
     /// The header data that the initiator gave ([`Operation::header_data`](crate::Operation)).
     pub header_data: u64,
-}
-
-impl Arrival {
-    pub(crate) fn envelope(&self) -> Envelope {
-        Envelope { bits: self.bits, source: self.initiator.to_bits() }
-    }
 }

@@ -1,10 +1,6 @@
-//! Operations as a program starts them, at once or when a counter has reached a threshold.
+//! Operations as a program starts them.
 
-use crate::{
-    Datatype, Error, Operator, Part, ProcessId, Request,
-    counter::{Count, Counter},
-    handle::Handle,
-};
+use crate::{Datatype, Error, Operator, Part, ProcessId, Request, message::Ack};
 
 /// Where an operation goes: a portal of a process, and what matching compares there.
 ///
@@ -34,20 +30,6 @@ impl Target {
     pub fn new(process: ProcessId, portal: u16) -> Target {
         Target { process, portal, bits: 0, offset: 0 }
     }
-}
-
-/// The acknowledgement of a put or an atomic operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Ack {
-    /// None.
-    #[default]
-    None,
-    /// An event, which is also counted.
-    Full,
-    /// It is counted, without an event.
-    Counting,
-    /// The same; it says that the target is done, and no more (`PTL_OC_ACK_REQ`).
-    Completed,
 }
 
 /// An operation to start: a put, a get, or an atomic operation.
@@ -184,20 +166,4 @@ pub(crate) fn check_elements(op: Operator, kind: Datatype, len: u64) -> Result<(
         return Err("a swap with an operand is for one element");
     }
     Ok(())
-}
-
-/// What can wait for a counter: [`Interface::trigger`](crate::Interface::trigger).
-///
-/// See [`Counter`] for an example.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Action {
-    /// An operation is started.
-    Start(Operation),
-    /// A counter is increased.
-    Add(Handle<Counter>, Count),
-    /// A counter is set.
-    Set(Handle<Counter>, Count),
-    /// The actions that wait for a counter are dropped.
-    Cancel(Handle<Counter>),
 }

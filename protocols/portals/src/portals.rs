@@ -2,15 +2,53 @@
 //! its program.
 
 use crate::{
-    Counts, Error, Event, Failure, Handle, InterfaceId, Limits, List, Listed, MatchEntry,
-    PortalOptions, Quiet, Served,
+    Counts, Error, Event, EventQueue, Failure, Handle, InterfaceId, Limits, List, Listed,
+    MatchEntry, Quiet, Served,
     access::AccessList,
-    event::EventQueue,
+    counter::Count,
     events::Events,
     matching::{Claim, EntryError, EntryInfo, Matched, Matching, Notice},
     message::Arrival,
-    state::tally,
 };
+
+/// Options of a portal that is opened ([`Interface::portal`](crate::Interface::portal)): those of
+/// `PtlPTAlloc` (section *Portal table entries*).
+///
+/// ```
+/// # use petasos_portals::{Config, Interface, ProcessMap};
+/// # use petasos_fabric::Endpoint;
+/// # use std::sync::Arc;
+/// use petasos_portals::{Error, PortalOptions};
+///
+/// # let endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
+/// # let map = Arc::new(ProcessMap::ranks([endpoint.address().clone()]));
+/// # let interface = Interface::open(Box::new(endpoint), map, Config::default())?;
+/// // Portal 4, which is disabled rather than lose a message or an event.
+/// let options = PortalOptions {
+///     index: Some(4),
+///     queue: Some(interface.queue(64)?),
+///     flow_control: true,
+///     ..PortalOptions::default()
+/// };
+/// assert_eq!(interface.portal(options)?, 4);
+/// assert_eq!(interface.portal(options), Err(Error::PortalTaken(4)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PortalOptions {
+    /// The index, below [`Limits::portals`]; `None` for any. Default: any.
+    pub index: Option<u16>,
+    /// The event queue. Default: none.
+    pub queue: Option<Handle<EventQueue>>,
+    /// When there is no room for a message (no entry, no header, or no three slots in the queue),
+    /// the portal is disabled, and senders get [`Failure::PortalDisabled`](crate::Failure). Without
+    /// flow control messages are dropped, and the oldest events overwritten. Sets aside a slot of
+    /// the queue. Default: no.
+    pub flow_control: bool,
+    /// It refuses messages until it is enabled ([`Interface::enable`](crate::Interface::enable)).
+    /// Default: no.
+    pub disabled: bool,
+}
 
 /// Portals with their match lists, event queues and access control.
 #[derive(Debug)]
@@ -230,7 +268,7 @@ impl PortalTable {
     fn raise_claimed(&self, entry: &EntryInfo, claim: Claim, link: u64, events: &mut Events) {
         let result = claim.result;
         if entry.counts.has(Counts::OVERFLOW) {
-            events.count(entry.counter, tally(entry.counts, claim.len, result));
+            events.count(entry.counter, Count::of_operation(entry.counts, claim.len, result));
         }
         let silent =
             entry.quiet.has(Quiet::OVERFLOW) || (result.is_ok() && entry.quiet.has(Quiet::SUCCESS));

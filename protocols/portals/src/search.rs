@@ -4,10 +4,8 @@
 //! its counter counts one failure. If it finds none, an event says so.
 
 use crate::{
-    Count, Counts, Error, Event, Failure, List, MatchEntry, Quiet, Served,
-    matching::EntryInfo,
-    portals::served,
-    state::{State, tally},
+    Count, Counts, Error, Event, Failure, List, MatchEntry, Quiet, Served, matching::EntryInfo,
+    portals::served, state::State,
 };
 
 /// The events that are not wanted if a search is to raise none.
@@ -27,11 +25,11 @@ impl State {
         let (mut found, mut behind) = (0, None);
         while found < most(entry) {
             let claim = self.portals.matching.search(portal, entry, behind);
-            let claim = claim.map_err(|e| Error::of_entry(e, portal, &self.config.limits))?;
+            let claim = claim.map_err(|e| e.explain(portal, &self.config.limits))?;
             let Some((header, claim)) = claim else { break };
             (found, behind) = (found + 1, Some(header));
             if counts.has(Counts::OVERFLOW) {
-                self.events.count(counter, tally(counts, claim.len, Ok(())));
+                self.events.count(counter, Count::of_operation(counts, claim.len, Ok(())));
             }
             if !silent && !quiet.has(Quiet::SUCCESS) {
                 let info = EntryInfo::search(portal, user_data);
@@ -59,7 +57,7 @@ impl State {
         }
         let asked = MatchEntry { memory: crate::Memory::empty(), ..entry.clone() };
         let found = self.portals.search_and_delete(portal, entry, &mut self.events);
-        let found = found.map_err(|e| Error::of_entry(e, portal, &self.config.limits))?;
+        let found = found.map_err(|e| e.explain(portal, &self.config.limits))?;
         self.end_search(portal, &asked, found, asked.quiet.has(Quiet::OVERFLOW));
         Ok(())
     }

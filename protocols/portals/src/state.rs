@@ -1,15 +1,14 @@
 //! The state of an interface, all of it behind one lock.
 
 use crate::{
-    Config, Counts, Directory, Error, Failure, InterfaceId, ProcessId, Status,
-    counter::Count,
+    Config, Directory, Error, InterfaceId, ProcessId, Status,
     descriptor::Descriptors,
+    drivers::Drivers,
     events::Events,
-    flush::Fences,
-    initiator::Operations,
+    fences::Fences,
     network::{HEADER, Network},
+    outstanding::Operations,
     portals::PortalTable,
-    wait::Drivers,
 };
 use petasos_fabric::{Clock, Endpoint, Support, Time};
 use std::sync::Arc;
@@ -93,13 +92,5 @@ impl State {
     /// The number of the latest operation.
     pub(crate) fn latest_link(&self) -> u64 {
         self.link
-    }
-}
-
-/// What a counter counts for an operation of so many bytes.
-pub(crate) fn tally(counts: Counts, len: u64, result: Result<(), Failure>) -> Count {
-    match result {
-        Ok(()) => Count::of(if counts.has(Counts::BYTES) { len } else { 1 }),
-        Err(_) => Count { success: 0, failure: 1 },
     }
 }

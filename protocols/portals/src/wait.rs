@@ -11,7 +11,7 @@
 //! without arming the endpoint, until they stop or ask it to take over. Where there is an engine,
 //! only the engine sleeps on the descriptor.
 
-use crate::{Error, Idle, state::State};
+use crate::{Error, Idle, drivers::SleepOn, state::State};
 use petasos_fabric::{EventFd, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
@@ -28,107 +28,6 @@ const FULL: u32 = 4;
 const NAP: Duration = Duration::from_micros(50);
 /// How often an engine checks whether other threads still drive.
 const WATCH: Duration = Duration::from_micros(250);
-
-/// Which threads drive the interface, and which sleep until something happens.
-#[derive(Debug, Default)]
-pub(crate) struct Drivers {
-    /// Passes over the interface so far.
-    passes: u32,
-    /// Threads that drive the endpoint now.
-    driving: u32,
-    /// Threads that sleep on the condition variable.
-    waiting: u32,
-    /// Whether there is an engine.
-    engine: bool,
-    /// Whether the engine is to drive, whichever thread did before.
-    take_over: bool,
-    /// Whether a thread sleeps on the endpoint's descriptor, and whether the endpoint will signal
-    /// that.
-    sleeper: bool,
-    armed: bool,
-    /// Whether the interface was ended.
-    ended: bool,
-}
-
-impl Drivers {
-    /// Counts a pass, and says which one it is.
-    #[inline]
-    pub(crate) fn count_pass(&mut self) -> u32 {
-        self.passes = self.passes.wrapping_add(1);
-        self.passes
-    }
-
-    pub(crate) fn passes(&self) -> u32 {
-        self.passes
-    }
-
-    /// Registers the engine; false if there is one.
-    pub(crate) fn add_engine(&mut self) -> bool {
-        !std::mem::replace(&mut self.engine, true)
-    }
-
-    pub(crate) fn remove_engine(&mut self) {
-        self.engine = false;
-    }
-
-    /// Whether the engine is to drive: it was asked to, or no other thread has driven since a pass.
-    pub(crate) fn engine_is_to_drive(&mut self, since: u32) -> bool {
-        let others = self.driving > 0 || self.passes != since;
-        std::mem::take(&mut self.take_over) || !others
-    }
-
-    /// Ends all waiting.
-    pub(crate) fn end(&mut self) {
-        self.ended = true;
-    }
-
-    /// Whether a thread may sleep that this one has to wake.
-    #[inline]
-    fn may_sleep(&self) -> bool {
-        self.armed || self.waiting > 0
-    }
-
-    /// Whether the thread on the descriptor has to be woken, as the endpoint will not do so: it was
-    /// used since it was armed.
-    fn disarm_if(&mut self, used: bool) -> bool {
-        let wake = self.armed && used;
-        self.armed &= !wake;
-        wake
-    }
-
-    /// Whether no thread drives, or sleeps on the descriptor, for those on the condition variable.
-    fn none_is_left(&self) -> bool {
-        !self.sleeper && !self.engine && self.driving == 0
-    }
-
-    /// Where the calling thread is to sleep; `used`: whether the endpoint was used since it was
-    /// armed.
-    fn place_to_sleep(&mut self, used: bool) -> SleepOn {
-        if self.sleeper && (!self.armed || used) {
-            // The endpoint will not wake that thread.
-            self.take_over = true;
-            self.armed = false;
-            return SleepOn::ConditionAfterWake;
-        }
-        if self.engine {
-            self.take_over = true;
-        } else if !self.sleeper && self.driving == 0 {
-            return SleepOn::Descriptor;
-        }
-        SleepOn::Condition
-    }
-}
-
-/// What a thread sleeps on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SleepOn {
-    /// The endpoint's descriptor.
-    Descriptor,
-    /// The condition variable.
-    Condition,
-    /// The same, once the thread on the descriptor was woken.
-    ConditionAfterWake,
-}
 
 /// The state, and what wakes threads that wait for it.
 pub(crate) struct Shared {
@@ -182,7 +81,7 @@ impl Shared {
         let wake_sleeper = state.drivers.disarm_if(state.network.was_used());
         // Threads on the condition variable are woken by news, and when no thread drives or sleeps
         // on the descriptor for them any more.
-        let wake_waiting = state.drivers.waiting > 0 && {
+        let wake_waiting = state.drivers.any_waits() && {
             let alone = state.drivers.none_is_left();
             state.events.take_news() || alone
         };
@@ -203,12 +102,12 @@ impl Shared {
         mut ready: impl FnMut(&mut State) -> Result<Option<T>, Error>,
     ) -> (MutexGuard<'_, State>, Result<T, Error>) {
         let mut state = self.lock();
-        state.drivers.driving += 1;
+        state.drivers.begin_driving();
         let mut idle = Spinning::new(self.idle);
         // Counted from when nothing was there.
         let mut end = None;
         let result = loop {
-            if state.drivers.ended {
+            if state.drivers.has_ended() {
                 break Err(Error::Aborted);
             }
             match ready(&mut state) {
@@ -218,7 +117,7 @@ impl Shared {
             }
             let busy = if timeout.is_zero() { state.pass() } else { idle.pass(&mut state) };
             if busy {
-                if state.drivers.waiting > 0 && state.events.take_news() {
+                if state.drivers.any_waits() && state.events.take_news() {
                     self.changed.notify_all();
                 }
                 continue;
@@ -234,9 +133,9 @@ impl Shared {
             }
             if idle.is_over() {
                 let rest = end.flatten().map(|end| end.saturating_duration_since(Instant::now()));
-                state.drivers.driving -= 1;
+                state.drivers.end_driving();
                 state = self.sleep(state, rest);
-                state.drivers.driving += 1;
+                state.drivers.begin_driving();
                 idle.restart();
             } else {
                 state.network.relax();
@@ -247,7 +146,7 @@ impl Shared {
                 }
             }
         };
-        state.drivers.driving -= 1;
+        state.drivers.end_driving();
         (state, result)
     }
 
@@ -258,16 +157,16 @@ impl Shared {
         longest: Option<Duration>,
     ) -> MutexGuard<'a, State> {
         let state = &mut *guard;
-        match state.drivers.place_to_sleep(state.network.was_used()) {
+        match state.drivers.choose_sleep(state.network.was_used()) {
             SleepOn::Descriptor => return self.sleep_armed(guard, longest),
             SleepOn::ConditionAfterWake => self.wakeup.signal(),
             SleepOn::Condition => {}
         }
-        state.drivers.waiting += 1;
+        state.drivers.begin_waiting();
         let longest = longest.unwrap_or(Duration::from_secs(1));
         let waited = self.changed.wait_timeout(guard, longest);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        state.drivers.waiting -= 1;
+        state.drivers.end_waiting();
         state
     }
 
@@ -282,7 +181,7 @@ impl Shared {
             return self.sleep_on(state, longest);
         }
         let Some(until) = state.arm() else { return state };
-        state.drivers.armed = true;
+        state.drivers.arm();
         let rest = (until != Time::NEVER).then(|| until.since(state.network.now()));
         self.sleep_on(state, longest.into_iter().chain(rest).min())
     }
@@ -297,7 +196,7 @@ impl Shared {
         mut state: MutexGuard<'a, State>,
         longest: Option<Duration>,
     ) -> MutexGuard<'a, State> {
-        state.drivers.sleeper = true;
+        state.drivers.begin_sleep();
         let unnamed = state.process.is_none();
         drop(state);
         match &self.fd {
@@ -314,7 +213,7 @@ impl Shared {
             None => std::thread::sleep(longest.map_or(NAP, |longest| longest.min(NAP))),
         }
         let mut state = self.lock();
-        (state.drivers.sleeper, state.drivers.armed) = (false, false);
+        state.drivers.end_sleep();
         state.network.read_clock();
         state
     }

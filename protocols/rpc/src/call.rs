@@ -35,11 +35,11 @@ use std::{
 /// let target = engine.target(engine.address());
 /// let call = target.call_bytes(slow, &CallOptions::default(), b"");
 /// // Some passes, in which the handler begins to wait.
-/// while engine.turn() {}
+/// while engine.progress() {}
 /// assert_eq!(engine.usage().serving, 1);
 /// // The target drops the handler's future.
 /// call.cancel();
-/// while engine.turn() {}
+/// while engine.progress() {}
 /// assert_eq!((engine.usage().serving, engine.stats().calls_cancelled), (0, 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -174,7 +174,7 @@ impl About {
             Outcome::PeerLost(reason) => CallError::PeerLost { peer: peer(), method, reason },
             Outcome::TooLarge(reason) => CallError::TooLarge { peer: peer(), method, reason },
             Outcome::Unfetched(reason) => CallError::Transfer { peer: peer(), method, reason },
-            Outcome::EngineEnded => CallError::EngineGone,
+            Outcome::EngineEnded => CallError::EngineEnded,
         }
     }
 

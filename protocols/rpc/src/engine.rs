@@ -20,7 +20,7 @@ use std::{
 /// Nothing happens unless the engine is driven, in one of three ways:
 ///
 /// * [`Engine::block_on`] drives it until a future is ready;
-/// * an event loop of the program's own calls [`Engine::turn`] until there is nothing to do, then
+/// * an event loop of the program's own calls [`Engine::progress`] until there is nothing to do, then
 ///   [`Engine::arm`]; if that allows sleep, it waits until [`Engine::fd`] is readable, calls
 ///   [`Engine::awake`], and begins again;
 /// * [`EngineThread`](crate::EngineThread) gives it a thread.
@@ -236,7 +236,7 @@ impl Engine {
 
     /// One pass: makes progress by a bounded amount, without blocking. False if there was nothing
     /// to do.
-    pub fn turn(&self) -> bool {
+    pub fn progress(&self) -> bool {
         self.inner.progress()
     }
 
@@ -258,7 +258,7 @@ impl Engine {
     /// engine.spawn(async move { nap.await });
     /// // An event loop: here it has nothing else to do.
     /// while engine.usage().tasks > 0 {
-    ///     if engine.turn() {
+    ///     if engine.progress() {
     ///         continue;
     ///     }
     ///     if let Some(longest) = engine.arm() {
@@ -321,7 +321,7 @@ impl Engine {
                 }
                 inner.idle.reset();
             }
-            if self.turn() {
+            if self.progress() {
                 inner.idle.reset();
             } else if !main.is_set() {
                 self.idle();
@@ -352,7 +352,7 @@ impl Engine {
     }
 
     /// Ends the engine, even if clones of it remain: calls under way fail with
-    /// [`CallError::EngineGone`](crate::CallError::EngineGone), handlers are dropped.
+    /// [`CallError::EngineEnded`](crate::CallError::EngineEnded), handlers are dropped.
     pub fn shut_down(&self) {
         self.inner.shut_down();
     }

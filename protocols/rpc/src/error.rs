@@ -166,7 +166,7 @@ pub enum CallError {
     },
     /// The engine has ended, and with it the call.
     #[error("the engine has ended")]
-    EngineGone,
+    EngineEnded,
 }
 
 /// How a handler fails. Put errors of the application into the type of the result; this is for what
@@ -261,7 +261,7 @@ pub enum BulkError {
     ReadOnly,
     /// The engine has ended.
     #[error("the engine has ended")]
-    EngineGone,
+    EngineEnded,
 }
 
 impl From<RegisterError> for BulkError {

@@ -140,7 +140,7 @@ impl Inner {
     ) -> Result<(), CallError> {
         let peer = target.peer(method)?;
         let timeout = options.timeout.unwrap_or(self.config.timeout);
-        let mut request = header(target, method, options, timeout, rpc::NOBODY);
+        let mut request = header(target, method, options, timeout, rpc::NO_CALL);
         request.one_way = true;
         let mut frame = self.frames.buffer();
         request.encode(&mut frame);

@@ -243,7 +243,7 @@ impl Peers {
             usage.waiting += record.waiting.len();
             usage.serving += record.serving as usize;
             usage.lent_results += record.lent.len();
-            usage.parked += record.deferred.len();
+            usage.deferred += record.deferred.len();
         }
     }
 }

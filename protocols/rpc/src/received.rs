@@ -16,7 +16,7 @@ pub(crate) struct Received {
 
 impl Default for Received {
     fn default() -> Received {
-        Received { message: RefCell::default(), unread: Cell::new(rpc::NOBODY) }
+        Received { message: RefCell::default(), unread: Cell::new(rpc::NO_CALL) }
     }
 }
 
@@ -36,13 +36,13 @@ impl Received {
 
     #[inline(always)]
     pub(crate) fn has_unread(&self) -> bool {
-        self.unread.get() != rpc::NOBODY
+        self.unread.get() != rpc::NO_CALL
     }
 
     /// Takes the unread result out of `message`, to make room for the next one.
     pub(crate) fn take_unread(&self, message: &mut Lease) -> (CallId, Body) {
         let body = Body::new(std::mem::take(message), RESPONSE_LEN);
-        (self.unread.replace(rpc::NOBODY), body)
+        (self.unread.replace(rpc::NO_CALL), body)
     }
 
     /// Whether the unread result is of this call; then it counts as read, by [`Received::read`].
@@ -50,7 +50,7 @@ impl Received {
     pub(crate) fn begin_reading(&self, call: CallId) -> bool {
         let here = self.unread.get() == call;
         if here {
-            self.unread.set(rpc::NOBODY);
+            self.unread.set(rpc::NO_CALL);
         }
         here
     }

@@ -89,7 +89,7 @@ pub struct Usage {
     /// Results lent to callers until they have fetched them.
     pub lent_results: usize,
     /// Frames for which the transport has no room yet.
-    pub parked: usize,
+    pub deferred: usize,
     /// Operations of the transport under way.
     pub operations: usize,
     /// Futures that were spawned, handlers that wait included.

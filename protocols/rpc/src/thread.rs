@@ -17,7 +17,7 @@ const MOST: usize = 65_536;
 
 /// A handle to an engine of another thread: [`Engine::handle`] and [`EngineThread::handle`] give
 /// it. Cheap to clone. It does not keep the engine from ending: after that, work ends with
-/// [`ThreadError::Gone`]. See [`EngineThread`] for an example.
+/// [`ThreadError::Ended`]. See [`EngineThread`] for an example.
 #[derive(Clone)]
 pub struct EngineHandle {
     commands: Arc<Commands>,
@@ -30,7 +30,7 @@ pub struct EngineHandle {
 pub enum ThreadError {
     /// The engine has ended, before or during the work.
     #[error("the engine has ended")]
-    Gone,
+    Ended,
     /// 65,536 pieces of work wait for the engine's thread: try again later.
     #[error("{MOST} pieces of work wait for the engine")]
     Full,
@@ -101,7 +101,7 @@ impl<T> Running<T> {
     /// Blocks this thread until the work is done. Not to be called on an engine's thread.
     ///
     /// # Errors
-    /// [`ThreadError::Gone`] if the engine has ended, [`ThreadError::Full`] if the work was not
+    /// [`ThreadError::Ended`] if the engine has ended, [`ThreadError::Full`] if the work was not
     /// taken.
     pub fn wait(self) -> Result<T, ThreadError> {
         struct Unpark(std::thread::Thread);
@@ -125,7 +125,7 @@ impl<T> Running<T> {
 impl<T> Future for Running<T> {
     type Output = Result<T, ThreadError>;
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let error = if self.full { ThreadError::Full } else { ThreadError::Gone };
+        let error = if self.full { ThreadError::Full } else { ThreadError::Ended };
         Pin::new(&mut self.receiver).poll(context).map_err(|_| error)
     }
 }

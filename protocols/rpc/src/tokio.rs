@@ -35,7 +35,7 @@ pub async fn drive<F: Future>(engine: &Engine, future: F) -> io::Result<F::Outpu
         // Until nothing is left to do; the future is polled with its own waker below.
         let mut at_once = Context::from_waker(Waker::noop());
         loop {
-            let busy = engine.turn();
+            let busy = engine.progress();
             if let Poll::Ready(output) = future.as_mut().poll(&mut at_once) {
                 return Ok(output);
             }

@@ -197,7 +197,7 @@ impl Run {
             let at = (start + n * stride) % ENDPOINTS as usize;
             if let Some(engine) = &self.engines[at].1 {
                 engine.set_time(now);
-                engine.turn();
+                engine.progress();
             }
         }
     }

@@ -5,6 +5,17 @@ use rustix::io::Errno;
 use std::{fmt, io};
 
 /// Why something was refused at the server. The number is Linux's, on every machine.
+///
+/// ```
+/// use petasos_forward::FsError;
+/// use rustix::io::Errno;
+///
+/// let error = FsError::new(Errno::MFILE, "the limit of 64 open files is reached");
+/// assert_eq!(error.errno(), Errno::MFILE);
+/// assert!(error.to_string().ends_with("the limit of 64 open files is reached"));
+/// // As one of the standard library.
+/// assert_eq!(std::io::Error::from(FsError::from(Errno::NOENT)).raw_os_error(), Some(2));
+/// ```
 #[derive(Clone, PartialEq, Eq, Wire)]
 pub struct FsError {
     errno: i32,

@@ -1,33 +1,75 @@
-//! I/O forwarding: a server exports a directory or a bucket, clients use its files as if they were
-//! their own, and large data moves by remote memory access, pulled and pushed by the server.
+//! I/O forwarding: a few processes do the input and output of many. A server exports a directory or
+//! a bucket, clients use its files as if they were their own, and large data moves by remote memory
+//! access, which the server begins.
 //!
-//! * [`Server`](server) serves a [`Storage`](storage::Storage): the local file system, an
-//!   object store, or one of yours.
-//! * [`Remote`](client) is the client: calls like those of POSIX, asynchronous.
-//! * [`transfer`] moves whole files and trees, in parallel, and goes on where it was interrupted.
-//! * [`mount`] makes a file system of an export, through FUSE.
+//! **Serve** a [`Storage`](storage::Storage): the local file system, an object store, or one of
+//! yours ([`server`]). Clients have the rights of the server's process; their paths never lead out
+//! of what is exported.
 //!
-//! What a client may do, it does with the rights of the server's process; paths never lead out of
-//! what is exported. A session is a client's life at the server: when it ends, whatever the reason,
-//! its files are closed, its locks are free, and what it had not finished never gets its final
-//! name.
+//! ```no_run
+//! # use {petasos::OpenOptions, std::sync::Arc};
+//! use petasos_forward::{server::{Server, ServerConfig}, storage::Local};
+//!
+//! let storage = Arc::new(Local::open("/scratch/project".as_ref())?);
+//! let urls = ["shm://*", "tcp://127.0.0.1:7000"];
+//! let server = Server::listen(storage, &urls, &OpenOptions::default(), ServerConfig::default())?;
+//! std::thread::park(); // Until the server is dropped.
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! **Use its files** by calls like those of POSIX, asynchronous ([`client`]). Whole files and trees
+//! are [moved](transfer) in parallel, and from where an earlier transfer was interrupted.
+//!
+//! ```no_run
+//! # use petasos::{Engine, EngineConfig, OpenOptions, fabric::Address};
+//! use petasos_forward::{RelPath, client::{ConnectOptions, Remote}};
+//!
+//! let endpoint = petasos::open("tcp://127.0.0.1:0", &OpenOptions::default())?;
+//! let engine = Engine::new(endpoint, EngineConfig::default());
+//! let server = Address::parse("tcp://127.0.0.1:7000")?;
+//! engine.block_on(async {
+//!     let remote = Remote::connect(&engine, &server, ConnectOptions::default()).await?;
+//!     println!("{} bytes", remote.stat(&RelPath::parse(b"input.dat")?, true).await?.size);
+//!     Ok(())
+//! })
+//! # .map_err(|error: Box<dyn std::error::Error>| error)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! **Mount it**, for programs that know nothing of all this ([`mount`], through FUSE).
+//!
+//! ```no_run
+//! # #[cfg(feature = "mount")] {
+//! # use {petasos::{OpenOptions, fabric::Address}, std::time::Duration};
+//! use petasos_forward::mount::{MountOptions, Mounted};
+//!
+//! let endpoint = petasos::open("tcp://127.0.0.1:0", &OpenOptions::default())?;
+//! let server = Address::parse("tcp://127.0.0.1:7000")?;
+//! let mounted = Mounted::new(endpoint, &server, "/mnt".as_ref(), MountOptions::default())?;
+//! while !mounted.wait(Duration::from_secs(3600)) {} // Until it is unmounted.
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A session is a client's life at the server: when it ends, whatever the reason, its files are
+//! closed, its locks are free, and what it had not finished never gets its final name.
 //!
 //! # How it works
 //!
 //! ```text
 //!    commands: put, get, ls, sync ...     mount (FUSE)
 //!                  |                         |
-//!              transfer                      |             whole files and trees; goes on where it stopped
+//!              transfer                      |    whole files and trees; resumed where it stopped
 //!                  \_________   _____________/
-//!                            client                        calls like those of POSIX, asynchronous
-//!                               |   protocol               one interface; data in the call, or lent
-//!                            server                        sessions, locks, fair queues, bounded memory
+//!                            client                calls like those of POSIX, asynchronous
+//!                               |   protocol       one interface; data in the call, or lent
+//!                            server                sessions, locks, fair queues, bounded memory
 //!                               |
-//!                            storage                       a plug-in: local file system, object store
+//!                            storage               a plug-in: local file system, object store
 //! ```
 //!
 //! * **A session** begins with a call (`hold`) that is never answered, and that shows a ticket from
-//!   the answer to the client's first word, of which the server keeps nothing. When the client dies
+//!   the answer to the client's hello, of which the server keeps nothing. When the client dies
 //!   or gives that call up, the engine drops the handler's future, and with it everything the
 //!   session had. No heartbeat: the transport knows of deaths. Only where locks are to be taken
 //!   from clients that are stopped does the server give leases.
@@ -59,6 +101,7 @@ pub mod protocol;
 mod semaphore;
 pub mod server;
 pub mod storage;
+mod threads;
 mod timer;
 pub mod transfer;
 

@@ -1,11 +1,11 @@
 //! A timer thread: runs short actions at their time, and sleeps until the next one.
 
+use crate::threads::Threads;
 use futures_channel::oneshot;
 use std::{
     collections::BTreeMap,
     fmt, io,
     sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
-    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -14,7 +14,7 @@ type Action = Box<dyn FnOnce() + Send>;
 /// Runs actions later, on a thread of its own.
 pub(crate) struct TimerThread {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Threads,
 }
 
 #[derive(Default)]
@@ -43,9 +43,9 @@ impl TimerThread {
     pub(crate) fn start() -> io::Result<TimerThread> {
         let shared = Arc::<Shared>::default();
         let serving = Arc::clone(&shared);
-        let builder = std::thread::Builder::new().name("forward-timer".to_owned());
-        let thread = builder.spawn(move || serving.serve())?;
-        Ok(TimerThread { shared, thread: Mutex::new(Some(thread)) })
+        let thread = Threads::default();
+        thread.start("forward-timer".to_owned(), move || serving.serve())?;
+        Ok(TimerThread { shared, thread })
     }
 
     /// Runs a short action after so long. It must not panic. After the end of the timer it is
@@ -73,7 +73,7 @@ impl TimerThread {
         let _ = receiver.await;
     }
 
-    /// Drops what was to be done, and waits for what is done now.
+    /// Drops what was to be done, and waits for what is done now, unless that is what calls this.
     pub(crate) fn stop(&self) {
         let dropped = {
             let mut state = self.shared.lock();
@@ -82,13 +82,7 @@ impl TimerThread {
         };
         self.shared.wake.notify_all();
         drop(dropped);
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread
-            && thread.thread().id() != std::thread::current().id()
-        {
-            // A panic has been reported by the thread.
-            let _ = thread.join();
-        }
+        self.thread.join();
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     pmi1,
 };
 use petasos_fabric::Time;
-use petasos_noise::{Handshake, OVERHEAD, Spot};
+use petasos_noise::{Handshake, OVERHEAD, ResponderAddress};
 use petasos_pmix::{
     BusinessCard, Entry, Error, Group, JobId, Node, Proc, Scope, Value,
     event::{Event, EventId, Range},
@@ -249,7 +249,7 @@ pub fn admission(bytes: &[u8]) {
     let Some((choice, rest)) = bytes.split_first() else { return };
     let (secret, own) = ([7; 32], [9; 32]);
     let psk = handshake::psk(&secret);
-    let spot = Spot::of(([10, 0, 0, 1], 4040).into());
+    let spot = ResponderAddress::of(([10, 0, 0, 1], 4040).into());
     let known = choice & 2 != 0;
     let mut said = [0; HELLO];
     let len = rest.len().min(HELLO);
@@ -287,7 +287,7 @@ pub fn admission(bytes: &[u8]) {
 /// Both sides, right and wrong.
 #[must_use]
 pub fn admission_seeds() -> Vec<Vec<u8>> {
-    let spot = Spot::of(([10, 0, 0, 1], 4040).into()).to_bytes();
+    let spot = ResponderAddress::of(([10, 0, 0, 1], 4040).into()).to_bytes();
     let hello = [&1u32.to_le_bytes()[..], &0u32.to_le_bytes(), &spot].concat();
     (0..4u8)
         .map(|choice| match choice & 1 {

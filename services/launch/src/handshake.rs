@@ -16,7 +16,7 @@
 //! ([`Answering`]). The steps themselves know neither sockets nor time.
 
 use hmac::{Hmac, Mac};
-use petasos_noise::{Handshake, OVERHEAD, Psk, Spot};
+use petasos_noise::{Handshake, OVERHEAD, Psk, ResponderAddress};
 use petasos_pmix::Node;
 use sha2::Sha256;
 use std::{
@@ -30,7 +30,7 @@ pub(crate) type Secret = [u8; 32];
 
 pub(crate) const MAGIC: [u8; 8] = *b"PETPMIX\x02";
 /// Bytes in the two messages: two nodes and an address; a verdict and a node.
-pub(crate) const HELLO: usize = 4 + 4 + Spot::LEN;
+pub(crate) const HELLO: usize = 4 + 4 + ResponderAddress::LEN;
 pub(crate) const VERDICT: usize = 1 + 4;
 /// The dialler's message.
 pub(crate) const MESSAGE: usize = HELLO + OVERHEAD;
@@ -70,7 +70,7 @@ pub(crate) fn dial(
 ) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let there = Spot::of_connection(stream.peer_addr()?, stream.local_addr()?);
+    let there = ResponderAddress::of_connection(stream.peer_addr()?, stream.local_addr()?);
     ask(stream, secret, me, expected, there).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => {
             let why = format!("it does not answer within {PATIENCE:?}");
@@ -107,7 +107,7 @@ impl Answering {
         &self,
         secret: &Secret,
         me: Node,
-        here: Spot,
+        here: ResponderAddress,
         message: &[u8; MESSAGE],
     ) -> io::Result<([u8; VERDICT + OVERHEAD], io::Result<Node>)> {
         let mut said = [0; HELLO];
@@ -115,7 +115,7 @@ impl Answering {
         let heard = shake.read(message, &mut said);
         heard.map_err(|_| refused("it does not know the job's secret"))?;
         let node = |at: usize| Node(u32::from_le_bytes(std::array::from_fn(|nth| said[at + nth])));
-        let dialled = Spot::from_bytes(said.last_chunk().expect("its end"));
+        let dialled = ResponderAddress::from_bytes(said.last_chunk().expect("its end"));
         let verdict = match (node(4) == me, dialled == here) {
             (true, true) => WELCOME,
             (false, _) => OTHER_NODE,
@@ -135,7 +135,7 @@ pub(crate) fn answer(
     stream: &mut (impl Read + Write),
     secret: &Secret,
     me: Node,
-    here: Spot,
+    here: ResponderAddress,
     own: &Nonce,
 ) -> io::Result<Node> {
     let answering = Answering::begin(own);
@@ -153,7 +153,7 @@ pub(crate) fn ask(
     secret: &Secret,
     me: Node,
     expected: Node,
-    there: Spot,
+    there: ResponderAddress,
 ) -> io::Result<()> {
     let mut first = [0; MAGIC.len() + 32];
     stream.read_exact(&mut first)?;
@@ -211,7 +211,7 @@ mod tests {
     }
 
     fn listen(stream: &mut TcpStream, secret: &Secret, me: Node) -> io::Result<Node> {
-        let here = Spot::of_connection(stream.local_addr()?, stream.peer_addr()?);
+        let here = ResponderAddress::of_connection(stream.local_addr()?, stream.peer_addr()?);
         answer(stream, secret, me, here, &random())
     }
 

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use petasos_auto::{
-    Node, Places,
+    AutoAddress, Node,
     handshake::{Handshake, Wish},
 };
 use petasos_datagram::frame::{Control, HEAD, Header, Leave, TARGET};
@@ -154,7 +154,7 @@ fn handshakes() -> Vec<Vec<u8>> {
         address: Address::parse(&format!("tcp://127.0.0.1:{port}")).expect("an address"),
         incarnation: Incarnation::new(port).expect("not zero"),
     };
-    let spot = petasos_noise::Spot::of(([10, 0, 0, 1], 4040).into());
+    let spot = petasos_noise::ResponderAddress::of(([10, 0, 0, 1], 4040).into());
     let mut seeds = Vec::new();
     let known = Secret::new([7; 32]).expect("a secret");
     for goal in [Goal::Begin, Goal::Vouch(name(spot))] {
@@ -179,7 +179,7 @@ fn handshakes() -> Vec<Vec<u8>> {
 }
 
 /// What a connection is called.
-fn name(spot: petasos_noise::Spot) -> petasos_tcp::handshake::Name {
+fn name(spot: petasos_noise::ResponderAddress) -> petasos_tcp::handshake::Name {
     let (_, challenge) = Server::begin(None, false, [1; 32], [3; 32]);
     let own = Identity {
         address: Address::parse("tcp://127.0.0.1:9").expect("an address"),
@@ -451,13 +451,16 @@ fn networks() -> Vec<Vec<u8>> {
         Control::Released(target),
         Control::Returned,
     ];
-    let ways = ["shm://4711-0123456789abcdef", "ofi+verbs://[fd00::7]:40", "tcp://10.0.0.7:4040"]
-        .map(|way| Address::parse(way).expect("an address"));
-    let whole = |ways: &[Address]| Places::compose(Node::of(b"a node"), ways).expect("short");
-    let texts = [whole(&ways).to_string(), "auto://node7:4040".to_owned(), "auto://*".to_owned()];
+    let members =
+        ["shm://4711-0123456789abcdef", "ofi+verbs://[fd00::7]:40", "tcp://10.0.0.7:4040"]
+            .map(|text| Address::parse(text).expect("an address"));
+    let whole =
+        |members: &[Address]| AutoAddress::compose(Node::of(b"a node"), members).expect("short");
+    let texts =
+        [whole(&members).to_string(), "auto://node7:4040".to_owned(), "auto://*".to_owned()];
     let incarnation = Incarnation::new(u64::MAX / 3).expect("not zero");
     let cards = [Wish::Stay, Wish::Ask]
-        .map(|wish| of(3, Handshake { wish, incarnation, address: whole(&ways[..2]) }.encode()));
+        .map(|wish| of(3, Handshake { wish, incarnation, address: whole(&members[..2]) }.encode()));
     let mut all = heads.to_vec();
     all.extend(controls.iter().map(|control| of(1, control.to_bytes())));
     all.extend(texts.map(|text| of(2, text.into_bytes())));

@@ -291,7 +291,7 @@ impl<'a> World<'a> {
 
     fn turn(&self, times: usize) {
         for _ in 0..times {
-            self.engine.turn();
+            self.engine.progress();
         }
     }
 
@@ -312,9 +312,9 @@ impl<'a> World<'a> {
 
     fn finish(mut self) {
         drop(self.attacker);
-        self.engine.turn();
+        self.engine.progress();
         for _ in 0..100 {
-            self.engine.turn();
+            self.engine.progress();
             poll(&mut self.calls);
             if self.calls.is_empty() && self.engine.usage() == Usage::default() {
                 return;

@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use petasos_fabric::{Address, Incarnation};
 use petasos_fuzz::Cut;
-use petasos_noise::{Channel, Forged, Handshake, OVERHEAD, Psk, RECORD, Spot};
+use petasos_noise::{Channel, NotAuthentic, Handshake, OVERHEAD, Psk, RECORD, ResponderAddress};
 use petasos_tcp::{
     Secret,
     handshake::{
@@ -35,8 +35,8 @@ fn own() -> Identity {
     Identity { address, incarnation: Incarnation::new(9).expect("not zero") }
 }
 
-fn spot() -> Spot {
-    Spot::of(([10, 0, 0, 1], 4040).into())
+fn spot() -> ResponderAddress {
+    ResponderAddress::of(([10, 0, 0, 1], 4040).into())
 }
 
 fn frame<const N: usize>(cut: &mut Cut<'_>) -> [u8; N] {
@@ -135,9 +135,9 @@ fn records(first: bool, cut: Cut<'_>) {
             Ok(Some(len)) => match b.open(&stream[at..at + len], &mut text) {
                 Ok(4) => assert!(at + len == good, "a record was forged"),
                 Ok(len) => panic!("a text of {len} bytes"),
-                Err(Forged) => return assert!(at >= good),
+                Err(NotAuthentic) => return assert!(at >= good),
             },
-            Err(Forged) => return assert!(at >= good),
+            Err(NotAuthentic) => return assert!(at >= good),
         }
         at = good;
     }

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use petasos_auto::{Places, SCHEME, handshake::Handshake};
+use petasos_auto::{AutoAddress, SCHEME, handshake::Handshake};
 use petasos_datagram::frame::{Control, HEAD, Header};
 use petasos_fabric::Address;
 use petasos_fuzz::Cut;
@@ -29,9 +29,9 @@ fuzz_target!(|data: &[u8]| {
             let address = text.and_then(|text| Address::parse(text).ok());
             if let Some(address) = address
                 && address.scheme() == SCHEME
-                && let Ok(Places::Known { node, ways }) = Places::parse(&address)
+                && let Ok(AutoAddress::Whole { node, members }) = AutoAddress::parse(&address)
             {
-                assert_eq!(Places::compose(node, &ways), Ok(address));
+                assert_eq!(AutoAddress::compose(node, &members), Ok(address));
             }
         }
         _ => {

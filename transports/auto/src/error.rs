@@ -7,7 +7,7 @@ use petasos_fabric::{Address, AddressError};
 #[non_exhaustive]
 pub enum OpenError {
     /// None, or too many.
-    #[error("{count} transports under one address: from 1 to {most} are possible", most = crate::places::MOST)]
+    #[error("{count} transports under one address: from 1 to {most} are possible", most = crate::address::MOST)]
     Members {
         /// How many were given.
         count: usize,

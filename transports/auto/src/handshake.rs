@@ -9,7 +9,7 @@
 //! | 18 | length of the address |
 //! | 19.. | the whole address |
 
-use crate::{Places, SCHEME};
+use crate::{AutoAddress, SCHEME};
 use petasos_fabric::{Address, Incarnation};
 
 const MAGIC: &[u8; 8] = b"petasosa";
@@ -77,8 +77,8 @@ impl Handshake {
         }
         let address = std::str::from_utf8(address).ok().and_then(|text| Address::parse(text).ok());
         let address = address.ok_or("its handshake message has no address")?;
-        match Places::parse(&address) {
-            Ok(Places::Known { .. }) if address.scheme() == SCHEME => {
+        match AutoAddress::parse(&address) {
+            Ok(AutoAddress::Whole { .. }) if address.scheme() == SCHEME => {
                 Ok(Handshake { wish, incarnation, address })
             }
             _ => Err("its handshake message does not have its whole address"),
@@ -93,8 +93,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn handshake(wish: Wish) -> Handshake {
-        let way = Address::parse("tcp://h:1").unwrap();
-        let address = Places::compose(Node::of(b"x"), &[way]).unwrap();
+        let member = Address::parse("tcp://h:1").unwrap();
+        let address = AutoAddress::compose(Node::of(b"x"), &[member]).unwrap();
         Handshake { wish, incarnation: Incarnation::new(7).unwrap(), address }
     }
 

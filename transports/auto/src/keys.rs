@@ -5,73 +5,12 @@
 //! the parts of its key (their number, and for each kind, length and bytes). The rest of the
 //! member's key is in ours.
 
-use crate::{Auto, Places, outstanding::Pending};
+use crate::{Auto, AutoAddress, outstanding::Pending};
 use petasos_fabric::{
     Access, Done, Endpoint, Event, ExportError, ImportError, Incarnation, Key, OpError,
     OpErrorKind, Operation, Peer, RegionId, RegisterError, Remote, Slice, Token, key::KeyParts,
 };
-use std::{collections::HashMap, time::Duration};
-
-/// Regions by their numbers here, and their numbers at the members.
-#[derive(Debug, Default)]
-pub(crate) struct Regions {
-    slots: Vec<(u32, Option<Registered>)>,
-    free: Vec<u32>,
-    ours: HashMap<(usize, RegionId), RegionId>,
-}
-
-#[derive(Debug)]
-struct Registered {
-    /// With each member.
-    there: Vec<RegionId>,
-    /// It is being closed: by which operation, at how many members still, and what went wrong.
-    closing: Option<(Token, usize, Option<OpError>)>,
-    /// The members that have closed it.
-    closed: Vec<usize>,
-}
-
-impl Regions {
-    fn get(&self, region: RegionId) -> Option<&Registered> {
-        let (generation, slot) = self.slots.get(region.index as usize)?;
-        slot.as_ref().filter(|_| *generation == region.generation)
-    }
-
-    fn get_mut(&mut self, region: RegionId) -> Option<&mut Registered> {
-        let (generation, slot) = self.slots.get_mut(region.index as usize)?;
-        slot.as_mut().filter(|_| *generation == region.generation)
-    }
-
-    fn add(&mut self, there: Vec<RegionId>) -> RegionId {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push((0, None));
-            self.slots.len() as u32 - 1
-        });
-        let (generation, slot) = &mut self.slots[index as usize];
-        let region = RegionId { index, generation: *generation };
-        for (member, id) in there.iter().enumerate() {
-            self.ours.insert((member, *id), region);
-        }
-        *slot = Some(Registered { there, closing: None, closed: Vec::new() });
-        region
-    }
-
-    fn remove(&mut self, region: RegionId) -> Option<Registered> {
-        self.get(region)?;
-        let (generation, slot) = self.slots.get_mut(region.index as usize)?;
-        *generation = generation.wrapping_add(1);
-        self.free.push(region.index);
-        let registered = slot.take()?;
-        for (member, id) in registered.there.iter().enumerate() {
-            self.ours.remove(&(member, *id));
-        }
-        Some(registered)
-    }
-
-    /// Our number of a member's region.
-    pub(crate) fn ours(&self, member: usize, region: RegionId) -> Option<RegionId> {
-        self.ours.get(&(member, region)).copied()
-    }
-}
+use std::time::Duration;
 
 impl Auto {
     pub(crate) fn register_all(
@@ -98,13 +37,9 @@ impl Auto {
 
     /// Closes a region with all members; again, with those that have not closed it yet.
     pub(crate) fn close(&mut self, token: Token, region: RegionId, patience: Duration) {
-        let Some(registered) = self.regions.get_mut(region).filter(|r| r.closing.is_none()) else {
+        let Some(open) = self.regions.close(token, region) else {
             return self.fail(token, OpError::local(OpErrorKind::UnknownRegion));
         };
-        let there: Vec<_> = registered.there.iter().copied().enumerate().collect();
-        let open = there.into_iter().filter(|(member, _)| !registered.closed.contains(member));
-        let open: Vec<_> = open.collect();
-        registered.closing = Some((token, open.len(), None));
         for (member, region_there) in open {
             let token = self.outstanding.token(Pending::Closing { region, member });
             let close = Operation::Deregister { token, region: region_there, patience };
@@ -112,8 +47,8 @@ impl Auto {
         }
     }
 
-    /// A member has closed its registration, or has not, because the memory may still be reached
-    /// over it. Returns the result when all members have answered.
+    /// A member has closed its registration of a region, or has not. Returns the completion when all
+    /// members have answered.
     pub(crate) fn closed(
         &mut self,
         region: RegionId,
@@ -121,29 +56,7 @@ impl Auto {
         result: Result<Done, OpError>,
     ) -> Option<Event> {
         let result = result.map_err(|error| self.in_our_words(member, error));
-        let registered = self.regions.get_mut(region)?;
-        let (token, left, worst) = registered.closing.as_mut()?;
-        *left -= 1;
-        let reached = |error: &OpError| error.kind == OpErrorKind::StillReached;
-        let held = result.as_ref().is_err_and(reached);
-        if let Err(found) = result
-            && (held || worst.is_none())
-        {
-            *worst = Some(found);
-        }
-        if !held {
-            registered.closed.push(member);
-        }
-        if *left > 0 {
-            return None;
-        }
-        let token = *token;
-        let (.., error) = registered.closing.take()?;
-        if !error.as_ref().is_some_and(reached) {
-            self.regions.remove(region);
-        }
-        let result = error.map_or(Ok(Done::Deregistered), Err);
-        Some(Event::Done { token, result })
+        self.regions.closed(region, member, result)
     }
 
     /// A member's error, with our address of the peer that it names.
@@ -163,7 +76,7 @@ impl Auto {
     }
 
     pub(crate) fn export_all(&self, region: RegionId) -> Result<Key, ExportError> {
-        let registered = self.regions.get(region).ok_or(ExportError::UnknownRegion)?;
+        let there = self.regions.of_members(region).ok_or(ExportError::UnknownRegion)?;
         let mut whole = KeyParts {
             owner: self.address.clone(),
             incarnation: self.incarnation,
@@ -171,7 +84,7 @@ impl Auto {
             access: Access::NONE,
             routes: Vec::new(),
         };
-        for (at, (member, id)) in self.members.iter().zip(&registered.there).enumerate() {
+        for (at, (member, id)) in self.members.iter().zip(there).enumerate() {
             let key = member.endpoint.export(*id)?;
             let parts = key.parse().map_err(|_| ExportError::UnknownRegion)?;
             (whole.len, whole.access) = (parts.len, parts.access);
@@ -217,17 +130,19 @@ impl Auto {
             return Err(ImportError::Stale(parts.owner));
         }
         let route = entry.route;
-        let Ok(Places::Known { ways, .. }) = Places::parse(&parts.owner) else {
+        let Ok(AutoAddress::Whole { members, .. }) = AutoAddress::parse(&parts.owner) else {
             return Err(no_route());
         };
         let endpoint = &mut self.members[route.member].endpoint;
         let scheme = endpoint.address().scheme();
-        let at = ways.iter().position(|way| way.scheme() == scheme).ok_or_else(no_route)?;
+        let at =
+            members.iter().position(|member| member.scheme() == scheme).ok_or_else(no_route)?;
         let routes = parts.routes.iter().filter(|(kind, _)| *kind == Key::ROUTE_MEMBER);
         let mut routes = routes.filter_map(|(_, bytes)| bytes.split_first());
         let (_, part) = routes.find(|(nth, _)| usize::from(**nth) == at).ok_or_else(no_route)?;
         // The member knows the owner by the spelling by which it was resolved.
-        let owner = endpoint.peer(route.peer).map_or_else(|| ways[at].clone(), |info| info.address);
+        let owner =
+            endpoint.peer(route.peer).map_or_else(|| members[at].clone(), |info| info.address);
         let key = member_key(part, owner, &parts).ok_or(ImportError::Malformed("a bad route"))?;
         let remote = match came {
             true => endpoint.import_from(&key, route.peer),

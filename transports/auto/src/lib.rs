@@ -3,7 +3,7 @@
 //!
 //! [`Auto`] is an endpoint of the fabric made of other endpoints, its *members*. The caller opens
 //! them, and this crate names no transport. Its address contains the addresses of all members, and
-//! says which node it is on ([`Places`]):
+//! says which node it is on ([`AutoAddress`]):
 //!
 //! ```text
 //! auto://9f3c2a7b11d04e55/shm://4711-0123456789abcdef,tcp://10.0.0.7:4040
@@ -13,7 +13,7 @@
 //! # Which route is taken
 //!
 //! Each peer has one route. It is chosen when the peer is first resolved, from both addresses
-//! alone; so both sides choose the same, whichever begins. A member of [`Reach::Node`] serves peers
+//! alone; so both sides choose the same, whichever begins. A member of [`Scope::Node`] serves peers
 //! on the same node: the same boot of the same kernel, the same network name space, the same user
 //! ([`Node`]); a host's name tells none of that. Other peers are reached by the first network that
 //! both have, in the order of the smaller address. A peer that cannot be reached by its route is
@@ -47,21 +47,25 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 mod endpoint;
 mod error;
+mod greetings;
 pub mod handshake;
 mod keys;
 mod meet;
+mod member;
 mod node;
 mod outstanding;
 mod pace;
 mod peers;
-mod places;
 mod receive;
+mod regions;
 mod state;
 mod submit;
 
+pub use address::{AutoAddress, SCHEME};
 pub use error::OpenError;
+pub use member::{Member, Scope};
 pub use node::Node;
-pub use places::{Places, SCHEME};
-pub use state::{Auto, Chosen, Member, Reach};
+pub use state::{Auto, Chosen};

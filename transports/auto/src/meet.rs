@@ -1,7 +1,7 @@
 //! Choosing routes, exchanging handshake messages, and losing peers.
 
 use crate::{
-    Auto, Node, Places, Reach, SCHEME,
+    Auto, AutoAddress, Node, SCHEME, Scope,
     handshake::{Handshake, Wish},
     peers::Route,
 };
@@ -16,25 +16,6 @@ const INTRODUCTION: Duration = Duration::from_secs(5);
 /// For how long a peer that has sent its whole address is tried by another route.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Handshake messages that are to be sent, or waited for.
-#[derive(Debug, Default)]
-pub(crate) struct Greetings {
-    routes: Vec<Route>,
-    /// Members over which one was sent, and which were not polled since.
-    sent: Vec<usize>,
-}
-
-impl Greetings {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.routes.is_empty()
-    }
-
-    /// A member over which a handshake message was sent.
-    pub(crate) fn pop_sent(&mut self) -> Option<usize> {
-        self.sent.pop()
-    }
-}
-
 impl Auto {
     pub(crate) fn resolve_by_a_route(
         &mut self,
@@ -42,9 +23,9 @@ impl Auto {
         patience: Duration,
         running: bool,
     ) -> Result<Peer, ResolveError> {
-        let resolve = |endpoint: &mut Box<dyn Endpoint>, place: &Address| match running {
-            true => endpoint.resolve_running(place, patience),
-            false => endpoint.resolve(place, patience),
+        let resolve = |endpoint: &mut Box<dyn Endpoint>, at: &Address| match running {
+            true => endpoint.resolve_running(at, patience),
+            false => endpoint.resolve(at, patience),
         };
         if address.scheme() != SCHEME {
             return Err(ResolveError::WrongScheme { address: address.clone(), scheme: SCHEME });
@@ -69,21 +50,21 @@ impl Auto {
             address: address.clone(),
             reason: reason.to_owned(),
         };
-        let (member, place, wish) = match Places::parse(address).map_err(malformed)? {
-            Places::Known { node, ways } => {
+        let (member, at, wish) = match AutoAddress::parse(address).map_err(malformed)? {
+            AutoAddress::Whole { node, members } => {
                 let chosen =
-                    self.choose(address, node, &ways).ok_or_else(|| self.no_route(address))?;
+                    self.choose(address, node, &members).ok_or_else(|| self.no_route(address))?;
                 (chosen.0, chosen.1, Wish::Stay)
             }
-            Places::Asked(rest) => {
+            AutoAddress::Short(rest) => {
                 let member = self.asker();
                 let scheme = self.members[member].endpoint.address().scheme();
-                let place = Address::parse(&format!("{scheme}://{rest}"))?;
-                (member, place, Wish::Ask)
+                let at = Address::parse(&format!("{scheme}://{rest}"))?;
+                (member, at, Wish::Ask)
             }
         };
         let endpoint = &mut self.members[member].endpoint;
-        let there = resolve(endpoint, &place).map_err(|error| match error {
+        let there = resolve(endpoint, &at).map_err(|error| match error {
             ResolveError::Malformed { reason, .. } => malformed(&reason),
             other => other,
         })?;
@@ -102,20 +83,25 @@ impl Auto {
     }
 
     /// The member and the address by which a peer is reached. Both sides come to the same.
-    fn choose(&self, address: &Address, node: Node, ways: &[Address]) -> Option<(usize, Address)> {
+    fn choose(
+        &self,
+        address: &Address,
+        node: Node,
+        theirs: &[Address],
+    ) -> Option<(usize, Address)> {
         let of_member = |member: usize| {
             let scheme = self.members[member].endpoint.address().scheme();
-            ways.iter().position(|way| way.scheme() == scheme)
+            theirs.iter().position(|member| member.scheme() == scheme)
         };
         let members = 0..self.members.len();
         let common = members.filter_map(|member| Some((member, of_member(member)?)));
         let (near, far): (Vec<_>, Vec<_>) =
-            common.partition(|(member, _)| self.members[*member].reach == Reach::Node);
+            common.partition(|(member, _)| self.members[*member].scope == Scope::Node);
         let near = near.into_iter().filter(|_| node == self.node);
         let ours_counts = self.address <= *address;
         let rank = |(member, at): &(usize, usize)| if ours_counts { *member } else { *at };
         let best = near.min_by_key(rank).or_else(|| far.into_iter().min_by_key(rank))?;
-        Some((best.0, ways[best.1].clone()))
+        Some((best.0, theirs[best.1].clone()))
     }
 
     fn no_route(&self, address: &Address) -> ResolveError {
@@ -149,11 +135,11 @@ impl Auto {
         match sent {
             Ok(()) => {
                 (link.told, link.owed) = (Some(wish), None);
-                self.greetings.sent.push(route.member);
+                self.greetings.sent(route.member);
             }
             Err(InjectError::Full) => {
                 link.owed = Some(wish);
-                self.greetings.routes.push(route);
+                self.greetings.add(route);
             }
             // The member will report the peer as lost.
             Err(_) => {}
@@ -180,7 +166,7 @@ impl Auto {
     pub(crate) fn serve_greetings(&mut self) -> bool {
         let mut worked = false;
         let now = self.now;
-        for route in std::mem::take(&mut self.greetings.routes) {
+        for route in self.greetings.take_routes() {
             let Some(link) = self.peers.link(route) else { continue };
             if let Some(wish) = link.owed.take() {
                 worked = true;
@@ -191,7 +177,7 @@ impl Auto {
             };
             match link.patience.as_mut().map(|patience| patience.is_over(now)) {
                 Some(true) => self.cut(route, LostReason::Silent(INTRODUCTION)),
-                Some(false) => self.greetings.routes.push(route),
+                Some(false) => self.greetings.add(route),
                 None => {}
             }
         }
@@ -202,7 +188,7 @@ impl Auto {
     pub(crate) fn until(&mut self) -> Time {
         let Auto { greetings, peers, .. } = self;
         let ends = greetings
-            .routes
+            .routes()
             .iter()
             .filter_map(|route| Some(peers.link(*route)?.patience.as_ref()?.end()));
         ends.min().unwrap_or(Time::NEVER)
@@ -213,7 +199,7 @@ impl Auto {
         let link = self.peers.link_or_new(route);
         if !link.introduced {
             link.patience = Some(Patience::new(INTRODUCTION));
-            self.greetings.routes.push(route);
+            self.greetings.add(route);
         }
     }
 
@@ -233,7 +219,7 @@ impl Auto {
         match link.ours {
             Some(ours) => {
                 let Some(entry) = self.peers.get(ours) else { return };
-                if matches!(Places::parse(&entry.address), Ok(Places::Asked(_))) {
+                if matches!(AutoAddress::parse(&entry.address), Ok(AutoAddress::Short(_))) {
                     self.answered(ours, route, &handshake);
                 } else if entry.address == handshake.address {
                     self.introduce(ours, route, handshake.incarnation);
@@ -251,9 +237,9 @@ impl Auto {
     /// A peer has connected to us.
     fn came(&mut self, route: Route, handshake: &Handshake) {
         let met = self.members[route.member].endpoint.peer(route.peer).map(|info| info.address);
-        let there = |ways: &[Address]| met.is_some_and(|met| ways.contains(&met));
-        if !matches!(Places::parse(&handshake.address), Ok(Places::Known { ways, .. }) if there(&ways))
-        {
+        let there = |members: &[Address]| met.is_some_and(|met| members.contains(&met));
+        let whole = AutoAddress::parse(&handshake.address);
+        if !matches!(&whole, Ok(AutoAddress::Whole { members, .. }) if there(members)) {
             let why = "its handshake message has an address at which it is not".to_owned();
             return self.cut(route, LostReason::Protocol(why));
         }
@@ -264,7 +250,7 @@ impl Auto {
             // One of the two lies, or has not ended yet. On a node the kernel says which process
             // has a name. A member for a network has verified the address, and reports by itself
             // that the earlier one is lost.
-            if self.members[route.member].reach != Reach::Node {
+            if self.members[route.member].scope != Scope::Node {
                 let why = "a living peer has the address that it claims".to_owned();
                 return self.cut(route, LostReason::Refused(why));
             }
@@ -279,19 +265,22 @@ impl Auto {
 
     /// A peer that was asked has sent its whole address.
     fn answered(&mut self, ours: Peer, route: Route, handshake: &Handshake) {
-        let Ok(Places::Known { node, ways }) = Places::parse(&handshake.address) else { return };
+        let Ok(AutoAddress::Whole { node, members }) = AutoAddress::parse(&handshake.address)
+        else {
+            return;
+        };
         let known = self.peers.find(&handshake.address).is_some();
-        let chosen = self.choose(&handshake.address, node, &ways).filter(|_| !known);
+        let chosen = self.choose(&handshake.address, node, &members).filter(|_| !known);
         self.peers.name(&handshake.address, ours);
         let Some(entry) = self.peers.get_mut(ours) else { return };
         entry.address = handshake.address.clone();
         let other = chosen.filter(|(member, _)| *member != route.member);
-        let Some((member, place)) = other else {
+        let Some((member, at)) = other else {
             // The route stays.
             self.introduce(ours, route, handshake.incarnation);
             return self.greet(route, Wish::Stay);
         };
-        let there = match self.members[member].endpoint.resolve(&place, PATIENCE) {
+        let there = match self.members[member].endpoint.resolve(&at, PATIENCE) {
             Ok(peer) => Route { member, peer },
             Err(error) => return self.cut(route, LostReason::System(error.to_string())),
         };

@@ -1,6 +1,6 @@
 //! Which members are polled in a pass: those over which nothing has come for a while less often.
 
-use crate::{Member, Reach};
+use crate::{Member, Scope};
 
 /// Passes after which a network over which nothing came is only polled now and then.
 const WARM: u32 = 1024;
@@ -71,10 +71,10 @@ impl Pace {
     #[inline]
     pub(crate) fn is_due(&self, members: &[Member], member: usize) -> bool {
         let given = self.given & (1 << member) != 0;
-        if given || members[member].reach == Reach::Node || self.passes.is_multiple_of(COLD) {
+        if given || members[member].scope == Scope::Node || self.passes.is_multiple_of(COLD) {
             return true;
         }
-        let near = members[0].reach == Reach::Node && self.is_warm(0);
+        let near = members[0].scope == Scope::Node && self.is_warm(0);
         self.is_warm(member) && (!near || self.passes.is_multiple_of(SHARED))
     }
 }

@@ -1,44 +1,26 @@
 //! The state of an endpoint.
 
 use crate::{
-    Node, OpenError, Places, SCHEME, handshake::LONGEST, keys::Regions, meet::Greetings,
-    outstanding::Outstanding, pace::Pace, peers::Peers, places::MOST,
+    AutoAddress, Member, Node, OpenError, SCHEME, Scope, address::MOST, greetings::Greetings,
+    handshake::LONGEST, outstanding::Outstanding, pace::Pace, peers::Peers, regions::Regions,
 };
 use petasos_fabric::{
-    Address, Capabilities, Credential, Endpoint, Enforcement, Event, Incarnation, Limits, Peer,
-    Support, Time,
+    Address, Capabilities, Credential, Enforcement, Event, Incarnation, Limits, Peer, Support, Time,
 };
 use rustix::event::epoll;
 use std::os::fd::OwnedFd;
 
-/// How far a transport goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reach {
-    /// To processes of this node: of what [`Node::here`] calls one.
-    Node,
-    /// To every process that has an address.
-    Network,
-}
-
-/// A transport under the common address.
-pub struct Member {
-    /// Its endpoint, as it was opened: no peer was resolved there.
-    pub endpoint: Box<dyn Endpoint>,
-    /// How far it goes.
-    pub reach: Reach,
-}
-
 /// An endpoint of several transports: see the crate's page.
 ///
 /// ```
-/// use petasos_auto::{Auto, Member, Node, Reach};
+/// use petasos_auto::{Auto, Member, Node, Scope};
 /// use petasos_fabric::{Address, Endpoint};
 ///
 /// let shm = petasos_shm::Shm::open(&Address::parse("shm://*")?)?;
 /// let tcp = petasos_tcp::TcpEndpoint::open(&Address::parse("tcp://*")?, Default::default())?;
 /// let members = vec![
-///     Member { endpoint: Box::new(shm), reach: Reach::Node },
-///     Member { endpoint: Box::new(tcp), reach: Reach::Network },
+///     Member { endpoint: Box::new(shm), scope: Scope::Node },
+///     Member { endpoint: Box::new(tcp), scope: Scope::Network },
 /// ];
 /// let endpoint = Auto::open(Node::here(), members)?;
 /// assert_eq!(endpoint.address().scheme(), "auto");
@@ -68,7 +50,7 @@ pub struct Auto {
 #[non_exhaustive]
 pub struct Chosen {
     /// The peer's address at the member that reaches it.
-    pub way: Address,
+    pub address: Address,
     /// Why this route was chosen, as a sentence for users.
     pub why: String,
 }
@@ -87,15 +69,15 @@ impl Auto {
         if count == 0 || count > MOST {
             return Err(OpenError::Members { count });
         }
-        members.sort_by_key(|member| member.reach);
-        let mut ways: Vec<Address> = Vec::new();
+        members.sort_by_key(|member| member.scope);
+        let mut addresses: Vec<Address> = Vec::new();
         for member in &members {
-            let way = member.endpoint.address();
-            if ways.iter().any(|other| other.scheme() == way.scheme()) {
-                return Err(OpenError::Twice(way.scheme().to_owned()));
+            let address = member.endpoint.address();
+            if addresses.iter().any(|other| other.scheme() == address.scheme()) {
+                return Err(OpenError::Twice(address.scheme().to_owned()));
             }
-            if way.as_str().contains(',') {
-                return Err(OpenError::Comma(way.clone()));
+            if address.as_str().contains(',') {
+                return Err(OpenError::Comma(address.clone()));
             }
             let capabilities = member.endpoint.capabilities();
             let found = capabilities.limits.max_inject.min(capabilities.limits.max_message);
@@ -106,9 +88,9 @@ impl Auto {
                     needed: LONGEST,
                 });
             }
-            ways.push(way.clone());
+            addresses.push(address.clone());
         }
-        let address = Places::compose(node, &ways)?;
+        let address = AutoAddress::compose(node, &addresses)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(std::io::Error::from)?;
         for fd in members.iter().filter_map(|member| member.endpoint.fd()) {
             let nothing = epoll::EventData::new_u64(0);
@@ -137,25 +119,27 @@ impl Auto {
     #[must_use]
     pub fn chosen(&self, peer: Peer) -> Option<Chosen> {
         let entry = self.peers.get(peer)?;
-        let Ok(Places::Known { node, ways }) = Places::parse(&entry.address) else { return None };
+        let Ok(AutoAddress::Whole { node, members }) = AutoAddress::parse(&entry.address) else {
+            return None;
+        };
         let member = &self.members[entry.route.member];
-        let way = member.endpoint.peer(entry.route.peer)?.address;
-        let scheme = way.scheme();
-        let why = match (node == self.node, member.reach) {
-            (true, Reach::Node) => "it is on this node: the same boot, network name space and user",
-            (true, Reach::Network) => {
+        let address = member.endpoint.peer(entry.route.peer)?.address;
+        let scheme = address.scheme();
+        let why = match (node == self.node, member.scope) {
+            (true, Scope::Node) => "it is on this node: the same boot, network name space and user",
+            (true, Scope::Network) => {
                 "it is on this node, but not both have a transport for one node only"
             }
             (false, _) => "it is on another node, or belongs to another container or user",
         };
-        let both = |way: &&Address| {
-            self.members
-                .iter()
-                .any(|m| m.endpoint.address().scheme() == way.scheme() && m.reach == Reach::Network)
+        let both = |address: &&Address| {
+            self.members.iter().any(|m| {
+                m.endpoint.address().scheme() == address.scheme() && m.scope == Scope::Network
+            })
         };
-        let others: Vec<&str> = match member.reach {
-            Reach::Node => Vec::new(),
-            Reach::Network => ways.iter().filter(both).map(Address::scheme).collect(),
+        let others: Vec<&str> = match member.scope {
+            Scope::Node => Vec::new(),
+            Scope::Network => members.iter().filter(both).map(Address::scheme).collect(),
         };
         let why = match others.len() {
             0 | 1 => why.to_owned(),
@@ -164,7 +148,7 @@ impl Auto {
                 others.join(" and ")
             ),
         };
-        Some(Chosen { way, why })
+        Some(Chosen { address, why })
     }
 
     /// The member by which a peer is asked for its whole address.

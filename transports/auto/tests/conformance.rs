@@ -1,7 +1,7 @@
 //! The contract, kept by one address over shared memory and TCP: between endpoints of one node, by
 //! the network alone, and between nodes.
 
-use petasos_auto::{Auto, Member, Node, Places, Reach};
+use petasos_auto::{Auto, AutoAddress, Member, Node, Scope};
 use petasos_conformance::{Fixture, RealTime, conformance, free_port};
 use petasos_fabric::{Address, Endpoint, Time};
 use petasos_shm::Shm;
@@ -9,7 +9,7 @@ use petasos_tcp::{Config, TcpEndpoint};
 
 /// Where the endpoints of a fixture are to each other.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Lie {
+enum Placement {
     /// On one node: shared memory.
     Near,
     /// On one node, without shared memory.
@@ -20,40 +20,42 @@ enum Lie {
 
 struct OverBoth {
     time: RealTime,
-    lie: Lie,
+    placement: Placement,
 }
 
 impl OverBoth {
-    fn new(lie: Lie) -> OverBoth {
-        OverBoth { time: RealTime::default(), lie }
+    fn new(placement: Placement) -> OverBoth {
+        OverBoth { time: RealTime::default(), placement }
     }
 }
 
 impl Fixture for OverBoth {
     fn fresh(&self) -> Address {
         let name = self.time.name();
-        let node = match self.lie {
-            Lie::Far => Node::of(name.as_bytes()),
-            Lie::Near | Lie::Forced => Node::here(),
+        let node = match self.placement {
+            Placement::Far => Node::of(name.as_bytes()),
+            Placement::Near | Placement::Forced => Node::here(),
         };
-        let mut ways =
+        let mut addresses =
             vec![Address::parse(&format!("tcp://127.0.0.1:{}", free_port("127.0.0.1"))).unwrap()];
-        if self.lie != Lie::Forced {
-            ways.insert(0, Address::parse(&format!("shm://{name}")).unwrap());
+        if self.placement != Placement::Forced {
+            addresses.insert(0, Address::parse(&format!("shm://{name}")).unwrap());
         }
-        Places::compose(node, &ways).unwrap()
+        AutoAddress::compose(node, &addresses).unwrap()
     }
 
     fn open(&self, at: &Address) -> Box<dyn Endpoint> {
-        let Places::Known { node, ways } = Places::parse(at).unwrap() else { panic!("{at}") };
-        let member = |way: &Address| match way.scheme() {
-            "shm" => Member { endpoint: Box::new(Shm::open(way).unwrap()), reach: Reach::Node },
+        let AutoAddress::Whole { node, members } = AutoAddress::parse(at).unwrap() else {
+            panic!("{at}")
+        };
+        let member = |address: &Address| match address.scheme() {
+            "shm" => Member { endpoint: Box::new(Shm::open(address).unwrap()), scope: Scope::Node },
             _ => {
-                let endpoint = TcpEndpoint::open(way, Config::default()).unwrap();
-                Member { endpoint: Box::new(endpoint), reach: Reach::Network }
+                let endpoint = TcpEndpoint::open(address, Config::default()).unwrap();
+                Member { endpoint: Box::new(endpoint), scope: Scope::Network }
             }
         };
-        Box::new(Auto::open(node, ways.iter().map(member).collect()).unwrap())
+        Box::new(Auto::open(node, members.iter().map(member).collect()).unwrap())
     }
 
     fn now(&self) -> Time {
@@ -67,17 +69,17 @@ impl Fixture for OverBoth {
 
 mod near {
     use super::*;
-    conformance!(OverBoth::new(Lie::Near));
-    conformance!(faulty, OverBoth::new(Lie::Near));
+    conformance!(OverBoth::new(Placement::Near));
+    conformance!(faulty, OverBoth::new(Placement::Near));
 }
 
 mod forced_to_tcp {
     use super::*;
-    conformance!(OverBoth::new(Lie::Forced));
-    conformance!(faulty, OverBoth::new(Lie::Forced));
+    conformance!(OverBoth::new(Placement::Forced));
+    conformance!(faulty, OverBoth::new(Placement::Forced));
 }
 
 mod far {
     use super::*;
-    conformance!(OverBoth::new(Lie::Far));
+    conformance!(OverBoth::new(Placement::Far));
 }

@@ -1,7 +1,7 @@
 //! Which route is taken to which peer, asking for a whole address, and peers that do not identify
 //! themselves.
 
-use petasos_auto::{Auto, Member, Node, Places, Reach};
+use petasos_auto::{Auto, AutoAddress, Member, Node, Scope};
 use petasos_fabric::{
     Access, Address, Clock, Endpoint, Event, Level, LostReason, OpErrorKind, Operation, Payload,
     Peer, PeerState, Region, Sleep, Time, Token,
@@ -21,12 +21,12 @@ fn address(text: &str) -> Address {
 }
 
 fn shm() -> Member {
-    Member { endpoint: Box::new(Shm::open(&address("shm://*")).unwrap()), reach: Reach::Node }
+    Member { endpoint: Box::new(Shm::open(&address("shm://*")).unwrap()), scope: Scope::Node }
 }
 
 fn tcp() -> Member {
     let endpoint = TcpEndpoint::open(&address("tcp://*"), Config::default()).unwrap();
-    Member { endpoint: Box::new(endpoint), reach: Reach::Network }
+    Member { endpoint: Box::new(endpoint), scope: Scope::Network }
 }
 
 fn auto(node: Node, members: Vec<Member>) -> Auto {
@@ -35,8 +35,10 @@ fn auto(node: Node, members: Vec<Member>) -> Auto {
 
 /// The member's address with this scheme.
 fn member_address(end: &Auto, scheme: &str) -> Address {
-    let Ok(Places::Known { ways, .. }) = Places::parse(end.address()) else { panic!("not whole") };
-    ways.into_iter().find(|way| way.scheme() == scheme).unwrap()
+    let Ok(AutoAddress::Whole { members, .. }) = AutoAddress::parse(end.address()) else {
+        panic!("not whole")
+    };
+    members.into_iter().find(|member| member.scheme() == scheme).unwrap()
 }
 
 /// Drives endpoints until something is seen of their events.
@@ -79,7 +81,7 @@ fn routes(a: &mut Auto, b: &mut Auto, target: &Address) -> (String, String) {
     assert_eq!(a.peer(ab).unwrap().address, *b.address());
     assert_eq!(b.peer(ba).unwrap().address, *a.address());
     assert_eq!(a.resolve(&b.address().clone(), PATIENCE).unwrap(), ab);
-    (there.way.scheme().to_owned(), back.way.scheme().to_owned())
+    (there.address.scheme().to_owned(), back.address.scheme().to_owned())
 }
 
 #[test]
@@ -129,7 +131,7 @@ fn a_short_address_is_asked_for_the_whole() {
         });
         let room = |event: &Event| matches!(event, Event::Writable { peer } if *peer == ab);
         assert_eq!(events[0].iter().filter(|event| room(event)).count(), 1);
-        assert_eq!(a.chosen(ab).unwrap().way.scheme(), expected);
+        assert_eq!(a.chosen(ab).unwrap().address.scheme(), expected);
         assert_eq!(a.peer(ab).unwrap().address, *b.address());
         for same in [short, b.address().clone()] {
             assert_eq!(a.resolve(&same, PATIENCE).unwrap(), ab);
@@ -257,8 +259,8 @@ fn memory_that_one_member_still_reaches_is_closed_later() {
     let far = TcpEndpoint::open(&address("tcp://*"), Config::default()).unwrap();
     let (far, by_far) = petasos_conformance::reached::Reached::new(far, 0);
     let members = vec![
-        Member { endpoint: Box::new(near), reach: Reach::Node },
-        Member { endpoint: Box::new(far), reach: Reach::Network },
+        Member { endpoint: Box::new(near), scope: Scope::Node },
+        Member { endpoint: Box::new(far), scope: Scope::Network },
     ];
     let mut end = auto(Node::here(), members);
     let memory = Region::zeroed(4096);

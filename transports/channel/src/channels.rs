@@ -4,11 +4,11 @@ use crate::{
     Config, Counters, Device, Garbage, Thresholds,
     access::Accesses,
     bounce::Bounces,
+    deferred::{Ahead, Deferred, DeferredTotal},
     device::Node,
-    exclusive::Exclusives,
-    flow::{Ahead, Deferred, Flow, In, Out},
+    flow::{Flow, In, Out},
     header::Header,
-    inbound::DeferredTotal,
+    holders::Holders,
     loans::Loans,
     peers::{Entry, Peers},
     port::Port,
@@ -44,7 +44,7 @@ pub struct Channels<D: Device> {
     pub(crate) now: Time,
     pub(crate) peers: Peers,
     pub(crate) schedule: Schedule,
-    pub(crate) exclusives: Exclusives,
+    pub(crate) holders: Holders,
     /// Memory that peers fetch from.
     pub(crate) loans: Loans,
     /// Memory into which we fetch.
@@ -91,7 +91,7 @@ impl<D: Device> Channels<D> {
             now: Time::ZERO,
             peers: Peers::default(),
             schedule: Schedule::default(),
-            exclusives: Exclusives::default(),
+            holders: Holders::default(),
             deferred: DeferredTotal::default(),
             accesses: Accesses::default(),
             regions: Regions::default(),
@@ -229,9 +229,9 @@ impl<D: Device> Channels<D> {
             self.port.device_mut().close(node);
         }
         let Some(mut flow) = entry.into_flow() else { return };
-        self.exclusives.remove_out(index);
+        self.holders.remove_outgoing(index);
         let device = self.port.device_mut();
-        for loan in flow.sent.drain(..).filter_map(|sent| sent.lent) {
+        for loan in flow.sent.take_loans() {
             self.loans.end(device, loan);
         }
         if let Some(out) = flow.out.fifo() {

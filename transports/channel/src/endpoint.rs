@@ -2,9 +2,9 @@
 
 use crate::{
     Channels, Device,
-    events::region_tag,
     port::Pending,
     regions::{Close, Waiting},
+    tag,
 };
 use bytes::Bytes;
 use petasos_fabric::{
@@ -24,9 +24,11 @@ impl<D: Device> Channels<D> {
     pub(crate) fn poll_device(&mut self, budget: usize) -> bool {
         let data = self.takes_data();
         let (mut worked, mut events) = self.port.poll(self.now, data, budget);
-        for event in events.drain(..) {
+        if !events.is_empty() {
             worked = true;
-            self.handle_event(event);
+            for event in events.drain(..) {
+                self.handle_event(event);
+            }
         }
         self.port.reuse(events);
         worked
@@ -224,7 +226,7 @@ impl<D: Device> Endpoint for Channels<D> {
         let region = self.engine.register(memory, access)?;
         // The engine serves memory that the device does not register.
         if access != Access::NONE
-            && let Some(tag) = region_tag(region)
+            && let Some(tag) = tag::of_region(region)
             && let Ok(registered) = self.port.device_mut().register(memory, access, tag)
         {
             self.regions.insert(region, registered);

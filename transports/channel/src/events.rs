@@ -4,24 +4,10 @@ use crate::{
     Channels, Device, DeviceEvent,
     device::{Class, Fault, Node, Ticket},
     port::Pending,
+    tag,
 };
-use petasos_fabric::{Address, Event, Incarnation, LostReason, Peer, PeerState, RegionId};
+use petasos_fabric::{Address, Event, Incarnation, LostReason, Peer, PeerState};
 use smallvec::SmallVec;
-
-/// The tag of FIFOs; the rest of the tag is the peer. The tags of the user's regions have not got
-/// this bit.
-const FIFO: u64 = 1 << 63;
-
-/// The tag under which a peer's FIFO is registered.
-pub(crate) fn fifo_tag(index: u32) -> u64 {
-    FIFO | u64::from(index)
-}
-
-/// The tag of a region of the user's; `None` if its generation is too high for one.
-pub(crate) fn region_tag(region: RegionId) -> Option<u64> {
-    let tag = u64::from(region.generation) << 32 | u64::from(region.index);
-    (tag & FIFO == 0).then_some(tag)
-}
 
 impl<D: Device> Channels<D> {
     pub(crate) fn handle_event(&mut self, event: DeviceEvent) {
@@ -111,14 +97,13 @@ impl<D: Device> Channels<D> {
     }
 
     fn put_arrived(&mut self, peer: Peer, tag: u64, offset: u64, len: u64, data: u64) {
-        if tag & FIFO == 0 {
-            let region = RegionId { index: tag as u32, generation: (tag >> 32) as u32 };
+        if let Some(region) = tag::region(tag) {
             if self.regions.contains(region) {
                 self.engine.raise(Event::PutArrived { peer, region, offset, len, data });
             }
             return;
         }
-        if tag != fifo_tag(peer.index) {
+        if tag != tag::of_fifo(peer.index) {
             return self.cut_off(peer, "a put into the exclusive channel of another".to_owned());
         }
         let Some(mut flow) = self.peers.take_flow(peer.index) else { return };

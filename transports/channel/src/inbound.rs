@@ -2,122 +2,19 @@
 
 use crate::{
     Channels, Device, Garbage,
+    assembly::{Assembly, Body, Into},
     bounce::Bounce,
+    deferred::{Ahead, Deferred},
     device::{Node, Refusal, Target},
-    flow::{Ahead, Assembly, Deferred, Fetch, Flow, In, Into},
+    flow::{Flow, In},
     header::{FIRST, Header, Kind, LAST, LENT, Lent, distance},
     port::Pending,
 };
-use petasos_fabric::{
-    Lease, Peer, Slice,
-    two_sided::{Placement, header},
-};
-use std::collections::VecDeque;
+use petasos_fabric::{Lease, Peer, two_sided::header};
 
 /// Packets of up to this many bytes are copied out of the cells at once, which costs less than to
 /// find the place of each part.
 const SHORT: usize = 512;
-
-/// Packets whose turn has not come, of all peers.
-#[derive(Debug, Default)]
-pub(crate) struct DeferredTotal {
-    count: usize,
-    /// The most that there were.
-    most: usize,
-    bytes: usize,
-}
-
-impl DeferredTotal {
-    #[inline]
-    fn add(&mut self, bytes: usize) {
-        self.bytes += bytes;
-        self.count += 1;
-        self.most = self.most.max(self.count);
-    }
-
-    #[inline]
-    pub(crate) fn remove(&mut self, bytes: usize) {
-        self.bytes -= bytes;
-        self.count -= 1;
-    }
-
-    #[inline]
-    pub(crate) fn count(&self) -> usize {
-        self.count
-    }
-
-    pub(crate) fn most(&self) -> usize {
-        self.most
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
-
-/// The body of a record: in a packet, or in the cells of a FIFO.
-enum Body<'a> {
-    Packet(&'a [u8]),
-    Cells(&'a Slice),
-}
-
-impl Body<'_> {
-    fn len(&self) -> usize {
-        match self {
-            Body::Packet(bytes) => bytes.len(),
-            Body::Cells(slice) => slice.len(),
-        }
-    }
-
-    /// A copy of the first bytes, at most `N` of them.
-    fn peek<const N: usize>(&self) -> ([u8; N], usize) {
-        let (mut out, len) = ([0; N], self.len().min(N));
-        match self {
-            Body::Packet(bytes) => out[..len].copy_from_slice(&bytes[..len]),
-            Body::Cells(slice) => slice.read(0, &mut out[..len]),
-        }
-        (out, len)
-    }
-
-    /// Copies what follows the first `skip` bytes to its place in the payload.
-    fn copy(&self, skip: usize, placement: &mut Placement, at: usize) {
-        match self {
-            Body::Packet(bytes) => placement.write(at, &bytes[skip..]),
-            Body::Cells(slice) => copy(slice, skip, placement, at),
-        }
-    }
-}
-
-/// Copies what follows the first `skip` bytes to its place in the payload.
-fn copy(from: &Slice, skip: usize, placement: &mut Placement, at: usize) {
-    let len = from.len() - skip;
-    match placement {
-        Placement::Discard => {}
-        Placement::Buffer(buffer) => from.read(skip, &mut buffer[at..at + len]),
-        Placement::Memory(pieces) => {
-            for (piece, begin) in parts(pieces, at, len) {
-                if let Some(part) = from.part(skip + begin, piece.len()) {
-                    part.copy_to(&piece);
-                }
-            }
-        }
-    }
-}
-
-/// The pieces of memory that hold `len` bytes from `at` on, and the offset of each in these bytes.
-fn parts(pieces: &[Slice], at: usize, len: usize) -> Vec<(Slice, usize)> {
-    let (mut skip, mut done, mut out) = (at, 0, Vec::new());
-    for piece in pieces {
-        let from = skip.min(piece.len());
-        let now = (len - done).min(piece.len() - from);
-        skip -= from;
-        if now > 0 {
-            out.extend(piece.part(from, now).map(|part| (part, done)));
-            done += now;
-        }
-    }
-    out
-}
 
 impl<D: Device> Channels<D> {
     /// A short packet of the data class came.
@@ -168,8 +65,8 @@ impl<D: Device> Channels<D> {
         most: usize,
     ) -> Result<usize, Garbage> {
         for count in 0..most {
-            let many = |assembly: &Assembly| assembly.todo.len() >= self.config.gets;
-            if flow.assembly.as_ref().is_some_and(|a| a.complete || many(a)) {
+            let most = self.config.gets;
+            if flow.assembly.as_ref().is_some_and(|assembly| !assembly.takes_more(most)) {
                 return Ok(count);
             }
             let next = self.peers.get(peer.index).next_in();
@@ -190,7 +87,7 @@ impl<D: Device> Channels<D> {
                 }
                 self.take(peer, flow, &front.header, &Body::Cells(&front.body), None)?;
                 if let In::Open(inward) = &mut flow.inward {
-                    flow.cells += inward.fifo.consume(&front);
+                    flow.ack.add_cells(inward.fifo.consume(&front));
                 }
             } else {
                 return Ok(count);
@@ -210,7 +107,7 @@ impl<D: Device> Channels<D> {
         let taken = Header::split(&deferred.bytes)
             .and_then(|(header, body)| self.take(peer, flow, &header, &Body::Packet(body), ahead));
         self.forget_deferred(deferred);
-        flow.records += 1;
+        flow.ack.add_packet();
         taken
     }
 
@@ -251,36 +148,29 @@ impl<D: Device> Channels<D> {
             }
             let placement = self.engine.accept(peer, encoded)?;
             skip += frame.header;
-            let (lent, todo) = (VecDeque::new(), VecDeque::new());
-            let (at, total, complete, running) = (0, frame.payload, false, 0);
-            let assembly = Assembly { placement, at, total, complete, lent, todo, running };
-            flow.assembly = Some(assembly);
+            flow.assembly = Some(Assembly::new(placement, frame.payload));
         }
         let Some(assembly) = &mut flow.assembly else {
             return Err(Garbage::new("the rest of nothing", header.seq.into()));
         };
         let inline = body.len() - skip;
         let here = inline + lent.as_ref().map_or(0, |lent| lent.len as usize);
-        if here > assembly.total - assembly.at || (lent.is_some() && inline > 0) {
+        if here > assembly.left() || (lent.is_some() && inline > 0) {
             return Err(Garbage::new("more than the packet holds", here as u64));
         }
-        body.copy(skip, &mut assembly.placement, assembly.at);
+        assembly.write(body, skip);
         if let Some(lent) = lent {
             match ahead.map(|bounce| bounce.part(lent.len as usize)) {
-                Some(data) => copy(&data, 0, &mut assembly.placement, assembly.at),
+                Some(data) => assembly.write_fetched(&data),
                 None => {
                     let most = self.port.device().limits().transfer;
                     assembly.plan(header.seq, &lent, most, self.fetching.len());
                 }
             }
-            flow.urgent = true;
+            flow.ack.set_urgent();
         }
-        assembly.at += here;
         if header.is(LAST) {
-            if assembly.at != assembly.total {
-                return Err(Garbage::new("less than the packet holds", assembly.at as u64));
-            }
-            assembly.complete = true;
+            assembly.end()?;
             self.land(peer, flow)?;
         }
         Ok(())
@@ -288,11 +178,8 @@ impl<D: Device> Channels<D> {
 
     /// Hands a packet to the engine if all of it has arrived.
     fn land(&mut self, peer: Peer, flow: &mut Flow) -> Result<(), Garbage> {
-        let done = |assembly: &Assembly| assembly.complete && assembly.lent.is_empty();
-        if flow.assembly.as_ref().is_some_and(done)
-            && let Some(assembly) = flow.assembly.take()
-        {
-            self.engine.landed(peer, assembly.placement)?;
+        if let Some(assembly) = flow.assembly.take_if(|assembly| assembly.is_whole()) {
+            self.engine.landed(peer, assembly.into_placement())?;
         }
         Ok(())
     }
@@ -315,15 +202,13 @@ impl<D: Device> Channels<D> {
     fn fetch_next(&mut self, peer: Peer, node: Node, flow: &mut Flow) {
         let index = peer.index;
         let Some(assembly) = &mut flow.assembly else { return };
-        while assembly.running < self.config.gets
-            && let Some(fetch) = assembly.todo.pop_front()
-        {
+        while let Some(fetch) = assembly.next_fetch(self.config.gets) {
             let target = Target { key: fetch.key.clone(), offset: fetch.offset };
             let (memory, bounce) = match &fetch.into {
                 Into::Memory(memory) => (memory.clone(), None),
                 Into::Buffer { at, len } => {
                     let Some(bounce) = self.fetching.take(self.port.device_mut()) else {
-                        assembly.todo.push_front(fetch);
+                        assembly.fetch_refused(fetch);
                         self.counters.retries += 1;
                         self.schedule.starve_input(index);
                         return;
@@ -340,10 +225,9 @@ impl<D: Device> Channels<D> {
                 {
                     self.fetching.give_back(bounce);
                 }
-                assembly.todo.push_front(fetch);
+                assembly.fetch_refused(fetch);
                 return;
             }
-            assembly.running += 1;
         }
     }
 
@@ -351,7 +235,7 @@ impl<D: Device> Channels<D> {
     /// here, and not the copy.
     fn fetch_ahead(&mut self, peer: Peer, node: Node, flow: &mut Flow) {
         let longest = self.fetching.len().min(self.port.device().limits().transfer);
-        let next = flow.assembly.as_ref().is_some_and(|assembly| !assembly.lent.is_empty());
+        let next = flow.assembly.as_ref().is_some_and(|a| a.first_lent().is_some());
         let begun = flow.deferred.iter().filter(|deferred| !matches!(deferred.ahead, Ahead::No));
         let mut running = usize::from(next) + begun.count();
         for deferred in &mut flow.deferred {
@@ -422,61 +306,15 @@ impl<D: Device> Channels<D> {
         }
         let Some(mut flow) = self.peers.take_flow(peer.index) else { return Ok(()) };
         if let Some(assembly) = &mut flow.assembly {
-            if let Some((bounce, at, len)) = bounce {
-                copy(&bounce.part(*len), 0, &mut assembly.placement, *at);
-            }
-            assembly.running -= 1;
-            if let Some((_, left)) = assembly.lent.iter_mut().find(|(of, _)| *of == seq) {
-                *left -= 1;
-            }
-            while assembly.lent.front().is_some_and(|(_, left)| *left == 0) {
-                assembly.lent.pop_front();
-            }
+            let bounce = bounce.map(|(bounce, at, len)| (bounce.part(*len), *at));
+            assembly.fetched(seq, bounce.as_ref().map(|(data, at)| (data, *at)));
         }
         let result = self.land(peer, &mut flow);
         self.fetch(peer.index, &mut flow);
-        flow.urgent = true;
+        flow.ack.set_urgent();
         self.settle_ack(peer, &mut flow);
         self.schedule.list_input(peer.index, &mut flow);
         self.peers.put_flow(peer.index, flow);
         result
-    }
-}
-
-impl Assembly {
-    /// Plans the fetches for the data of a record, in pieces of at most `most` bytes, or of at most
-    /// a bounce buffer.
-    fn plan(&mut self, seq: u32, lent: &Lent, most: usize, bounce: usize) {
-        let (at, len) = (self.at, lent.len as usize);
-        let before = self.todo.len();
-        let mut add = |offset: usize, into| {
-            let (key, offset) = (lent.key.clone(), offset as u64);
-            self.todo.push_back(Fetch { seq, key, offset, into });
-        };
-        match &self.placement {
-            Placement::Discard => {}
-            Placement::Buffer(_) => {
-                let step = bounce.min(most);
-                for offset in (0..len).step_by(step) {
-                    let len = step.min(len - offset);
-                    add(offset, Into::Buffer { at: at + offset, len });
-                }
-            }
-            Placement::Memory(pieces) => {
-                for (piece, begin) in parts(pieces, at, len) {
-                    for offset in (0..piece.len()).step_by(most) {
-                        let len = most.min(piece.len() - offset);
-                        let part = piece.part(offset, len);
-                        if let Some(part) = part {
-                            add(begin + offset, Into::Memory(part));
-                        }
-                    }
-                }
-            }
-        }
-        let count = self.todo.len() - before;
-        if count > 0 {
-            self.lent.push_back((seq, count));
-        }
     }
 }

@@ -94,10 +94,14 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod ack;
+mod assembly;
 mod bounce;
 mod channels;
 mod config;
+mod control;
 mod counters;
+mod deferred;
 pub mod device;
 mod endpoint;
 mod events;
@@ -105,16 +109,21 @@ mod exclusive;
 pub mod fifo;
 mod flow;
 mod header;
+mod holders;
 mod inbound;
 mod loans;
 mod outbound;
 pub mod over;
+mod packet;
 mod peers;
 pub mod policy;
 mod port;
 mod regions;
+mod remote_access;
 mod schedule;
+mod sent;
 mod short;
+mod tag;
 mod thresholds;
 
 pub use channels::Channels;

@@ -4,8 +4,8 @@ use crate::{
     Config, Device,
     bounce::{Bounce, Bounces},
     device::Registration,
-    flow::OutPacket,
     header::Lent,
+    packet::OutPacket,
 };
 use petasos_fabric::Access;
 

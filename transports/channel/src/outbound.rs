@@ -4,8 +4,9 @@ use crate::{
     Channels, Device, Force, Garbage,
     device::{Node, Refusal},
     fifo::{self, Reservation},
-    flow::{Flow, Out, OutPacket, Sent},
-    header::{HEADER, Header, Kind, LENT, distance},
+    flow::{Flow, Out},
+    header::{HEADER, Header, Kind, LENT},
+    packet::OutPacket,
 };
 use petasos_fabric::Peer;
 
@@ -83,7 +84,7 @@ impl<D: Device> Channels<D> {
             }
             // The engine is told that it is sent: at once if the bytes were copied, else when the
             // memory is free again.
-            flow.unreported.push_back(current.lent);
+            flow.sent.add_unreported(current.lent);
             self.report_sent(peer, flow);
         }
         self.schedule.list_output(peer.index, flow);
@@ -149,7 +150,7 @@ impl<D: Device> Channels<D> {
         if let Err(refusal) = self.port.send_record(node, &header, fill) {
             return self.refused(refusal);
         }
-        flow.sent.push_back(Sent { seq: header.seq, lent: None });
+        flow.sent.add(header.seq, None);
         self.record_sent(peer, flow, &header);
         Step::Sent
     }
@@ -196,7 +197,7 @@ impl<D: Device> Channels<D> {
             self.loans.end(self.port.device_mut(), loan);
             return self.refused(refusal);
         }
-        flow.sent.push_back(Sent { seq: header.seq, lent: Some(loan) });
+        flow.sent.add(header.seq, Some(loan));
         (current.lent, current.at) = (Some(header.seq), end);
         self.record_sent(peer, flow, &header);
         Step::Sent
@@ -227,7 +228,7 @@ impl<D: Device> Channels<D> {
             Err(refusal) => return self.refused(refusal),
         };
         self.counters.immediate += u64::from(immediate);
-        flow.fifo_used = self.now;
+        out.used = self.now;
         out.fifo.take(&Reservation { pad: None, ..at }, header.seq, immediate);
         self.record_sent(peer, flow, &header);
         Step::Sent
@@ -281,8 +282,8 @@ impl<D: Device> Channels<D> {
             return Ok(());
         }
         let mut lent = false;
-        while flow.sent.front().is_some_and(|sent| distance(sent.seq, ack) > 0) {
-            if let Some(Sent { lent: Some(loan), .. }) = flow.sent.pop_front() {
+        while let Some(loan) = flow.sent.remove_acknowledged(ack) {
+            if let Some(loan) = loan {
                 self.loans.end(self.port.device_mut(), loan);
                 lent = true;
             }
@@ -301,9 +302,7 @@ impl<D: Device> Channels<D> {
     /// Tells the engine of packets whose memory is free again.
     fn report_sent(&mut self, peer: Peer, flow: &mut Flow) {
         let heard = self.peers.get(peer.index).acknowledged();
-        let free = |lent: &Option<u32>| lent.is_none_or(|seq| distance(seq, heard) > 0);
-        while flow.unreported.front().is_some_and(free) {
-            flow.unreported.pop_front();
+        while flow.sent.remove_free(heard) {
             self.engine.sent(peer);
         }
     }

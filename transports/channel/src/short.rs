@@ -178,7 +178,7 @@ impl<D: Device> Channels<D> {
             if let Some(deferred) = flow.deferred.pop_front() {
                 self.forget_deferred(deferred);
             }
-            flow.records += 1;
+            flow.ack.add_packet();
         } else if let In::Open(inward) = &mut flow.inward {
             // An invalid record is dealt with on the usual path.
             let Ok(front) = inward.fifo.front() else { return Next::Other };
@@ -199,7 +199,7 @@ impl<D: Device> Channels<D> {
             let lent = engine.lend(peer, len - PREFIX, |room| front.body.read(PREFIX, room));
             let Ok(lease) = lent else { return Next::Other };
             *message = lease;
-            flow.cells += inward.fifo.consume(&front);
+            flow.ack.add_cells(inward.fifo.consume(&front));
         } else {
             return Next::Nothing;
         }

@@ -1,77 +1,24 @@
-//! Put and get by the library: the initiator's side. The owner's is in [`crate::exposure`].
-//!
-//! A key of these transports holds nothing of the library's. An initiator that wants to access
-//! memory by it asks the owner, on the connection on which both were authenticated, and shows that
-//! it has the key. The answer is a *grant*: the library's key for that memory, which is made then.
-//! Before the memory is closed, the owner revokes all grants: the initiator begins nothing more,
-//! and returns the grant when what was under way has completed. So no access meets memory that is
-//! closed, to which some libraries respond by ending the connection, and none is still landing when
-//! closing completes.
-//!
-//! Short accesses, those with events, and all that cannot be granted are left to the engine. The
-//! library still writes the payloads of a put with event: see [`crate::completion`].
+//! The accesses of an endpoint to memory of its peers that the library carries out.
 
 use crate::{
-    datagrams::Datagrams,
-    frame::{Control, Leave, TARGET},
-    network::{Mark, Network, Refusal, RemoteOp},
+    grants::Target,
+    network::{Mark, RemoteOp},
 };
 use petasos_fabric::{
-    Access as Rights, Address, Cursor, Done, Event, Key, LostReason, OpError, OpErrorKind,
-    Operation, Peer, Slice, Time, Token,
+    Access as Rights, Address, Cursor, Done, Event, LostReason, OpError, OpErrorKind, Operation,
+    Peer, Slice, Time, Token,
 };
 use slab::Slab;
 use std::collections::{HashMap, VecDeque};
 
-/// The longest piece of an access.
-const PIECE: usize = 1 << 20;
 /// Pieces of one access under way.
 const PIECES: u32 = 8;
 /// Accesses at a time; beyond, the engine has them.
 const MOST: usize = 4096;
 
-/// What names a region of a peer's: the engine's route in its key.
-pub(crate) type Target = [u8; TARGET];
-
-/// The state of the grant of a region.
-#[derive(Debug)]
-pub(crate) enum Grant<K> {
-    /// The owner was asked; these accesses wait.
-    Asked(Vec<usize>),
-    /// Granted, with this many pieces under way; completion data to the owner begins with `name`.
-    Given { key: K, rights: Rights, name: u64, running: u32 },
-    /// It was revoked, and pieces are under way.
-    Revoked { running: u32 },
-    /// The owner refused it.
-    Refused,
-}
-
-/// All accesses.
-#[derive(Debug)]
-pub(crate) struct Accesses<K> {
-    /// Whether the library can access remote memory.
-    pub(crate) native: bool,
-    /// From which length on the library writes payloads of packets; `u64::MAX` if it does not.
-    pub(crate) completion_data_from: u64,
-    list: Slab<Access>,
-    tokens: HashMap<Token, usize>,
-    pub(crate) grants: HashMap<(Peer, Target), Grant<K>>,
-    /// Payloads of packets that the library writes: by the link's slot and the packet's serial
-    /// number.
-    pub(crate) payloads: HashMap<(u32, u32), (Peer, Target)>,
-    /// Accesses with pieces to be posted.
-    ready: VecDeque<usize>,
-    /// Gets whose peer is lost, while the library has their memory: until when, slot, and serial
-    /// number. By their times.
-    orphans: VecDeque<(Time, usize, u32)>,
-    /// Pieces and payloads under way with peers that are not lost.
-    pub(crate) running: usize,
-    serial: u32,
-}
-
 /// One access.
 #[derive(Debug)]
-struct Access {
+pub(crate) struct Access {
     serial: u32,
     operation: Operation,
     peer: Peer,
@@ -88,98 +35,20 @@ struct Access {
     lost: bool,
 }
 
-impl<K> Accesses<K> {
-    pub(crate) fn new(native: bool, completion_data_from: u64) -> Accesses<K> {
-        Accesses {
-            native,
-            completion_data_from,
-            list: Slab::new(),
-            tokens: HashMap::new(),
-            grants: HashMap::new(),
-            payloads: HashMap::new(),
-            ready: VecDeque::new(),
-            orphans: VecDeque::new(),
-            running: 0,
+impl Access {
+    /// An access of `total` bytes; `operation` is a put or a get.
+    pub(crate) fn new(
+        operation: Operation,
+        peer: Peer,
+        address: Address,
+        target: Target,
+        total: u64,
+    ) -> Access {
+        Access {
             serial: 0,
-        }
-    }
-
-    /// Whether accesses wait for room, of which no event tells.
-    pub(crate) fn is_waiting(&self) -> bool {
-        !self.ready.is_empty()
-    }
-
-    /// Whether there is anything to be served.
-    #[inline]
-    pub(crate) fn has_work(&self) -> bool {
-        self.is_waiting() || !self.orphans.is_empty()
-    }
-
-    /// When to check again, if nothing happens before.
-    pub(crate) fn until(&self) -> Time {
-        let first = self.orphans.iter().find(|(_, slot, serial)| self.is_there(*slot, *serial));
-        first.map_or(Time::NEVER, |(until, ..)| *until)
-    }
-
-    fn is_there(&self, slot: usize, serial: u32) -> bool {
-        self.list.get(slot).is_some_and(|access| access.serial == serial)
-    }
-
-    /// Whether a peer granted, or may grant, access to its memory, and nothing is under way by
-    /// that.
-    pub(crate) fn can_return(&self, peer: Peer) -> bool {
-        let mut held = false;
-        for (_, grant) in self.grants.iter().filter(|((of, _), _)| *of == peer) {
-            match grant {
-                Grant::Asked(_) | Grant::Given { running: 0, .. } => held = true,
-                Grant::Given { .. } | Grant::Revoked { .. } => return false,
-                Grant::Refused => {}
-            }
-        }
-        held
-    }
-}
-
-impl<N: Network> Datagrams<N> {
-    /// Takes in an access that the library is to do. Returns an operation that is for the engine.
-    pub(crate) fn accept_access(&mut self, operation: Operation) -> Option<Operation> {
-        let (Operation::Put { remote, .. } | Operation::Get { remote, .. }) = &operation else {
-            return Some(operation);
-        };
-        let peer = remote.peer;
-        let imported = self.engine.imported(*remote);
-        let route = imported.and_then(|imported| imported.parts.route(Key::ROUTE_TWO_SIDED));
-        let target = route.and_then(|bytes| Target::try_from(&bytes[..]).ok());
-        let incarnation = imported.map(|imported| imported.parts.incarnation);
-        let info = self.engine.peer_info(peer);
-        let same = info.as_ref().is_some_and(|info| info.incarnation == incarnation);
-        let up = self.links.of(peer).is_some_and(|link| link.is_up());
-        let (Some(target), Some(info), true) = (target, info, up && same) else {
-            return Some(operation);
-        };
-        // The engine reports what is wrong with it.
-        let Ok(total) = self.engine.check_access(&operation) else { return Some(operation) };
-        if let Operation::Put { event: Some(_), .. } = operation {
-            self.ask_for_grant(peer, target, total);
-            return Some(operation);
-        }
-        // When too many operations never complete, the owner serves further accesses.
-        let crowded = self.lost.count() > self.config.lost;
-        let few = total < self.config.remote_access_from.max(1);
-        if few || crowded || self.accesses.list.len() >= MOST {
-            return Some(operation);
-        }
-        let Accesses { list, tokens, grants, ready, serial, .. } = &mut self.accesses;
-        if let Some(Grant::Refused) = grants.get(&(peer, target)) {
-            return Some(operation);
-        }
-        *serial = serial.wrapping_add(1);
-        let token = operation.token();
-        let slot = list.insert(Access {
-            serial: *serial,
             operation,
             peer,
-            address: info.address,
+            address,
             target,
             total,
             handed: Cursor::default(),
@@ -187,315 +56,52 @@ impl<N: Network> Datagrams<N> {
             outcome: None,
             failed: false,
             lost: false,
-        });
-        tokens.insert(token, slot);
-        match grants.get_mut(&(peer, target)) {
-            Some(Grant::Given { rights, .. }) if list[slot].allowed(*rights) => {
-                ready.push_back(slot)
-            }
-            Some(Grant::Asked(waiting)) => waiting.push(slot),
-            Some(_) => return self.take_access(slot).map(|access| access.operation),
-            None => {
-                grants.insert((peer, target), Grant::Asked(vec![slot]));
-                self.send_control(peer, Control::Ask(target));
-            }
-        }
-        None
-    }
-
-    fn take_access(&mut self, slot: usize) -> Option<Access> {
-        let access = self.accesses.list.try_remove(slot)?;
-        let token = access.operation.token();
-        if self.accesses.tokens.get(&token) == Some(&slot) {
-            self.accesses.tokens.remove(&token);
-        }
-        Some(access)
-    }
-
-    /// The owner has granted access to a region, or refused it.
-    pub(crate) fn granted(&mut self, index: u32, target: Target, leave: Option<Leave>) {
-        let Some(link) = self.links.get(index) else { return };
-        let peer = link.peer();
-        let node = link.node();
-        let Some(grant) = self.accesses.grants.get_mut(&(peer, target)) else {
-            return self.cut_off(index, "a grant that was not asked for");
-        };
-        let Grant::Asked(waiting) = grant else {
-            return self.cut_off(index, "a grant that is not waited for");
-        };
-        let waiting = std::mem::take(waiting);
-        let given = leave.zip(node).and_then(|(leave, node)| {
-            Some((self.net.key(node, &leave.place)?, leave.access, leave.notice))
-        });
-        match given {
-            Some((key, rights, name)) => {
-                *grant = Grant::Given { key, rights, name, running: 0 };
-                for slot in waiting {
-                    let list = &self.accesses.list;
-                    match list.get(slot).is_some_and(|access| access.allowed(rights)) {
-                        true => self.accesses.ready.push_back(slot),
-                        // The owner reports what is wrong with it.
-                        false => self.leave_to_engine(vec![slot]),
-                    }
-                }
-            }
-            None => {
-                *grant = Grant::Refused;
-                self.leave_to_engine(waiting);
-            }
         }
     }
 
-    /// Accesses that have not begun go to the engine.
-    fn leave_to_engine(&mut self, slots: Vec<usize>) {
-        for slot in slots {
-            if let Some(access) = self.take_access(slot) {
-                self.engine.submit(access.operation);
-            }
-        }
+    pub(crate) fn peer(&self) -> Peer {
+        self.peer
     }
 
-    /// The owner revokes a grant: it closes the memory.
-    pub(crate) fn revoked(&mut self, index: u32, target: Target) {
-        let Some(link) = self.links.get(index) else { return };
-        let peer = link.peer();
-        let grant = self.accesses.grants.get_mut(&(peer, target));
-        let Some(Grant::Given { running, .. }) = grant else {
-            return self.cut_off(index, "a grant was revoked that was not given");
-        };
-        let running = *running;
-        self.accesses.grants.insert((peer, target), Grant::Revoked { running });
-        self.return_grant(peer, target);
-        let of_it = |access: &Access| access.peer == peer && access.target == target;
-        let list = &self.accesses.list;
-        let slots: Vec<usize> =
-            list.iter().filter(|(_, a)| of_it(a)).map(|(slot, _)| slot).collect();
-        for slot in slots {
-            let Some(access) = self.accesses.list.get_mut(slot) else { continue };
-            if access.handed.moved() == 0 && access.outcome.is_none() {
-                self.leave_to_engine(vec![slot]);
-            } else if access.handed.moved() < access.total && !access.failed {
-                access.outcome.get_or_insert(OpErrorKind::StaleKey);
-                self.settle_access(slot);
-            }
-        }
+    pub(crate) fn target(&self) -> Target {
+        self.target
     }
 
-    /// Returns a grant that was revoked, once nothing is under way by it.
-    pub(crate) fn return_grant(&mut self, peer: Peer, target: Target) {
-        if let Some(Grant::Revoked { running: 0 }) = self.accesses.grants.get(&(peer, target)) {
-            self.accesses.grants.remove(&(peer, target));
-            self.send_control(peer, Control::Released(target));
-        }
+    pub(crate) fn is_get(&self) -> bool {
+        matches!(self.operation, Operation::Get { .. })
     }
 
-    /// Posts pieces of the accesses in turn, and ends gets whose peer was lost long enough ago.
-    /// True if anything was done.
-    pub(crate) fn serve_accesses(&mut self) -> bool {
-        let mut worked = false;
-        for _ in 0..self.accesses.ready.len() {
-            let Some(slot) = self.accesses.ready.pop_front() else { break };
-            worked |= self.post_pieces(slot);
-        }
-        while let Some((until, slot, serial)) = self.accesses.orphans.front().copied()
-            && until <= self.now
-        {
-            self.accesses.orphans.pop_front();
-            if self.accesses.is_there(slot, serial) {
-                self.end_access(slot);
-                worked = true;
-            }
-        }
-        worked
+    pub(crate) fn into_operation(self) -> Operation {
+        self.operation
     }
 
-    fn post_pieces(&mut self, slot: usize) -> bool {
-        let most = self.config.sends / 2;
-        let most_at_once = self.net.facts().access.unwrap_or(0).min(PIECE);
-        let mut posted = false;
-        let (mut failed, mut full) = (None, false);
-        let Datagrams { accesses, net, links, .. } = self;
-        let Accesses { list, grants, ready, running, .. } = accesses;
-        let Some(access) = list.get_mut(slot) else { return false };
-        let Some(Grant::Given { key, running: by_it, .. }) =
-            grants.get_mut(&(access.peer, access.target))
-        else {
-            return false;
-        };
-        let index = access.peer.index;
-        let Some(link) = links.get_mut(index) else { return false };
-        let Some(node) = link.node().filter(|_| link.is_up()) else { return false };
-        while access.outcome.is_none()
-            && !access.failed
-            && access.handed.moved() < access.total
-            && access.running < PIECES
-        {
-            if *running >= most {
-                ready.push_back(slot);
-                break;
-            }
-            let Some((piece, offset, after)) = access.next(most_at_once) else {
-                break;
-            };
-            let op = match access.operation {
-                Operation::Get { .. } => RemoteOp::Get,
-                _ => RemoteOp::Put,
-            };
-            let mark = Mark::Access { access: slot as u32, serial: access.serial };
-            match net.access(node, op, piece, key, offset, mark) {
-                Ok(()) => {
-                    access.handed = after;
-                    access.running += 1;
-                    link.out.begin_operations(1);
-                    (*by_it, *running) = (*by_it + 1, *running + 1);
-                    self.counters.accesses += 1;
-                    posted = true;
-                }
-                Err(Refusal::Full) => {
-                    full = true;
-                    ready.push_back(slot);
-                    break;
-                }
-                Err(Refusal::Failed(code)) => {
-                    failed = Some(code);
-                    break;
-                }
-            }
-        }
-        if posted && link.rings && self.rings {
-            self.ring(index);
-        }
-        if let Some(code) = failed {
-            self.fail(index, code);
-        }
-        if full {
-            self.full(index);
-        }
-        posted
+    /// Whether these rights allow it.
+    pub(crate) fn is_allowed_by(&self, rights: Rights) -> bool {
+        rights.allows(if self.is_get() { Rights::READ } else { Rights::WRITE })
     }
 
-    /// The library has completed a piece.
-    pub(crate) fn access_done(&mut self, slot: u32, serial: u32, result: Result<(), i32>) {
-        if self.lost.count() > 0 {
-            self.lost_piece_done(slot, serial);
-        }
-        let slot = slot as usize;
-        let Accesses { list, running, .. } = &mut self.accesses;
-        // Otherwise its peer was lost, and it ended before.
-        let Some(access) = list.get_mut(slot).filter(|a| a.serial == serial) else { return };
-        access.running -= 1;
-        *running -= usize::from(!access.lost);
-        let (peer, target) = (access.peer, access.target);
-        let known = self.links.of(peer).map(|link| link.out.end_operation()).is_some();
-        if let Some(Grant::Given { running, .. } | Grant::Revoked { running }) =
-            self.accesses.grants.get_mut(&(peer, target))
-        {
-            *running -= 1;
-        }
-        self.return_grant(peer, target);
-        let Some(access) = self.accesses.list.get_mut(slot) else { return };
-        match result {
-            // Whatever failed, the peer cannot be reached any more; its loss, which follows, ends
-            // the access.
-            Err(code) if known => {
-                access.failed = true;
-                return self.fail(peer.index, code as isize);
-            }
-            _ => {}
-        }
-        if access.outcome.is_none() && !access.failed && access.handed.moved() < access.total {
-            self.accesses.ready.push_back(slot);
-        }
-        self.settle_access(slot);
+    /// Whether nothing of it was posted, and it is not to end.
+    pub(crate) fn is_new(&self) -> bool {
+        self.handed.moved() == 0 && self.outcome.is_none()
     }
 
-    /// Ends an access of which nothing is under way or to be posted.
-    fn settle_access(&mut self, slot: usize) {
-        if let Some(access) = self.accesses.list.get(slot)
-            && access.running == 0
-            && (access.outcome.is_some()
-                || (access.handed.moved() == access.total && !access.failed))
-        {
-            self.end_access(slot);
-        }
+    /// Whether all of it was posted.
+    pub(crate) fn is_posted(&self) -> bool {
+        self.handed.moved() == self.total
     }
 
-    fn end_access(&mut self, slot: usize) {
-        let Some(access) = self.take_access(slot) else { return };
-        let done =
-            if matches!(access.operation, Operation::Get { .. }) { Done::Got } else { Done::Put };
-        let result = match access.outcome {
-            Some(kind) => Err(OpError::with_peer(kind, &access.address)),
-            None => Ok(done),
-        };
-        self.engine.raise(Event::Done { token: access.operation.token(), result });
+    /// Whether more of it is to be posted.
+    pub(crate) fn has_more(&self) -> bool {
+        self.outcome.is_none() && !self.failed && !self.is_posted()
     }
 
-    /// Cancels an access. False if there is none with this token.
-    pub(crate) fn cancel_access(&mut self, token: Token) -> bool {
-        let Some(&slot) = self.accesses.tokens.get(&token) else { return false };
-        if let Some(access) = self.accesses.list.get_mut(slot)
-            && access.handed.moved() < access.total
-        {
-            access.outcome.get_or_insert(OpErrorKind::Cancelled);
-            self.settle_access(slot);
-        }
-        true
-    }
-
-    /// A peer is lost: its accesses end. Gets with pieces under way end when the library has
-    /// completed these, for until then it may write to their memory, or after
-    /// [`Config::mourning`](crate::Config::mourning): not every library ever completes what a dead
-    /// process was to answer. The network holds the memory of all until the library has completed
-    /// them. The loss of the peer is reported at once.
-    ///
-    /// Returns slots and serial numbers of those with pieces under way.
-    pub(crate) fn end_accesses(&mut self, peer: Peer, reason: &LostReason) -> Vec<(u32, u32)> {
-        let mut under_way = Vec::new();
-        if self.accesses.list.is_empty() && self.accesses.grants.is_empty() {
-            return under_way;
-        }
-        self.accesses.grants.retain(|(of, _), _| *of != peer);
-        let Accesses { payloads, running, .. } = &mut self.accesses;
-        let before = payloads.len();
-        payloads.retain(|_, (of, _)| *of != peer);
-        *running -= before - payloads.len();
-        let until = self.now.after(self.config.mourning);
-        let list = &self.accesses.list;
-        let slots: Vec<usize> =
-            list.iter().filter(|(_, a)| a.peer == peer).map(|(slot, _)| slot).collect();
-        for slot in slots {
-            let Accesses { list, orphans, running, .. } = &mut self.accesses;
-            let Some(access) = list.get_mut(slot) else { continue };
-            if access.failed || access.handed.moved() < access.total || access.running > 0 {
-                access.outcome.get_or_insert(OpErrorKind::PeerLost(reason.clone()));
-            }
-            access.lost = true;
-            if access.running > 0 {
-                under_way.push((slot as u32, access.serial));
-            }
-            *running -= access.running as usize;
-            match access.operation {
-                _ if access.running == 0 => self.settle_access(slot),
-                Operation::Get { .. } => orphans.push_back((until, slot, access.serial)),
-                // The memory of a put is only read.
-                _ => self.end_access(slot),
-            }
-        }
-        under_way
-    }
-}
-
-impl Access {
-    fn allowed(&self, rights: Rights) -> bool {
-        rights.allows(match self.operation {
-            Operation::Get { .. } => Rights::READ,
-            _ => Rights::WRITE,
-        })
+    /// Whether a piece is to be posted now.
+    pub(crate) fn wants_piece(&self) -> bool {
+        self.has_more() && self.running < PIECES
     }
 
     /// The next piece: our memory, the offset in theirs, and where both sides are after it.
-    fn next(&self, most: usize) -> Option<(Slice, u64, Cursor)> {
+    pub(crate) fn next(&self, most: usize) -> Option<(Slice, u64, Cursor)> {
         let (Operation::Put { local, spans, .. } | Operation::Get { local, spans, .. }) =
             &self.operation
         else {
@@ -504,5 +110,249 @@ impl Access {
         let mut at = self.handed;
         let stretch = at.take(local, spans, most)?;
         Some((stretch.local()?, stretch.offset, at))
+    }
+
+    pub(crate) fn remote_op(&self) -> RemoteOp {
+        if self.is_get() { RemoteOp::Get } else { RemoteOp::Put }
+    }
+
+    /// The mark of its pieces, in this slot.
+    pub(crate) fn mark(&self, slot: usize) -> Mark {
+        Mark::Access { access: slot as u32, serial: self.serial }
+    }
+
+    /// It ends with the first of such errors, when nothing is under way.
+    pub(crate) fn stop(&mut self, kind: OpErrorKind) {
+        self.outcome.get_or_insert(kind);
+    }
+
+    /// A piece failed: the peer cannot be reached any more, and its loss, which follows, ends the
+    /// access.
+    pub(crate) fn set_failed(&mut self) {
+        self.failed = true;
+    }
+
+    pub(crate) fn is_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Whether nothing is under way or to be posted.
+    fn is_over(&self) -> bool {
+        self.running == 0 && (self.outcome.is_some() || (self.is_posted() && !self.failed))
+    }
+
+    /// How it ends.
+    fn end(self) -> Event {
+        let done = if self.is_get() { Done::Got } else { Done::Put };
+        let result = match self.outcome {
+            Some(kind) => Err(OpError::with_peer(kind, &self.address)),
+            None => Ok(done),
+        };
+        Event::Done { token: self.operation.token(), result }
+    }
+}
+
+/// All accesses, and payloads of packets that the library writes.
+#[derive(Debug)]
+pub(crate) struct Accesses {
+    list: Slab<Access>,
+    tokens: HashMap<Token, usize>,
+    /// Payloads of packets that the library writes: by the link's slot and the packet's serial
+    /// number.
+    payloads: HashMap<(u32, u32), (Peer, Target)>,
+    /// Accesses with pieces to be posted.
+    ready: VecDeque<usize>,
+    /// Gets whose peer is lost, while the library has their memory: until when, slot, and serial
+    /// number. By their times.
+    orphans: VecDeque<(Time, usize, u32)>,
+    /// Pieces and payloads under way with peers that are not lost.
+    running: usize,
+    serial: u32,
+}
+
+impl Accesses {
+    pub(crate) fn new() -> Accesses {
+        Accesses {
+            list: Slab::new(),
+            tokens: HashMap::new(),
+            payloads: HashMap::new(),
+            ready: VecDeque::new(),
+            orphans: VecDeque::new(),
+            running: 0,
+            serial: 0,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Whether there may be one more.
+    pub(crate) fn has_room(&self) -> bool {
+        self.list.len() < MOST
+    }
+
+    /// Adds an access, whose serial number is set here. Returns its slot.
+    pub(crate) fn add(&mut self, mut access: Access) -> usize {
+        self.serial = self.serial.wrapping_add(1);
+        access.serial = self.serial;
+        let token = access.operation.token();
+        let slot = self.list.insert(access);
+        self.tokens.insert(token, slot);
+        slot
+    }
+
+    pub(crate) fn get(&self, slot: usize) -> Option<&Access> {
+        self.list.get(slot)
+    }
+
+    pub(crate) fn get_mut(&mut self, slot: usize) -> Option<&mut Access> {
+        self.list.get_mut(slot)
+    }
+
+    /// The slot of the access with this token.
+    pub(crate) fn find(&self, token: Token) -> Option<usize> {
+        self.tokens.get(&token).copied()
+    }
+
+    /// The slots of the accesses that `which` says.
+    pub(crate) fn slots(&self, which: impl Fn(&Access) -> bool) -> Vec<usize> {
+        self.list.iter().filter(|(_, access)| which(access)).map(|(slot, _)| slot).collect()
+    }
+
+    pub(crate) fn remove(&mut self, slot: usize) -> Option<Access> {
+        let access = self.list.try_remove(slot)?;
+        let token = access.operation.token();
+        if self.tokens.get(&token) == Some(&slot) {
+            self.tokens.remove(&token);
+        }
+        Some(access)
+    }
+
+    fn is_there(&self, slot: usize, serial: u32) -> bool {
+        self.list.get(slot).is_some_and(|access| access.serial == serial)
+    }
+
+    /// Removes an access of which nothing is under way or to be posted. Returns how it ended.
+    pub(crate) fn end_if_over(&mut self, slot: usize) -> Option<Event> {
+        match self.list.get(slot)?.is_over() {
+            true => self.end(slot),
+            false => None,
+        }
+    }
+
+    /// Removes an access. Returns how it ended.
+    pub(crate) fn end(&mut self, slot: usize) -> Option<Event> {
+        self.remove(slot).map(Access::end)
+    }
+
+    // Posting.
+
+    /// The access has pieces to be posted.
+    pub(crate) fn add_ready(&mut self, slot: usize) {
+        self.ready.push_back(slot);
+    }
+
+    /// How many have.
+    pub(crate) fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// The next access with pieces to be posted.
+    pub(crate) fn pop_ready(&mut self) -> Option<usize> {
+        self.ready.pop_front()
+    }
+
+    /// Whether accesses wait for room, of which no event tells.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Pieces and payloads under way with peers that are not lost.
+    #[inline]
+    pub(crate) fn running(&self) -> usize {
+        self.running
+    }
+
+    /// The piece of an access up to `after` was posted.
+    pub(crate) fn piece_posted(&mut self, slot: usize, after: Cursor) {
+        if let Some(access) = self.list.get_mut(slot) {
+            access.handed = after;
+            access.running += 1;
+            self.running += 1;
+        }
+    }
+
+    /// The library has completed a piece. Returns the access, unless it ended before, as its peer
+    /// was lost.
+    pub(crate) fn piece_done(&mut self, slot: usize, serial: u32) -> Option<&mut Access> {
+        let access = self.list.get_mut(slot).filter(|access| access.serial == serial)?;
+        access.running -= 1;
+        self.running -= usize::from(!access.lost);
+        Some(access)
+    }
+
+    /// The library writes the payload of a packet.
+    pub(crate) fn add_payload(&mut self, link: u32, serial: u32, peer: Peer, target: Target) {
+        self.payloads.insert((link, serial), (peer, target));
+        self.running += 1;
+    }
+
+    /// It has written it. Returns the peer and its region, unless the peer was lost.
+    pub(crate) fn payload_done(&mut self, link: u32, serial: u32) -> Option<(Peer, Target)> {
+        let payload = self.payloads.remove(&(link, serial))?;
+        self.running -= 1;
+        Some(payload)
+    }
+
+    // Lost peers.
+
+    /// The peer is lost: forgets the payloads that the library writes for it.
+    pub(crate) fn forget_payloads(&mut self, peer: Peer) {
+        let before = self.payloads.len();
+        self.payloads.retain(|_, (of, _)| *of != peer);
+        self.running -= before - self.payloads.len();
+    }
+
+    /// The peer of an access is lost. Returns the serial number if pieces are under way.
+    pub(crate) fn lose(&mut self, slot: usize, reason: &LostReason) -> Option<u32> {
+        let access = self.list.get_mut(slot)?;
+        if access.failed || !access.is_posted() || access.running > 0 {
+            access.stop(OpErrorKind::PeerLost(reason.clone()));
+        }
+        access.lost = true;
+        self.running -= access.running as usize;
+        (access.running > 0).then_some(access.serial)
+    }
+
+    /// An access to a lost peer ends when its pieces have completed, or at this time. Times are in
+    /// order.
+    pub(crate) fn add_orphan(&mut self, until: Time, slot: usize, serial: u32) {
+        self.orphans.push_back((until, slot, serial));
+    }
+
+    /// The next such access whose time has come.
+    pub(crate) fn pop_late_orphan(&mut self, now: Time) -> Option<usize> {
+        while let Some((until, slot, serial)) = self.orphans.front().copied()
+            && until <= now
+        {
+            self.orphans.pop_front();
+            if self.is_there(slot, serial) {
+                return Some(slot);
+            }
+        }
+        None
+    }
+
+    /// When to check again, if nothing happens before.
+    pub(crate) fn until(&self) -> Time {
+        let first = self.orphans.iter().find(|(_, slot, serial)| self.is_there(*slot, *serial));
+        first.map_or(Time::NEVER, |(until, ..)| *until)
+    }
+
+    /// Whether there is anything to be served.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        self.is_waiting() || !self.orphans.is_empty()
     }
 }

@@ -22,26 +22,26 @@
 //! [`Happened::CompletionData`]: crate::Happened::CompletionData
 
 use crate::{
-    access::{Grant, Target},
     datagrams::Datagrams,
     frame::{CompletionData, Control},
+    grants::{Grant, Target},
     network::{Mark, Network, Refusal, RemoteOp},
 };
 use petasos_fabric::{
     Access, Event, Peer,
     two_sided::{Outgoing, Packet, header::put_place},
 };
-use std::collections::hash_map::Entry;
 
 impl<N: Network> Datagrams<N> {
+    /// From which length on the library may write payloads; `u64::MAX` if it does not.
+    pub(crate) fn payloads_from(&self) -> u64 {
+        self.capabilities.native_event_from.unwrap_or(u64::MAX)
+    }
+
     /// A put with event of `total` bytes goes to a region: asks for a grant of it, if that is worth
     /// it. Until the grant arrives, payloads travel in their packets.
     pub(crate) fn ask_for_grant(&mut self, peer: Peer, target: Target, total: u64) {
-        if total < self.accesses.completion_data_from {
-            return;
-        }
-        if let Entry::Vacant(vacant) = self.accesses.grants.entry((peer, target)) {
-            vacant.insert(Grant::Asked(Vec::new()));
+        if total >= self.payloads_from() && self.grants.ask(peer, target, None) {
             self.send_control(peer, Control::Ask(target));
         }
     }
@@ -74,14 +74,15 @@ impl<N: Network> Datagrams<N> {
         index: u32,
         packet: &mut Packet,
     ) -> Result<bool, Refusal> {
-        let Datagrams { accesses, net, links, config, counters, .. } = self;
+        let Datagrams { accesses, grants, net, links, config, counters, .. } = self;
         let Outgoing::Memory(pieces) = &packet.payload else { return Ok(false) };
         let [piece] = &pieces[..] else { return Ok(false) };
         let Some((target, offset)) = put_place(&packet.header) else { return Ok(false) };
         let Some(link) = links.get_mut(index) else { return Ok(false) };
         let facts = net.facts();
-        let fits = piece.len() <= facts.access.unwrap_or(0) && accesses.running < config.sends / 2;
-        let grant = accesses.grants.get_mut(&(link.peer(), target));
+        let fits =
+            piece.len() <= facts.access.unwrap_or(0) && accesses.running() < config.sends / 2;
+        let grant = grants.get_mut(link.peer(), target);
         let (Some(Grant::Given { key, rights, name, running }), Some(node), true) =
             (grant, link.node(), fits)
         else {
@@ -95,13 +96,13 @@ impl<N: Network> Datagrams<N> {
         let serial = link.out.next_serial();
         let mark = Mark::Payload { link: index, serial };
         net.access(node, RemoteOp::PutWithData(data), piece.clone(), key, offset, mark)?;
-        accesses.payloads.insert((index, serial), (link.peer(), target));
+        accesses.add_payload(index, serial, link.peer(), target);
         // The packet is under way until the library has written the payload, whenever the packet is
         // sent.
         link.out.depart();
         link.out.begin_operations(1);
         link.out.set_payload_written();
-        (*running, accesses.running) = (*running + 1, accesses.running + 1);
+        *running += 1;
         counters.completion_data_out += 1;
         packet.payload = Outgoing::Nothing;
         packet.header = packet.header.without_payload();
@@ -110,13 +111,8 @@ impl<N: Network> Datagrams<N> {
 
     /// The library has written a payload: the grant may be returned.
     pub(crate) fn payload_done(&mut self, link: u32, serial: u32) {
-        let Some((peer, target)) = self.accesses.payloads.remove(&(link, serial)) else { return };
-        self.accesses.running -= 1;
-        if let Some(Grant::Given { running, .. } | Grant::Revoked { running }) =
-            self.accesses.grants.get_mut(&(peer, target))
-        {
-            *running -= 1;
-        }
+        let Some((peer, target)) = self.accesses.payload_done(link, serial) else { return };
+        self.grants.completed(peer, target);
         self.return_grant(peer, target);
     }
 

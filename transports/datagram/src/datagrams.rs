@@ -4,8 +4,9 @@ use crate::{
     Config, Counters, OpenError,
     access::Accesses,
     cache::RegistrationCache,
-    exposure::Exposures,
+    exposures::Exposures,
     frame::{CompletionData, HEAD},
+    grants::Grants,
     links::Links,
     lists::Lists,
     lost::Lost,
@@ -26,7 +27,8 @@ pub struct Datagrams<N: Network> {
     /// library's endpoint.
     pub(crate) exposures: Exposures<N::Opened>,
     pub(crate) cache: RegistrationCache<N::Opened>,
-    pub(crate) accesses: Accesses<N::Key>,
+    pub(crate) accesses: Accesses,
+    pub(crate) grants: Grants<N::Key>,
     pub(crate) net: N,
     /// The endpoint by which peers meet: it authenticates them, notices their end, and rings.
     pub(crate) control: Box<dyn Endpoint>,
@@ -96,10 +98,11 @@ impl<N: Network> Datagrams<N> {
         numbers.get_chunk = 256 << 10;
         let pool = Pool::new(limits.max_leases);
         Ok(Datagrams {
-            home: Home::here(),
+            home: Home::current(),
             exposures: Exposures::default(),
             cache: RegistrationCache::new(if native { config.keep_registered } else { 0 }),
-            accesses: Accesses::new(native, completion_data_from),
+            accesses: Accesses::new(),
+            grants: Grants::new(),
             engine: Engine::new(own, control.incarnation(), numbers, pool),
             rings: net.wait_fd().is_none(),
             net,
@@ -117,6 +120,11 @@ impl<N: Network> Datagrams<N> {
             pace: Pace::new(),
             counters: Counters::default(),
         })
+    }
+
+    /// Whether the library can access remote memory.
+    pub(crate) fn has_native_access(&self) -> bool {
+        self.capabilities.remote_access == Support::Native
     }
 
     /// What the endpoint did so far.

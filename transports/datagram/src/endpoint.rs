@@ -87,7 +87,7 @@ impl<N: Network> Endpoint for Datagrams<N> {
     }
 
     fn submit(&mut self, operations: &mut VecDeque<Operation>) {
-        if !self.accesses.native {
+        if !self.has_native_access() {
             return self.engine.submit_all(operations);
         }
         while self.engine.has_room()
@@ -200,7 +200,7 @@ impl<N: Network> Drop for Datagrams<N> {
     /// how many there were. Grants are given back, if nothing is under way by them.
     fn drop(&mut self) {
         // A forked child leaves the parent's endpoint alone.
-        if !self.home.is_here() {
+        if !self.home.is_current() {
             return;
         }
         self.flush();
@@ -211,7 +211,7 @@ impl<N: Network> Drop for Datagrams<N> {
         }
         for link in self.links.iter() {
             if matches!(link.state, State::Up) {
-                if self.accesses.can_return(link.peer()) {
+                if self.grants.can_return(link.peer()) {
                     let _ = self.control.inject(link.control(), &[&Control::Returned.to_bytes()]);
                 }
                 let _ = self

@@ -6,12 +6,8 @@
 //! take the places of these ([`Network::spare`]), within the bound of
 //! [`Config::lost`](crate::Config::lost).
 
-use crate::{
-    datagrams::Datagrams,
-    link::Link,
-    network::{Network, Node},
-};
-use petasos_fabric::{LostReason, Peer, Time};
+use crate::{link::Link, network::Node};
+use petasos_fabric::{Peer, Time};
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     time::Duration,
@@ -54,7 +50,7 @@ impl Lost {
     }
 
     /// Adds a lost peer, with these pieces of accesses.
-    fn add(&mut self, link: &Link, accesses: impl Iterator<Item = (u32, u32)>) {
+    pub(crate) fn add(&mut self, link: &Link, accesses: impl Iterator<Item = (u32, u32)>) {
         let ((first, packets), running) = (link.out.serials(), link.out.running());
         let remains = Remains { first, packets, running, node: None };
         self.peers.insert((link.peer().index, link.peer().generation), remains);
@@ -63,7 +59,7 @@ impl Lost {
     }
 
     /// An operation with a lost peer has completed. Returns a node that is to leave the table now.
-    fn take(&mut self, peer: Peer) -> Option<Node> {
+    pub(crate) fn take(&mut self, peer: Peer) -> Option<Node> {
         let name = (peer.index, peer.generation);
         let remains = self.peers.get_mut(&name)?;
         self.count -= 1;
@@ -75,104 +71,51 @@ impl Lost {
         self.peers.remove(&name)?.node
     }
 
-    fn of_slot(&self, index: u32) -> impl Iterator<Item = (Peer, &Remains)> {
-        let peer = |(index, generation): (u32, u32)| Peer { index, generation };
-        let of_slot = self.peers.range((index, 0)..=(index, u32::MAX));
-        of_slot.map(move |(name, remains)| (peer(*name), remains))
+    /// The lost peer whose packet this is.
+    pub(crate) fn of_packet(&self, index: u32, serial: u32) -> Option<Peer> {
+        let is_of = |remains: &Remains| serial.wrapping_sub(remains.first) < remains.packets;
+        let mut of_slot = self.peers.range((index, 0)..=(index, u32::MAX));
+        let ((index, generation), _) = of_slot.find(|(_, remains)| is_of(remains))?;
+        Some(Peer { index: *index, generation: *generation })
+    }
+
+    /// The lost peer with which this piece of an access is.
+    pub(crate) fn of_access(&self, access: u32, serial: u32) -> Option<Peer> {
+        self.accesses.get(&(access, serial)).copied()
+    }
+
+    /// Keeps the time since which there are more than `most`.
+    pub(crate) fn note_crowding(&mut self, most: usize, now: Time) {
+        match self.count > most {
+            true => _ = self.crowded.get_or_insert(now),
+            false => self.crowded = None,
+        }
+    }
+
+    /// Since when there are too many.
+    pub(crate) fn crowded(&self) -> Option<Time> {
+        self.crowded
+    }
+
+    /// A node is not used any more, and stays for a while.
+    pub(crate) fn retire(&mut self, node: Node, peer: Peer, now: Time) {
+        self.retired.push_back((node, now.after(RETIREMENT), peer));
+    }
+
+    /// If there are many such nodes, the oldest one whose time has come, and whose it was.
+    pub(crate) fn pop_retired(&mut self, now: Time) -> Option<(Node, Peer)> {
+        let (node, until, peer) = self.retired.front().copied()?;
+        if self.retired.len() <= RETIRED || now < until {
+            return None;
+        }
+        self.retired.pop_front();
+        Some((node, peer))
     }
 
     /// Whether anything is under way with this peer: then its node leaves the table when that has
     /// completed.
-    fn keeps(&mut self, peer: Peer, node: Node) -> bool {
+    pub(crate) fn keeps(&mut self, peer: Peer, node: Node) -> bool {
         let remains = self.peers.get_mut(&(peer.index, peer.generation));
         remains.map(|remains| remains.node = Some(node)).is_some()
-    }
-}
-
-impl<N: Network> Datagrams<N> {
-    /// A peer is lost, with operations under way.
-    pub(crate) fn keep_lost(&mut self, link: &Link, accesses: Vec<(u32, u32)>) {
-        if link.out.running() == 0 {
-            return;
-        }
-        self.lost.add(link, accesses.into_iter());
-        self.note_crowding();
-        self.net.spare(self.lost.count.min(self.config.lost));
-    }
-
-    /// Keeps the time since which there are too many.
-    fn note_crowding(&mut self) {
-        match self.lost.count > self.config.lost {
-            true => _ = self.lost.crowded.get_or_insert(self.now),
-            false => self.lost.crowded = None,
-        }
-    }
-
-    fn lost_done(&mut self, peer: Peer) {
-        if let Some(node) = self.lost.take(peer) {
-            self.retire_node(node, peer);
-        }
-        self.note_crowding();
-    }
-
-    /// The library has completed a packet whose peer is not there any more.
-    #[cold]
-    pub(crate) fn lost_packet_done(&mut self, index: u32, serial: u32) {
-        let of = |remains: &Remains| serial.wrapping_sub(remains.first) < remains.packets;
-        let found = self.lost.of_slot(index).find(|(_, remains)| of(remains));
-        if let Some((peer, _)) = found {
-            self.lost_done(peer);
-        }
-    }
-
-    /// The same for a packet whose completion is not waited for.
-    #[cold]
-    pub(crate) fn lost_short_done(&mut self, index: u32, generation: u32) {
-        self.lost_done(Peer { index, generation });
-    }
-
-    /// The same for a piece of an access, if it is of a lost peer.
-    #[cold]
-    pub(crate) fn lost_piece_done(&mut self, access: u32, serial: u32) {
-        if let Some(peer) = self.lost.accesses.get(&(access, serial)).copied() {
-            self.lost_done(peer);
-        }
-    }
-
-    /// A node is not used any more. Libraries may still work for it, or find something of it in
-    /// their queues, and not all of them tolerate one that has left the table. So it leaves later:
-    /// when nothing is under way with it, and it had time to notice that the connection was closed.
-    pub(crate) fn retire_node(&mut self, node: Node, peer: Peer) {
-        let Datagrams { lost, net, now, .. } = self;
-        lost.retired.push_back((node, now.after(RETIREMENT), peer));
-        // The oldest of many leave the table of addresses when their time has come.
-        while lost.retired.len() > RETIRED
-            && let Some((node, until, peer)) = lost.retired.front().copied()
-            && *now >= until
-        {
-            lost.retired.pop_front();
-            // Operations that were not completed may refer to it.
-            if !lost.keeps(peer, node) {
-                net.remove(node);
-            }
-        }
-    }
-
-    /// The library has no room for an operation with this peer. If it never has again, the peer is
-    /// lost.
-    #[cold]
-    pub(crate) fn full(&mut self, index: u32) {
-        self.counters.again += 1;
-        let Some(since) = self.lost.crowded else { return };
-        let others = self.net.running() > self.lost.count;
-        if others || self.now < since.after(self.config.mourning) {
-            return;
-        }
-        let (count, most) = (self.lost.count, self.config.lost);
-        let why = format!(
-            "the library has not completed {count} operations with peers that were lost, and has no room for more; \
-             at most {most} may be so (`lost`)"
-        );
-        self.end(index, LostReason::System(why));
     }
 }

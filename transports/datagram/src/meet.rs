@@ -321,7 +321,7 @@ impl<N: Network> Datagrams<N> {
     /// Takes a peer out of all tables but the engine's. Says whether the program had resolved it.
     pub(crate) fn remove(&mut self, peer: Peer, reason: &LostReason) -> Option<bool> {
         let link = self.links.remove(peer)?;
-        if self.accesses.can_return(peer) {
+        if self.grants.can_return(peer) {
             let _ = self.control.inject(link.control(), &[&Control::Returned.to_bytes()]);
             // It is sent before the connection is closed; events that arrive meanwhile wait for
             // their turn.

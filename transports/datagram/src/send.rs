@@ -213,8 +213,8 @@ impl<N: Network> Datagrams<N> {
 
     /// From which length on the library may write payloads: see [`crate::completion`].
     fn long_payload(&self) -> usize {
-        let from = usize::try_from(self.accesses.completion_data_from).unwrap_or(usize::MAX);
-        if self.accesses.grants.is_empty() { usize::MAX } else { from }
+        let from = usize::try_from(self.payloads_from()).unwrap_or(usize::MAX);
+        if self.grants.is_empty() { usize::MAX } else { from }
     }
 
     /// A packet of this peer was taken. The peer is told now and then, if no packet does so.

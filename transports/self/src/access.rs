@@ -1,15 +1,11 @@
 //! Remote access: executed by the initiator, in pieces, on memory that the owner registered.
 
-use crate::{
-    hub::{Content, Hub},
-    regions::Pin,
-};
+use crate::hub::{Content, Hub};
 use petasos_fabric::{
     Access as Rights, AtomicOp, AtomicType, Cursor, Done, Incarnation, OpErrorKind, Region,
     RegionId, Slice, Slices, Spans, Token,
 };
 use smallvec::SmallVec;
-use std::sync::Arc;
 
 /// The most that is copied under one pin.
 const PIECE: u64 = 1 << 20;
@@ -110,12 +106,12 @@ impl Access {
     }
 
     /// Goes on for at most `budget` bytes, which it counts down.
-    pub(crate) fn step(&mut self, hub: &Arc<Hub>, link: u64, budget: &mut u64) -> Step {
+    pub(crate) fn step(&mut self, hub: &Hub, link: u64, budget: &mut u64) -> Step {
         if hub.incarnation != self.route.owner {
             return Step::Done(Err(OpErrorKind::StaleKey));
         }
         loop {
-            let Some(pin) = Pin::new(hub, self.route.region) else {
+            let Some(pin) = hub.regions.pin(self.route.region) else {
                 return Step::Done(Err(OpErrorKind::StaleKey));
             };
             let (allowed, needed) = (pin.access, self.needs());

@@ -3,15 +3,16 @@
 use crate::{
     access::Route,
     hub::{Content, Refused},
-    local::{Closing, Local, MAX_REMOTES, SCHEME},
+    local::{Local, SCHEME},
     peers::State,
     registry,
+    remotes::MAX_REMOTES,
 };
 use bytes::{BufMut, Bytes};
 use petasos_fabric::{
-    Access, Address, Capabilities, Done, Endpoint, Event, ExportError, ImportError, Incarnation,
-    InjectError, Key, LostReason, Notifier, OpError, OpErrorKind, Operation, Peer, PeerInfo,
-    RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token, key::KeyParts,
+    Access, Address, Capabilities, Endpoint, Event, ExportError, ImportError, Incarnation,
+    InjectError, Key, LostReason, Notifier, OpError, Operation, Peer, PeerInfo, RegionId,
+    RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token, key::KeyParts,
 };
 use std::{
     collections::VecDeque,
@@ -196,8 +197,7 @@ impl Endpoint for Local {
         if self.hub.doorbell.prepare() || self.hub.has_packets() || self.collect_closed() {
             return Sleep::Busy;
         }
-        let until = self.closing.iter().filter_map(|closing| closing.until).min();
-        let mut until = until.unwrap_or(Time::NEVER);
+        let mut until = self.closing.until().unwrap_or(Time::NEVER);
         for index in self.peers.active() {
             let entry = self.peers.at(index);
             match &entry.state {
@@ -280,27 +280,13 @@ impl Endpoint for Local {
             }
             return Err(ImportError::Stale(parts.owner));
         }
-        let index = match self.free_remotes.pop() {
-            Some(index) => index,
-            None if self.remotes.len() < MAX_REMOTES => {
-                self.remotes.push((0, None));
-                self.remotes.len() as u32 - 1
-            }
-            None => return Err(ImportError::TooMany { limit: MAX_REMOTES }),
-        };
-        let slot = &mut self.remotes[index as usize];
-        slot.1 = Some(route);
-        Ok(Remote { index, generation: slot.0, peer, len: parts.len })
+        let added = self.remotes.add(route);
+        let (index, generation) = added.ok_or(ImportError::TooMany { limit: MAX_REMOTES })?;
+        Ok(Remote { index, generation, peer, len: parts.len })
     }
 
     fn release(&mut self, remote: Remote) {
-        let Some(slot) = self.remotes.get_mut(remote.index as usize) else {
-            return;
-        };
-        if slot.0 == remote.generation && slot.1.take().is_some() {
-            slot.0 = slot.0.wrapping_add(1);
-            self.free_remotes.push(remote.index);
-        }
+        self.remotes.release(remote);
     }
 }
 
@@ -308,23 +294,11 @@ impl Local {
     /// Completes the deregistrations whose last access has ended, and those whose patience is over.
     /// True if there were any.
     fn collect_closed(&mut self) -> bool {
-        let now = self.now;
-        let mut collected = false;
-        for mut closing in std::mem::take(&mut self.closing) {
-            let Closing { token, region, patience, .. } = closing;
-            if self.hub.regions.collect(region) {
-                collected = true;
-                self.done(token, Ok(Done::Deregistered));
-            } else if now
-                .is_some_and(|now| *closing.until.get_or_insert(now.after(patience)) <= now)
-            {
-                collected = true;
-                self.left.push(region);
-                self.done(token, Err(OpError::local(OpErrorKind::StillReached)));
-            } else {
-                self.closing.push(closing);
-            }
+        let ended = self.closing.collect(&self.hub.regions, self.now);
+        let any = !ended.is_empty();
+        for (token, result) in ended {
+            self.done(token, result.map_err(OpError::local));
         }
-        collected
+        any
     }
 }

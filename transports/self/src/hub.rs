@@ -10,6 +10,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
+/// The longest message.
+pub(crate) const MAX_MESSAGE: usize = 65_536;
 /// Messages that an inbox holds before senders have to wait.
 const INBOX: usize = 1024;
 
@@ -77,12 +79,13 @@ pub(crate) enum Refused {
 
 impl Hub {
     pub(crate) fn new(address: Address, doorbell: Doorbell, max_leases: usize) -> Hub {
+        let doorbell = Arc::new(doorbell);
         Hub {
             address,
             incarnation: Incarnation::random(),
             pool: Pool::new(max_leases),
-            regions: Regions::default(),
-            doorbell: Arc::new(doorbell),
+            regions: Regions::new(doorbell.clone()),
+            doorbell,
             eager: Quota::new(max_leases),
             inbox: Mutex::default(),
         }

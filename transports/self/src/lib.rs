@@ -13,14 +13,17 @@
 #![warn(clippy::missing_errors_doc)]
 
 mod access;
+mod closing;
 mod endpoint;
 mod hub;
 mod local;
 mod matching;
 mod offer;
+mod outgoing;
 mod peers;
 mod regions;
 mod registry;
+mod remotes;
 mod submit;
 
 pub use local::{Local, OpenError};

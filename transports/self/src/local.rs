@@ -1,16 +1,18 @@
 //! The endpoint: its state, and what comes in.
 
 use crate::{
-    access::{Route, Step},
-    hub::{Content, Hub, Packet, Tagged},
+    access::Step,
+    closing::Closing,
+    hub::{Content, Hub, MAX_MESSAGE, Packet, Tagged},
     matching::{Arrived, Fetch, Matching, Posted},
-    offer::Offer,
+    offer::{Offer, Offers},
     peers::{Peers, State},
     registry,
+    remotes::Remotes,
 };
 use petasos_fabric::{
     Address, AddressError, Body, Capabilities, Done, Doorbell, Event, Limits, LostReason, OpError,
-    OpErrorKind, Peer, RegionId, Support, Time, Token,
+    OpErrorKind, Peer, Support, Time, Token,
 };
 use std::{
     collections::{HashMap, VecDeque},
@@ -21,15 +23,6 @@ use std::{
     time::Duration,
 };
 
-/// A region that is closed, and that is still accessed.
-pub(crate) struct Closing {
-    pub(crate) token: Token,
-    pub(crate) region: RegionId,
-    pub(crate) patience: Duration,
-    /// Known from the next pass on.
-    pub(crate) until: Option<Time>,
-}
-
 /// An endpoint of the fabric inside this process.
 pub struct Local {
     pub(crate) hub: Arc<Hub>,
@@ -38,29 +31,18 @@ pub struct Local {
     pub(crate) now: Option<Time>,
     pub(crate) peers: Peers,
     pub(crate) matching: Matching,
-    /// Imported keys: generation, and route unless released.
-    pub(crate) remotes: Vec<(u32, Option<Route>)>,
-    pub(crate) free_remotes: Vec<u32>,
+    pub(crate) remotes: Remotes,
+    /// Bodies of long messages, which their senders offer.
     pub(crate) bodies: HashMap<Body, Arc<Offer>>,
-    /// Data that receivers may still take.
-    pub(crate) offered: HashMap<u64, Offered>,
-    pub(crate) next_offer: u64,
+    /// What this endpoint offers.
+    pub(crate) offers: Offers,
     pub(crate) fetches: VecDeque<Fetch>,
-    pub(crate) closing: Vec<Closing>,
-    /// Closed regions that were still reached when a patience was over.
-    pub(crate) left: Vec<RegionId>,
+    pub(crate) closing: Closing,
     pub(crate) ready: VecDeque<Event>,
     pub(crate) mail: VecDeque<Packet>,
     /// Operations accepted whose completion is not in `ready` yet.
     pub(crate) outstanding: usize,
     pub(crate) armed: bool,
-}
-
-/// An operation whose data waits for the other side.
-pub(crate) struct Offered {
-    pub(crate) token: Token,
-    pub(crate) peer: u32,
-    pub(crate) offer: Arc<Offer>,
 }
 
 /// Why an endpoint was not opened.
@@ -80,12 +62,6 @@ pub enum OpenError {
     #[error("the system said: {0}")]
     System(String),
 }
-
-/// Imported keys at a time.
-pub(crate) const MAX_REMOTES: usize = 1 << 20;
-
-/// The longest message.
-pub(crate) const MAX_MESSAGE: usize = 65_536;
 
 /// The scheme of the addresses.
 pub(crate) const SCHEME: &str = "self";
@@ -138,14 +114,11 @@ impl Local {
             now: None,
             peers: Peers::default(),
             matching: Matching::default(),
-            remotes: Vec::new(),
-            free_remotes: Vec::new(),
+            remotes: Remotes::default(),
             bodies: HashMap::new(),
-            offered: HashMap::new(),
-            next_offer: 0,
+            offers: Offers::default(),
             fetches: VecDeque::new(),
-            closing: Vec::new(),
-            left: Vec::new(),
+            closing: Closing::default(),
             ready: VecDeque::new(),
             mail: VecDeque::new(),
             outstanding: 0,
@@ -213,13 +186,7 @@ impl Local {
         }
         let mut tokens: Vec<Token> = messages.iter().map(|message| message.token()).collect();
         tokens.extend(accesses.iter().map(|access| access.token));
-        let offered = &mut self.offered;
-        let gone: Vec<u64> =
-            (offered.iter().filter(|(_, o)| o.peer == index)).map(|(id, _)| *id).collect();
-        for offered in gone.iter().filter_map(|id| offered.remove(id)) {
-            offered.offer.take();
-            tokens.push(offered.token);
-        }
+        tokens.extend(self.offers.lose(index));
         self.fetches.retain(|fetch| {
             if fetch.peer == peer {
                 tokens.push(fetch.token);
@@ -286,8 +253,8 @@ impl Local {
                 self.ready.push_back(Event::PutArrived { peer, region, offset, len, data })
             }
             Content::Finished(id) => {
-                if let Some(offered) = self.offered.remove(&id) {
-                    self.done(offered.token, Ok(Done::Sent));
+                if let Some(token) = self.offers.finish(id) {
+                    self.done(token, Ok(Done::Sent));
                 }
             }
         }
@@ -381,9 +348,7 @@ impl Drop for Local {
     fn drop(&mut self) {
         let mut mail = std::mem::take(&mut self.mail);
         mail.extend(self.hub.close());
-        for offered in self.offered.values() {
-            offered.offer.take();
-        }
+        self.offers.revoke_all();
         for packet in mail {
             if let Content::Hello(hub) = packet.content {
                 let _ = hub.push(packet.link, Content::Bye(LostReason::Closed));

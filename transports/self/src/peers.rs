@@ -3,7 +3,11 @@
 //! A *link* is a process-wide number for one connection between two endpoints. Both ends may
 //! connect at once; then the peer has two links, and either ends it.
 
-use crate::{access::Access, hub::Hub, local::MAX_MESSAGE, submit::Outgoing};
+use crate::{
+    access::Access,
+    hub::{Hub, MAX_MESSAGE},
+    outgoing::Outgoing,
+};
 use petasos_fabric::{Address, Incarnation, LostReason, Peer, PeerInfo, PeerState, Share, Time};
 use smallvec::SmallVec;
 use std::{

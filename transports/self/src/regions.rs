@@ -3,12 +3,14 @@
 //! An access pins its region, copies outside of the lock, and unpins it. A region that is closed
 //! takes no new pins, and is gone when the last pin is.
 
-use crate::hub::Hub;
-use petasos_fabric::{Access, RegionId, Slice};
+use petasos_fabric::{Access, Doorbell, RegionId, Slice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-#[derive(Default)]
-pub(crate) struct Regions(Mutex<Table>);
+pub(crate) struct Regions {
+    table: Mutex<Table>,
+    /// The owner's: rung when the last access to a closed region ends.
+    doorbell: Arc<Doorbell>,
+}
 
 #[derive(Default)]
 struct Table {
@@ -32,8 +34,12 @@ impl Table {
 }
 
 impl Regions {
+    pub(crate) fn new(doorbell: Arc<Doorbell>) -> Regions {
+        Regions { table: Mutex::default(), doorbell }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `None` if there are `limit` already.
@@ -56,6 +62,14 @@ impl Regions {
         let table = self.lock();
         let (memory, access) = table.open(id)?.memory.as_ref()?;
         Some((memory.len() as u64, *access))
+    }
+
+    /// Begins an access. `None` if the region is not open.
+    pub(crate) fn pin(&self, id: RegionId) -> Option<Pin<'_>> {
+        let mut table = self.lock();
+        let (memory, access) = table.open(id)?.memory.clone()?;
+        table.slots[id.index as usize].pins += 1;
+        Some(Pin { regions: self, index: id.index, memory, access })
     }
 
     /// No access can begin any more. False if the region is not open.
@@ -93,31 +107,21 @@ impl Regions {
 
 /// Access to a region that is under way.
 pub(crate) struct Pin<'a> {
-    hub: &'a Hub,
+    regions: &'a Regions,
     index: u32,
     pub(crate) memory: Slice,
     pub(crate) access: Access,
 }
 
-impl Pin<'_> {
-    /// `None` if the region is not open.
-    pub(crate) fn new(hub: &Arc<Hub>, id: RegionId) -> Option<Pin<'_>> {
-        let mut table = hub.regions.lock();
-        let (memory, access) = table.open(id)?.memory.clone()?;
-        table.slots[id.index as usize].pins += 1;
-        Some(Pin { hub, index: id.index, memory, access })
-    }
-}
-
 impl Drop for Pin<'_> {
     fn drop(&mut self) {
-        let mut table = self.hub.regions.lock();
+        let mut table = self.regions.lock();
         let slot = &mut table.slots[self.index as usize];
         slot.pins -= 1;
         let last = slot.closing && slot.pins == 0;
         drop(table);
         if last {
-            self.hub.doorbell.ring();
+            self.regions.doorbell.ring();
         }
     }
 }

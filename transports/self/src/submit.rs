@@ -2,16 +2,16 @@
 
 use crate::{
     access::{Access, Atomic, Copy, Kind, Route},
-    hub::{Content, Refused, Tagged},
-    local::{Closing, Local, Offered},
+    hub::Refused,
+    local::Local,
     matching::{Fetch, Posted},
     offer::Offer,
+    outgoing::Outgoing,
     peers::{Entry, State},
 };
-use bytes::Bytes;
 use petasos_fabric::{
-    Access as Rights, Body, Done, Level, LostReason, OpError, OpErrorKind, Operation, Payload,
-    Peer, RegionId, Remote, Slice, Slices, Spans, Token,
+    Access as Rights, Body, Done, LostReason, OpError, OpErrorKind, Operation, Peer, RegionId,
+    Remote, Slice, Slices, Spans, Token,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -20,23 +20,6 @@ const MAX_OPERATIONS: usize = 1 << 17;
 
 /// Bytes that one `submit` may copy by itself; the rest is for `progress`.
 const AT_ONCE: u64 = 256 << 10;
-
-/// A message on its way into the other inbox.
-pub(crate) enum Outgoing {
-    Send { token: Token, payload: Payload },
-    Long { token: Token, header: Bytes, body: Slice },
-    Tagged { token: Token, tag: u64, payload: Payload, level: Level },
-}
-
-impl Outgoing {
-    pub(crate) fn token(&self) -> Token {
-        match *self {
-            Outgoing::Send { token, .. }
-            | Outgoing::Long { token, .. }
-            | Outgoing::Tagged { token, .. } => token,
-        }
-    }
-}
 
 type Check = Result<(), OpErrorKind>;
 
@@ -161,40 +144,10 @@ impl Local {
             let Some(message) = next else {
                 return worked;
             };
-            let (token, offer) = (message.token(), self.next_offer);
+            let (token, id) = (message.token(), self.offers.next_id());
             let eager_len = self.capabilities.limits.max_message;
-            let mut offered = None;
-            let sent = match &message {
-                Outgoing::Send { payload, .. } => hub.offer(link, || {
-                    let lease = share.lend(payload.len(), |room| match payload {
-                        Payload::Bytes(bytes) => room.copy_from_slice(bytes),
-                        Payload::Memory(slice) => slice.read(0, room),
-                    });
-                    lease.map(Content::Message)
-                }),
-                Outgoing::Long { header, body, .. } => hub.offer(link, || {
-                    let body = Arc::new(Offer::new(offer, Payload::Memory(body.clone())));
-                    let lease = share.lend(header.len(), |room| room.copy_from_slice(header));
-                    offered = Some(Arc::clone(&body));
-                    lease.map(|header| Content::Long { header, offer: body })
-                }),
-                Outgoing::Tagged { tag, payload, level, .. } => {
-                    let small = payload.len() <= eager_len && *level < Level::Visible;
-                    let data = if small && hub.eager.take(0) {
-                        Tagged::Eager(match payload {
-                            Payload::Bytes(bytes) => bytes.clone(),
-                            Payload::Memory(slice) => slice.to_vec().into(),
-                        })
-                    } else {
-                        let payload = Arc::new(Offer::new(offer, payload.clone()));
-                        offered = Some(Arc::clone(&payload));
-                        Tagged::Offer(payload)
-                    };
-                    hub.push(link, Content::Tagged { tag: *tag, data })
-                }
-            };
-            match sent {
-                Ok(()) => {}
+            let offered = match message.send(&hub, link, &share, id, eager_len) {
+                Ok(offered) => offered,
                 Err(Refused::Full) => {
                     self.peers.at(index).messages.push_front(message);
                     return worked;
@@ -205,14 +158,10 @@ impl Local {
                     self.lose_and_tell(index, LostReason::Closed, None);
                     return true;
                 }
-            }
+            };
             worked = true;
             match offered {
-                Some(body) => {
-                    self.next_offer += 1;
-                    let waiting = Offered { token, peer: index, offer: body };
-                    self.offered.insert(offer, waiting);
-                }
+                Some(offer) => self.offers.add(token, index, offer),
                 None => self.done(token, Ok(Done::Sent)),
             }
         }
@@ -332,10 +281,7 @@ impl Local {
     }
 
     fn route(&self, remote: Remote) -> Result<Route, OpError> {
-        let slot = self.remotes.get(remote.index as usize);
-        slot.filter(|(generation, _)| *generation == remote.generation)
-            .and_then(|(_, route)| *route)
-            .ok_or(OpError::local(OpErrorKind::UnknownRegion))
+        self.remotes.get(remote).ok_or(OpError::local(OpErrorKind::UnknownRegion))
     }
 
     fn deregister(
@@ -344,12 +290,10 @@ impl Local {
         region: RegionId,
         patience: Duration,
     ) -> Result<(), OpError> {
-        let left = self.left.iter().position(|left| *left == region);
-        if left.map(|at| self.left.swap_remove(at)).is_none() && !self.hub.regions.close(region) {
-            return Err(OpError::local(OpErrorKind::UnknownRegion));
+        match self.closing.begin(&self.hub.regions, token, region, patience) {
+            true => Ok(()),
+            false => Err(OpError::local(OpErrorKind::UnknownRegion)),
         }
-        self.closing.push(Closing { token, region, patience, until: None });
-        Ok(())
     }
 
     /// Ends an operation if it is not too late.
@@ -363,12 +307,7 @@ impl Local {
             self.finish(&fetch);
             return self.done_by(fetch.peer, token, Err(OpErrorKind::Cancelled));
         }
-        let offered = self.offered.iter().find(|(_, o)| o.token == token);
-        if let Some((&id, offered)) = offered
-            && offered.offer.take().is_some()
-        {
-            let index = offered.peer;
-            self.offered.remove(&id);
+        if let Some(index) = self.offers.revoke(token) {
             return self.done_with(index, token, Err(OpErrorKind::Cancelled));
         }
         for index in self.peers.active() {

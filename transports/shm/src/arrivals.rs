@@ -1,35 +1,19 @@
-//! Connections that other endpoints make.
+//! Connections that other endpoints have made, and whose greetings have not come yet.
 
 use crate::{
-    Shm,
-    control::{ControlMessage, Greeting},
-    join::Joined,
-    name::Name,
-    pair::{Pair, Sizes},
+    control::ControlMessage,
     poller::{Poller, Source},
-    socket::{self, Credentials, Fds, Listener, Received},
-    state::SCHEME,
-    table::PeerTable,
+    socket::{self, Credentials, Listener, Received},
 };
-use petasos_fabric::{
-    Accepted, Acceptor, EventFd, LostReason, Peer, Time, acceptor::unauthenticated_limit,
-};
-use rustix::{
-    fd::{AsFd, OwnedFd},
-    io::Errno,
-};
+use petasos_fabric::{Accepted, Acceptor, Peer, Time};
+use rustix::{fd::OwnedFd, io::Errno};
 use std::collections::BTreeMap;
 
-/// This process, in the words of the one that connects.
-const LISTENER: &str = "the listening process";
-/// Connections accepted in one pass.
-const AT_ONCE: usize = 16;
-
 /// A connection whose greeting has not come yet.
-struct Arrival {
-    socket: OwnedFd,
-    credentials: Credentials,
-    deadline: Time,
+pub(crate) struct Arrival {
+    pub(crate) socket: OwnedFd,
+    pub(crate) credentials: Credentials,
+    pub(crate) deadline: Time,
 }
 
 /// The listener, and the connections whose greetings have not come yet.
@@ -89,7 +73,7 @@ impl Arrivals {
     }
 
     /// Accepts a connection, if one waits.
-    fn accept(&mut self, now: Time, poller: &Poller) -> Option<OwnedFd> {
+    pub(crate) fn accept(&mut self, now: Time, poller: &Poller) -> Option<OwnedFd> {
         let Arrivals { listener, acceptor, backlog, resumes, .. } = self;
         let accepted = acceptor.accept(&listener.fd, now, |socket, shortage| {
             let note = ControlMessage::Refused { again: true, text: shortage.to_string() };
@@ -117,7 +101,7 @@ impl Arrivals {
     }
 
     /// Waits for the greeting of a connection: its slot and that slot's generation.
-    fn insert(&mut self, arrival: Arrival, poller: &Poller) -> Option<Peer> {
+    pub(crate) fn insert(&mut self, arrival: Arrival, poller: &Poller) -> Option<Peer> {
         let free = self.slots.iter().position(|(_, slot)| slot.is_none());
         let index = free.unwrap_or_else(|| {
             self.slots.push((0, None));
@@ -140,7 +124,7 @@ impl Arrivals {
     }
 
     /// Reads the greeting of a connection, which leaves its slot, if something has come.
-    fn receive(
+    pub(crate) fn receive(
         &mut self,
         index: u32,
         is_current: impl Fn(u32) -> bool,
@@ -157,7 +141,7 @@ impl Arrivals {
     ///
     /// Closes the oldest of the user that has most: a peer greets as soon as it is connected, so
     /// one that has been silent for a while is not about to.
-    fn make_room(&mut self, most: usize) -> bool {
+    pub(crate) fn make_room(&mut self, most: usize) -> bool {
         if self.count < most {
             return false;
         }
@@ -177,7 +161,7 @@ impl Arrivals {
     }
 
     /// Closes connections whose greeting is overdue: how many.
-    fn cut_late(&mut self, now: Time) -> u64 {
+    pub(crate) fn cut_late(&mut self, now: Time) -> u64 {
         let late = |slot: &(u32, Option<Arrival>)| {
             slot.1.as_ref().is_some_and(|arrival| now >= arrival.deadline)
         };
@@ -192,142 +176,10 @@ impl Arrivals {
     }
 }
 
-impl Shm {
-    /// Accepts the connections that wait. True if there was one.
-    pub(crate) fn accept(&mut self, now: Time) -> bool {
-        for accepted in 0..AT_ONCE {
-            let Some(fd) = self.arrivals.accept(now, &self.poller) else { return accepted > 0 };
-            let Ok(credentials) = socket::credentials(&fd) else { continue };
-            if !self.admits(credentials.uid) {
-                self.counters.refused += 1;
-                let text = format!("user {} is not admitted here", credentials.uid);
-                tracing::debug!(why = text, "a client is refused");
-                let note = ControlMessage::Refused { again: false, text };
-                let _ = socket::send(&fd, &note.encode(), &[]);
-                continue;
-            }
-            if self.arrivals.make_room(unauthenticated_limit(self.config.max_handshakes)) {
-                self.counters.failed_handshakes += 1;
-            }
-            let deadline = now.after(self.config.handshake);
-            let arrival = Arrival { socket: fd, credentials, deadline };
-            if let Some(handle) = self.arrivals.insert(arrival, &self.poller) {
-                // Mostly the greeting is there already.
-                self.greeted(handle.index, |current| current == handle.generation);
-            }
-        }
-        true
-    }
-
-    /// Closes connections whose greeting is overdue.
-    pub(crate) fn cut_arrivals(&mut self, now: Time) {
-        if !self.arrivals.is_empty() {
-            self.counters.failed_handshakes += self.arrivals.cut_late(now);
-        }
-    }
-
-    /// Something came on a connection whose greeting was still to come.
-    pub(crate) fn greeted(&mut self, index: u32, is_current: impl Fn(u32) -> bool) {
-        let Some((arrival, received)) = self.arrivals.receive(index, is_current) else { return };
-        let result = match received {
-            Ok(received) => match ControlMessage::decode(&received.bytes) {
-                Ok(ControlMessage::Hello(_)) if received.cut => {
-                    Err((true, socket::out_of_descriptors(LISTENER)))
-                }
-                Ok(ControlMessage::Hello(greeting)) => self.admit(&arrival, greeting, received.fds),
-                Ok(_) => Err((false, "a greeting was expected".to_owned())),
-                Err(garbled) => Err((false, garbled.to_string())),
-            },
-            Err(error) => Err((false, error.to_string())),
-        };
-        match result {
-            Ok((peer, greeting, joined)) => self.join(peer, greeting, arrival.socket, joined),
-            Err((again, text)) => {
-                self.counters.failed_handshakes += u64::from(!again);
-                tracing::debug!(why = text, again, "a client is refused");
-                let note = ControlMessage::Refused { again, text };
-                let _ = socket::send(&arrival.socket, &note.encode(), &[]);
-            }
-        }
-    }
-
-    /// Checks a greeting, and answers it.
-    fn admit(
-        &mut self,
-        arrival: &Arrival,
-        greeting: Greeting,
-        fds: Fds,
-    ) -> Result<(Peer, Greeting, Joined), (bool, String)> {
-        let no = |text: String| (false, text);
-        let credentials = arrival.credentials;
-        let name = match greeting.address.scheme() {
-            SCHEME => Name::parse(greeting.address.rest()).map_err(no)?,
-            _ => return Err(no("an address of another transport".to_owned())),
-        };
-        if !name.may_be_claimed_by(credentials.uid, self.uid) {
-            let hint = "open with shm://UID@NAME to talk to other users";
-            return Err(no(format!(
-                "{} is not user {}'s to claim: {hint}",
-                greeting.address, credentials.uid
-            )));
-        }
-        if greeting.address == *self.engine.address() {
-            return Err(no(format!("{} is the address of this endpoint", greeting.address)));
-        }
-        let (sizes, ours) = (greeting.sizes, self.config.sizes());
-        if !sizes.are_possible() || sizes.max != ours.max {
-            let Sizes { ring, long, max } = sizes;
-            let text = format!("packets of {max} bytes in rings of {ring} and {long}");
-            return Err(no(format!("{text}, here packets have up to {}", ours.max)));
-        }
-        if self.closing.is_full() {
-            let text = "too many connections ended in the middle of a copy that is not over";
-            return Err((true, text.to_owned()));
-        }
-        let fds: Result<[OwnedFd; 3], _> = fds.into_vec().try_into();
-        let [table, pair, peer_doorbell] = fds.map_err(|_| no("descriptors missing".to_owned()))?;
-        let table = PeerTable::adopt(&table).map_err(|unfit| no(unfit.to_string()))?;
-        let pair = Pair::adopt(&pair, sizes).map_err(|unfit| no(unfit.to_string()))?;
-        let (peer, uninvited) = self.assign_peer(&greeting)?;
-        let doorbell = EventFd::new().map_err(|error| (true, socket::reason(error, LISTENER)))?;
-        let fds = [self.exports.fd(), doorbell.as_fd()];
-        let welcome = ControlMessage::Welcome(self.greeting()).encode();
-        if let Err(error) = socket::send(&arrival.socket, &welcome, &fds) {
-            if uninvited {
-                self.engine.forget(peer);
-            }
-            return Err((true, error.to_string()));
-        }
-        Ok((
-            peer,
-            greeting,
-            Joined { pair, table, doorbell, peer_doorbell, credentials, uninvited },
-        ))
-    }
-
-    /// The handle of the peer that connects, and whether it is new.
-    fn assign_peer(&mut self, greeting: &Greeting) -> Result<(Peer, bool), (bool, String)> {
-        let Some(peer) = self.engine.find_peer(&greeting.address) else {
-            let peer = self.engine.add_peer(&greeting.address);
-            return peer.map(|peer| (peer, true)).map_err(|error| (false, error.to_string()));
-        };
-        if let Some(channel) = self.channel(peer.index) {
-            if channel.is_over() {
-                self.channels.hang_up(peer.index, LostReason::Closed);
-            }
-            return Err((true, "it is connected already".to_owned()));
-        }
-        let ours = self.engine.incarnation() > greeting.incarnation;
-        if ours && self.attempts.awaits_answer(peer) {
-            return Err((true, "both connect, and the other attempt goes first".to_owned()));
-        }
-        Ok((peer, false))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::name::Name;
 
     #[test]
     fn the_oldest_of_the_user_with_most_is_closed() {

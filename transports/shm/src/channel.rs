@@ -3,8 +3,7 @@
 use crate::{
     Counters,
     assembly::Assembly,
-    channels::{NextPending, PendingDoorbells},
-    doorbell::PeerDoorbell,
+    doorbell::{NextPending, PeerDoorbell, PendingDoorbells},
     pair::Pair,
     peer_segments::{GrantedSegments, PeerSegments},
     process::PeerProcess,

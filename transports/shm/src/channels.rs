@@ -3,6 +3,7 @@
 use crate::{
     Counters,
     channel::Channel,
+    doorbell::PendingDoorbells,
     sync::{Ordering, fence},
 };
 use petasos_fabric::{LostReason, Peer, Time};
@@ -10,34 +11,6 @@ use std::time::Duration;
 
 /// The memory of long messages stays for so long after the last one, up to twice as long.
 const TRIM: Duration = Duration::from_secs(1);
-
-/// No channel: the end of the list of pending doorbells.
-const END: u32 = u32::MAX;
-
-/// What a channel that is not in that list has as the next.
-const NOT_PENDING: u32 = u32::MAX - 1;
-
-/// The channels in which something was published since their peers were last looked at: a peer may
-/// have fallen asleep in between, and is looked at again after a fence, once for all that a pass
-/// publishes. The list runs through the channels.
-pub(crate) struct PendingDoorbells(u32);
-
-/// The next channel in that list.
-pub(crate) struct NextPending(u32);
-
-impl NextPending {
-    pub(crate) const NONE: NextPending = NextPending(NOT_PENDING);
-}
-
-impl PendingDoorbells {
-    /// Adds a channel, if it is not in the list.
-    #[inline(always)]
-    pub(crate) fn add(&mut self, index: u32, next: &mut NextPending) {
-        if next.0 == NOT_PENDING {
-            next.0 = std::mem::replace(&mut self.0, index);
-        }
-    }
-}
 
 pub(crate) struct Channels {
     slots: Vec<Option<Box<Channel>>>,
@@ -50,7 +23,7 @@ pub(crate) struct Channels {
 
 impl Channels {
     pub(crate) fn new() -> Channels {
-        let pending = PendingDoorbells(END);
+        let pending = PendingDoorbells::EMPTY;
         Channels { slots: Vec::new(), pending, ending: Vec::new(), trim_at: Time::NEVER }
     }
 
@@ -95,7 +68,7 @@ impl Channels {
 
     /// Takes a channel out. No doorbell may be pending: the list runs through the channels.
     pub(crate) fn remove(&mut self, index: u32) -> Option<Box<Channel>> {
-        debug_assert!(self.pending.0 == END, "a doorbell is pending");
+        debug_assert!(self.pending.is_empty(), "a doorbell is pending");
         self.ending.retain(|other| *other != index);
         self.slots.get_mut(index as usize)?.take()
     }
@@ -121,7 +94,7 @@ impl Channels {
 
     #[inline]
     pub(crate) fn has_pending(&self) -> bool {
-        self.pending.0 != END
+        !self.pending.is_empty()
     }
 
     /// Rings for the peers that fell asleep while something was published.
@@ -131,9 +104,9 @@ impl Channels {
             return;
         }
         fence(Ordering::SeqCst);
-        let mut next = std::mem::replace(&mut self.pending.0, END);
+        let mut next = self.pending.take();
         while let Some(channel) = self.get_mut(next) {
-            next = std::mem::replace(&mut channel.next_pending.0, NOT_PENDING);
+            next = channel.next_pending.take();
             if channel.pair.take_sleeper() {
                 channel.ring();
                 counters.wake_ups += 1;

@@ -6,10 +6,8 @@
 //! checked until that is over: the announcement is withdrawn, the peer has closed its end, or its
 //! process has ended.
 
-use crate::{Shm, channel::Channel, exports::Export, pair::Pair, process::PeerProcess};
-use petasos_fabric::{
-    Address, Done, Event, OpError, OpErrorKind, Operation, RegionId, Slice, Time, Token,
-};
+use crate::{channel::Channel, pair::Pair, process::PeerProcess};
+use petasos_fabric::{Address, Operation, RegionId, Slice, Time, Token};
 use rustix::event::{PollFd, Timespec, poll};
 use std::{mem::ManuallyDrop, time::Duration};
 
@@ -31,7 +29,8 @@ struct Closed {
 struct Deregistration {
     token: Token,
     patience: Duration,
-    /// When it ends with [`OpErrorKind::StillReached`]: known from the next pass on.
+    /// When it ends with [`StillReached`](petasos_fabric::OpErrorKind::StillReached): known from
+    /// the next pass on.
     until: Option<Time>,
 }
 
@@ -78,12 +77,24 @@ impl Closing {
         self.waiting.len()
     }
 
-    fn waits_for(&self, region: RegionId) -> bool {
+    pub(crate) fn waits_for(&self, region: RegionId) -> bool {
         self.waiting.iter().any(|(closed, _)| closed.region == region)
     }
 
+    /// Waits for a region that was closed to new accesses.
+    pub(crate) fn begin(
+        &mut self,
+        (region, tag): (RegionId, u64),
+        memory: Slice,
+        token: Token,
+        patience: Duration,
+    ) {
+        let deregistration = Deregistration { token, patience, until: None };
+        self.waiting.push((Closed { region, tag, memory }, deregistration));
+    }
+
     /// Waits for a region again. False if there is no such region.
-    fn resume(&mut self, region: RegionId, token: Token, patience: Duration) -> bool {
+    pub(crate) fn resume(&mut self, region: RegionId, token: Token, patience: Duration) -> bool {
         let Some(at) = self.expired.iter().position(|closed| closed.region == region) else {
             return false;
         };
@@ -109,133 +120,72 @@ impl Closing {
         }
     }
 
-    /// Of the pairs that are kept, the one through which a peer is in the region with this tag.
-    fn within(&self, tag: u64) -> Option<&Abandoned> {
-        self.abandoned.iter().find(|abandoned| abandoned.pair.announced() == tag)
+    /// Whether a peer is in the region with this tag through a pair that is kept: its address, where
+    /// that is known.
+    pub(crate) fn within(&self, tag: u64) -> Option<Option<&Address>> {
+        let mut kept = self.abandoned.iter();
+        let abandoned = kept.find(|abandoned| abandoned.pair.announced() == tag)?;
+        Some(abandoned.address.as_ref())
     }
 
-    /// The regions that are free now, by `is_reached`, with the operations that waited for them.
-    fn take_free(
+    /// Takes out the regions that are free now, by `is_reached`: the operations that waited for
+    /// them, which the engine completes.
+    pub(crate) fn take_free(
         &mut self,
         is_reached: impl Fn(&Closing, u64) -> bool,
-    ) -> Vec<(RegionId, Deregistration)> {
+    ) -> Vec<Operation> {
         let mut free = Vec::new();
         for at in (0..self.waiting.len()).rev() {
             if !is_reached(self, self.waiting[at].0.tag) {
-                let (closed, deregistration) = self.waiting.swap_remove(at);
-                free.push((closed.region, deregistration));
+                let (Closed { region, .. }, deregistration) = self.waiting.swap_remove(at);
+                let Deregistration { token, patience, .. } = deregistration;
+                free.push(Operation::Deregister { token, region, patience });
             }
         }
         free
     }
 
-    #[cfg(test)]
-    pub(crate) fn keeps_pairs(&self) -> bool {
-        !self.abandoned.is_empty()
-    }
-}
-
-impl Shm {
-    /// Closes a region, or goes on with that.
-    pub(crate) fn deregister(&mut self, token: Token, region: RegionId, patience: Duration) {
-        if self.closing.resume(region, token, patience) {
-            return self.close_regions();
-        }
-        let tag = self.exports.close(region);
-        let memory = self.engine.region(region).map(|(memory, _)| memory.clone());
-        let (Some(tag), Some(memory)) = (tag, memory) else {
-            if self.closing.waits_for(region) {
-                return self.complete(token, None, Err(OpErrorKind::UnknownRegion));
-            }
-            return self.engine.submit(Operation::Deregister { token, region, patience });
-        };
-        self.engine.shut(region);
-        self.divert_packets();
-        let deregistration = Deregistration { token, patience, until: None };
-        self.closing.waiting.push((Closed { region, tag, memory }, deregistration));
-        self.close_regions();
-    }
-
-    /// Takes the memory of closed regions out of the packets that this side has: what arrives is
-    /// discarded, and what waits to be sent becomes a copy.
-    fn divert_packets(&mut self) {
-        use crate::assembly::Assembly;
-        let Shm { channels, engine, .. } = self;
-        for channel in channels.iter_mut() {
-            if let Some(Assembly::Payload(placement, _)) = &mut channel.assembly {
-                engine.divert(channel.handle, placement);
-            }
-            // All others that the engine gave us are in the ring.
-            if let Some(packet) = &mut channel.stuck {
-                engine.detach(channel.handle, 0, &mut packet.payload);
-            }
-        }
-    }
-
-    /// A peer that reaches into the region with this tag: its address, where that is known.
-    fn within(&self, tag: u64) -> Option<Option<Address>> {
-        let mut channels = self.channels.iter();
-        match channels.find(|channel| channel.pair.announced() == tag) {
-            Some(channel) => Some(self.engine.peer_info(channel.handle).map(|info| info.address)),
-            None => self.closing.within(tag).map(|abandoned| abandoned.address.clone()),
-        }
-    }
-
-    /// Lets go of the regions into which no peer reaches any more.
-    fn close_regions(&mut self) {
-        self.closing.release_pairs();
-        let Shm { closing, channels, engine, .. } = self;
-        let is_reached = |closing: &Closing, tag| {
-            channels.iter().any(|channel| channel.pair.announced() == tag)
-                || closing.within(tag).is_some()
-        };
-        for (region, Deregistration { token, patience, .. }) in closing.take_free(is_reached) {
-            engine.submit(Operation::Deregister { token, region, patience });
-        }
-    }
-
-    /// The same in a pass, which knows the time: operations that have waited for long enough end.
-    /// True if one ended.
-    pub(crate) fn check_closing(&mut self) -> bool {
-        let (now, before) = (self.now, self.closing.waiting.len());
-        self.close_regions();
-        for at in (0..self.closing.waiting.len()).rev() {
-            let (closed, deregistration) = &mut self.closing.waiting[at];
-            let Deregistration { patience, until, token } = deregistration;
+    /// Ends the operations that have waited for long enough: their tokens, and what `reached_by`
+    /// says of the peer in the region.
+    pub(crate) fn expire<P>(
+        &mut self,
+        now: Time,
+        reached_by: impl Fn(&Closing, u64) -> Option<P>,
+    ) -> Vec<(Token, P)> {
+        let mut ended = Vec::new();
+        for at in (0..self.waiting.len()).rev() {
+            let (closed, Deregistration { token, patience, until }) = &mut self.waiting[at];
             if *until.get_or_insert(now.after(*patience)) > now {
                 continue;
             }
             let (tag, token) = (closed.tag, *token);
             // Free since a moment ago: then the next pass closes it.
-            let Some(peer) = self.within(tag) else { continue };
-            let kind = OpErrorKind::StillReached;
-            let error = match peer {
-                Some(address) => OpError::with_peer(kind, &address),
-                None => OpError::local(kind),
-            };
-            tracing::debug!(%error, "memory that was to be closed is still reached");
-            self.ready.push_back(Event::Done { token, result: Err::<Done, _>(error) });
-            let (closed, _) = self.closing.waiting.swap_remove(at);
-            self.closing.expired.push(closed);
+            let Some(peer) = reached_by(self, tag) else { continue };
+            let (closed, _) = self.waiting.swap_remove(at);
+            self.expired.push(closed);
+            ended.push((token, peer));
         }
-        self.closing.waiting.len() < before
+        ended
     }
 
-    /// The end of the endpoint: its regions are closed, and memory in which a peer still is
-    /// outlives it. Waits for no peer.
-    pub(crate) fn leave_memory_behind(&mut self) {
-        let mut memory: Vec<(u64, Slice)> = Vec::new();
-        for Export { region, tag } in self.exports.close_all() {
-            memory.extend(self.engine.region(region).map(|(memory, _)| (tag, memory.clone())));
-        }
-        let Closing { waiting, expired, abandoned } = std::mem::take(&mut self.closing);
+    /// The end of the endpoint: memory in which a peer is outlives it. `open` are its regions that
+    /// were open until now, with their tags. Waits for no peer.
+    pub(crate) fn leave_behind(
+        self,
+        open: Vec<(u64, Slice)>,
+        channels: impl Iterator<Item = Box<Channel>>,
+    ) {
+        let Closing { waiting, expired, abandoned: mut within } = self;
         let closed = waiting.into_iter().map(|(closed, _)| closed).chain(expired);
-        memory.extend(closed.map(|closed| (closed.tag, closed.memory)));
-        let mut within = abandoned;
-        for channel in self.channels.drain() {
-            within.extend(Abandoned::of(*channel, None));
-        }
+        let closed = closed.map(|closed| (closed.tag, closed.memory));
+        let memory = open.into_iter().chain(closed).collect();
+        within.extend(channels.filter_map(|channel| Abandoned::of(*channel, None)));
         Left { memory, within }.wait();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn keeps_pairs(&self) -> bool {
+        !self.abandoned.is_empty()
     }
 }
 

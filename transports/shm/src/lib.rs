@@ -77,34 +77,27 @@ mod doorbell;
 mod endpoint;
 mod error;
 mod exports;
-#[cfg(feature = "fuzzing")]
-#[doc(hidden)]
-pub mod fuzzing;
 mod hazard;
-mod join;
 mod name;
 mod pair;
 mod peer_segments;
-mod poll;
 mod poller;
 mod privileges;
 mod probe;
 mod process;
-mod receive;
 mod ring;
 mod schedule;
 mod segment;
 mod socket;
-mod state;
 mod sync;
 mod table;
-#[cfg(test)]
-mod tests;
-mod transmit;
 mod watchlist;
 
 pub use config::Config;
 pub use counters::Counters;
+pub use endpoint::Shm;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub use endpoint::fuzzing;
 pub use error::OpenError;
 pub use probe::{Probe, probe};
-pub use state::Shm;

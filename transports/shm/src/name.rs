@@ -12,6 +12,7 @@
 
 use rustix::{io::Errno, net::SocketAddrUnix};
 
+pub(crate) const SCHEME: &str = "shm";
 /// The longest name.
 const MAX_NAME: usize = 64;
 /// The longest path: what a socket address holds.

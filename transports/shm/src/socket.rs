@@ -59,7 +59,7 @@ impl Listener {
             result => result?,
         }
         listen(&fd, BACKLOG)?;
-        Ok(Listener { fd, path, home: Home::here() })
+        Ok(Listener { fd, path, home: Home::current() })
     }
 }
 
@@ -75,7 +75,7 @@ fn remove_stale(path: &str, name: &Name, uid: u32) -> bool {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(path) = &self.path
-            && self.home.is_here()
+            && self.home.is_current()
         {
             let _ = unlink(path.as_str());
         }

@@ -1,6 +1,13 @@
 //! A connection on which packets flow: reading them, and writing what waits.
 
-use crate::{Counters, idle::Note, io::Scatter, outbox::Outbox, quota::Permit, sealed::Sealed};
+use crate::{
+    Counters,
+    closing::{Closing, Note},
+    io::Scatter,
+    outbox::Outbox,
+    quota::Permit,
+    sealed::Sealed,
+};
 use petasos_fabric::{
     Event, Peer,
     two_sided::{
@@ -52,19 +59,6 @@ pub(crate) struct Connection {
     payload: Option<Payload>,
 }
 
-/// How far a connection is on the way to be closed as idle, see [`crate::idle`]; or why nothing
-/// else goes out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Closing {
-    No,
-    /// We have asked, and send nothing until there is an answer.
-    Asked,
-    /// We have agreed, and send nothing more.
-    Agreed,
-    /// It is not closed: the peer's claim is being verified, see [`crate::claims`].
-    Doubted,
-}
-
 /// A payload that is partly here.
 #[derive(Debug)]
 struct Payload {
@@ -91,7 +85,7 @@ pub(crate) enum Read {
 pub(crate) enum Broken {
     Io(io::Error),
     /// A record that the peer did not send, or not now.
-    Forged,
+    NotAuthentic,
     Violation(Violation),
 }
 
@@ -262,7 +256,7 @@ impl Connection {
         if let Ok(Ok(got)) = &got {
             self.end += got;
         }
-        got.map_err(|_| Broken::Forged)
+        got.map_err(|_| Broken::NotAuthentic)
     }
 
     /// Takes the packets in the buffer.

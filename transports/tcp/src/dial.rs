@@ -11,7 +11,7 @@ use crate::{
     unauthenticated::{Part, ends, receive_part, send_whole},
 };
 use petasos_fabric::{Address, Patience, Time};
-use petasos_noise::{Channel, Spot};
+use petasos_noise::{Channel, ResponderAddress};
 use rustix::{
     io::Errno,
     net::{AddressFamily, SocketFlags, SocketType, connect, getpeername, socket_with, sockopt},
@@ -262,7 +262,7 @@ impl Dial {
                 if let (Goal::Begin, Some(before)) = (goal, us.known_peers.at(there)) {
                     goal = Goal::Again(before);
                 }
-                let spot = Spot::of_connection(there, here);
+                let spot = ResponderAddress::of_connection(there, here);
                 let begun = Client::begin(us.secret, encrypt, nonce, own, goal, spot, frame);
                 match begun {
                     Err(error) => Dialled::Hopeless(error),

@@ -1,20 +1,23 @@
 //! The endpoint: its tables, and what one pass does.
 
+mod claims;
+mod deferred;
+mod idle;
 mod incoming;
 mod outgoing;
 mod packets;
 mod socket;
 
-use self::{incoming::Incoming, socket::listen_at};
+use self::{claims::Check, deferred::Deferred, incoming::Incoming, socket::listen_at};
 use crate::{
     Config, Counters, OpenError,
     address::{SCHEME, announced, listening, options, url},
-    claims::{Check, Standing},
-    connection::{Closing, Connection},
+    closing::Closing,
+    connection::Connection,
     dial::Local,
     handshake::{Identity, Session},
     known_peers::KnownPeers,
-    peers::{Connectivity, PeerEntry, Peers},
+    peers::{Connectivity, PeerEntry, Peers, Standing},
     poller::{POLL_AGAIN, Poller, Source},
     read_queue::ReadQueue,
 };
@@ -36,39 +39,30 @@ use std::{
 
 /// The longest payload of a packet.
 const FRAGMENT: usize = 256 * 1024;
-/// Lost peers that were never resolved here, and whose handles are still known.
-const KEPT: usize = 64;
 
 /// An endpoint of the fabric over TCP.
 pub struct TcpEndpoint {
     home: Home,
-    pub(crate) engine: Engine,
+    engine: Engine,
     capabilities: Capabilities,
-    pub(crate) config: Config,
-    pub(crate) identity: Identity,
+    config: Config,
+    identity: Identity,
     incoming: Incoming,
-    pub(crate) poller: Poller,
+    poller: Poller,
     bell: Arc<Doorbell>,
-    pub(crate) peers: Peers,
-    pub(crate) dialing: Vec<Peer>,
+    peers: Peers,
+    dialing: Vec<Peer>,
     /// Claims that are being looked into.
-    pub(crate) checks: Vec<Check>,
+    checks: Vec<Check>,
     /// Peers of before, where there is no secret.
     known_peers: KnownPeers,
-    /// Whether the keys of the next handshake may still have to be made.
-    unprepared: bool,
-    /// Peers from which the first word has come, and of which it is to be noted whose they are.
-    heard: Vec<(Peer, Identity)>,
+    deferred: Deferred,
     /// When idle connections are looked for.
-    pub(crate) idle_at: Time,
-    /// Connections with something to send.
-    dirty: Vec<Peer>,
+    idle_at: Time,
     reads: ReadQueue,
-    /// Lost peers that were never resolved here, the oldest first.
-    departed: VecDeque<Peer>,
-    pub(crate) now: Time,
+    now: Time,
     armed: bool,
-    pub(crate) counters: Counters,
+    counters: Counters,
 }
 
 impl TcpEndpoint {
@@ -116,10 +110,10 @@ impl TcpEndpoint {
             capabilities.credential = Credential::SharedSecret;
         }
         let pool = Pool::new(limits.max_leases);
-        let unprepared = config.secret.is_some();
+        let keyed = config.secret.is_some();
         let numbers = two_sided::Config::new(limits, FRAGMENT);
         Ok(TcpEndpoint {
-            home: Home::here(),
+            home: Home::current(),
             engine: Engine::new(own.clone(), incarnation, numbers, pool),
             capabilities,
             config,
@@ -131,12 +125,9 @@ impl TcpEndpoint {
             dialing: Vec::new(),
             checks: Vec::new(),
             known_peers: KnownPeers::default(),
-            unprepared,
-            heard: Vec::new(),
+            deferred: Deferred::new(keyed),
             idle_at: Time::NEVER,
-            dirty: Vec::new(),
             reads: ReadQueue::default(),
-            departed: VecDeque::new(),
             now: Time::ZERO,
             armed: false,
             counters: Counters::default(),
@@ -158,17 +149,17 @@ impl TcpEndpoint {
     }
 
     #[inline]
-    pub(crate) fn entry(&mut self, peer: Peer) -> Option<&mut PeerEntry> {
+    fn entry(&mut self, peer: Peer) -> Option<&mut PeerEntry> {
         self.peers.get_mut(peer)
     }
 
     #[inline]
-    pub(crate) fn connection(&mut self, peer: Peer) -> Option<&mut Connection> {
+    fn connection(&mut self, peer: Peer) -> Option<&mut Connection> {
         self.peers.connection(peer)
     }
 
     /// Ends a peer: nothing more goes to it, or comes of it.
-    pub(crate) fn lose(&mut self, peer: Peer, reason: LostReason) {
+    fn lose(&mut self, peer: Peer, reason: LostReason) {
         let Some(entry) = self.entry(peer) else { return };
         let (asked, session) = (entry.asked, entry.session.take());
         // The socket is closed, which also takes it out of the poller.
@@ -177,13 +168,8 @@ impl TcpEndpoint {
             self.peers.resume(&session);
         }
         self.engine.peer_lost(peer, reason);
-        if !asked {
-            self.departed.push_back(peer);
-            if self.departed.len() > KEPT
-                && let Some(oldest) = self.departed.pop_front()
-            {
-                Endpoint::forget(self, oldest);
-            }
+        if !asked && let Some(oldest) = self.peers.remember_lost(peer) {
+            Endpoint::forget(self, oldest);
         }
     }
 
@@ -197,9 +183,9 @@ impl TcpEndpoint {
         standing: Standing,
     ) {
         self.counters.connections += 1;
-        self.unprepared = self.config.secret.is_some();
-        let now = self.now;
-        let unheard = self.config.secret.is_none().then(|| identity.clone());
+        let (now, keyed) = (self.now, self.config.secret.is_some());
+        self.deferred.replace_keys(keyed);
+        let unheard = (!keyed).then(|| identity.clone());
         if let Some(entry) = self.entry(peer) {
             entry.unheard = unheard;
             (entry.session, entry.seen, entry.since) = (Some(session), 0, now);
@@ -208,33 +194,17 @@ impl TcpEndpoint {
         }
         self.engine.peer_up(peer, identity.incarnation);
         self.idle_at = self.idle_at.min(now);
-        self.mark_dirty(peer);
+        self.peers.mark_dirty(peer);
     }
 
     /// What a handshake needs to know of us.
-    pub(crate) fn local(&self) -> Local<'_> {
+    fn local(&self) -> Local<'_> {
         Local {
             secret: self.config.secret.as_ref(),
             encrypt: self.config.encrypt,
             identity: &self.identity,
             known_peers: &self.known_peers,
             handshake: self.config.handshake,
-        }
-    }
-
-    /// In a pass that found nothing: makes the keys of the next handshake, if the last ones are
-    /// used, and notes whose the peers are that were heard for the first time.
-    #[cold]
-    fn use_spare_time(&mut self) {
-        if std::mem::take(&mut self.unprepared) {
-            petasos_noise::prepare();
-        }
-        for (peer, identity) in std::mem::take(&mut self.heard) {
-            let TcpEndpoint { peers, known_peers, .. } = self;
-            let entry = peers.get(peer);
-            if let Some(PeerEntry { connectivity: Connectivity::Open(connection), .. }) = entry {
-                known_peers.note_owner(&identity, &connection.socket);
-            }
         }
     }
 
@@ -291,7 +261,7 @@ impl Endpoint for TcpEndpoint {
         {
             connection.outbox.message(len, parts);
             self.engine.sent_around(peer, len);
-            self.mark_dirty(peer);
+            self.peers.mark_dirty(peer);
             return Ok(());
         }
         self.engine.inject(peer, parts)
@@ -337,20 +307,20 @@ impl Endpoint for TcpEndpoint {
         if self.engine.is_closing() {
             self.engine.keep_time(now);
         }
-        if self.engine.has_output() || !self.dirty.is_empty() {
+        if self.engine.has_output() || self.peers.has_dirty() {
             busy |= self.flush();
         }
         let left = limit.saturating_sub(events.len());
         busy |= self.engine.take_events(left, events);
         busy |= events.len() > before;
-        if !busy && (self.unprepared || !self.heard.is_empty()) {
-            self.use_spare_time();
+        if !busy && !self.deferred.is_empty() {
+            self.deferred.run(&self.peers, &mut self.known_peers);
         }
         busy
     }
 
     fn arm(&mut self, now: Time) -> Sleep {
-        let waiting = !self.dirty.is_empty() || self.reads.unread() > 0;
+        let waiting = self.peers.has_dirty() || self.reads.unread() > 0;
         let engine = self.engine.has_events() || self.engine.has_output();
         if waiting || engine {
             return Sleep::Busy;
@@ -400,7 +370,7 @@ impl Drop for TcpEndpoint {
     /// What was injected leaves as far as the sockets take it.
     fn drop(&mut self) {
         // The parent sends it, and once.
-        if self.home.is_here() {
+        if self.home.is_current() {
             self.flush();
         }
     }

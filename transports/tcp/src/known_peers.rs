@@ -196,7 +196,7 @@ impl KnownPeers {
 mod tests {
     use super::*;
     use crate::handshake::{Client, Goal, Server, Verdict};
-    use petasos_noise::Spot;
+    use petasos_noise::ResponderAddress;
     use std::net::{TcpListener, TcpStream};
 
     fn identity(number: u64) -> Identity {
@@ -210,7 +210,7 @@ mod tests {
 
     fn session(number: u8) -> Session {
         let (mut server, challenge) = Server::begin(None, false, [number; 32], [number; 32]);
-        let (own, spot) = (identity(1), Spot::of(address(1)));
+        let (own, spot) = (identity(1), ResponderAddress::of(address(1)));
         let begun = Client::begin(None, false, [2; 32], &own, Goal::Begin, spot, &challenge);
         let (mut client, hello) = begun.unwrap();
         server.hello(None, &hello).unwrap();
@@ -253,7 +253,7 @@ mod tests {
 
     /// An address is only where to begin: the process that answers there says which peer it is.
     #[test]
-    fn a_place_is_that_of_the_one_who_answers_there() {
+    fn an_address_is_that_of_the_peer_that_answers_there() {
         let (mut known_peers, peer) = (KnownPeers::default(), identity(1));
         let other = Identity { incarnation: Incarnation::new(9).unwrap(), ..peer.clone() };
         known_peers.met(&peer, session(1), true, Some(address(1)));

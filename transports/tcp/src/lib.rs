@@ -60,13 +60,12 @@
 #![warn(clippy::missing_errors_doc)]
 
 mod address;
-mod claims;
+mod closing;
 mod config;
 mod connection;
 mod dial;
 mod endpoint;
 pub mod handshake;
-mod idle;
 mod io;
 mod known_peers;
 mod outbox;

@@ -1,13 +1,16 @@
-//! The peers of an endpoint, by the slots of their handles, and the sessions without a connection.
+//! The peers of an endpoint, by the slots of their handles: those to which there is something to
+//! send, those that are lost, and the sessions without a connection.
 
 use crate::{
-    claims::Standing,
     connection::Connection,
     dial::Dial,
     handshake::{Identity, Name, Session},
 };
 use petasos_fabric::{Peer, Time};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+
+/// Lost peers that were never resolved here, and whose handles are still known.
+const REMEMBERED: usize = 64;
 
 /// What the endpoint knows of a peer.
 #[derive(Debug, Default)]
@@ -26,10 +29,23 @@ pub(crate) struct PeerEntry {
     /// The identity that it claims, until something comes from it, where peers are to be known
     /// again.
     pub(crate) unheard: Option<Identity>,
-    pub(crate) dirty: bool,
+    /// Whether it is in the list of those to which there is something to send.
+    dirty: bool,
     /// The traffic of the connection when it was last checked, and since when it is as much.
     pub(crate) seen: u64,
     pub(crate) since: Time,
+}
+
+/// What is known of the address that a peer has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// The peer connected, and claims it.
+    #[default]
+    Claimed,
+    /// The peer connected, and the endpoint at the address confirms it.
+    Vouched,
+    /// It was dialled.
+    Dialled,
 }
 
 /// How a peer is connected.
@@ -46,6 +62,10 @@ pub(crate) enum Connectivity {
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     entries: Vec<PeerEntry>,
+    /// Those to which there is something to send.
+    dirty: Vec<Peer>,
+    /// Lost peers that were never resolved here, the oldest first.
+    lost: VecDeque<Peer>,
     /// Sessions whose connection was closed as idle, or is about to be.
     suspended: HashMap<Name, Peer>,
 }
@@ -89,6 +109,53 @@ impl Peers {
 
     pub(crate) fn iter_mut(&mut self) -> std::slice::IterMut<'_, PeerEntry> {
         self.entries.iter_mut()
+    }
+
+    /// Remembers the handle of a lost peer that was never resolved here. Returns one that is to be
+    /// forgotten.
+    pub(crate) fn remember_lost(&mut self, peer: Peer) -> Option<Peer> {
+        self.lost.push_back(peer);
+        if self.lost.len() > REMEMBERED { self.lost.pop_front() } else { None }
+    }
+
+    // Peers to which there is something to send.
+
+    /// There is something to send to this peer.
+    #[inline]
+    pub(crate) fn mark_dirty(&mut self, peer: Peer) {
+        let entry = self.entries.get_mut(peer.index as usize);
+        if let Some(entry) = entry.filter(|entry| entry.peer == Some(peer))
+            && !entry.dirty
+        {
+            entry.dirty = true;
+            self.dirty.push(peer);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn has_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// Takes them out of the list, to be sent to ([`Peers::begin_write`]).
+    pub(crate) fn take_dirty(&mut self) -> Vec<Peer> {
+        std::mem::take(&mut self.dirty)
+    }
+
+    /// Takes back the memory of the list that was taken out.
+    pub(crate) fn reuse_dirty(&mut self, mut list: Vec<Peer>) {
+        if self.dirty.is_empty() {
+            list.clear();
+            self.dirty = list;
+        }
+    }
+
+    /// What waits for a peer is sent now: it may be marked again.
+    #[inline]
+    pub(crate) fn begin_write(&mut self, peer: Peer) -> Option<&mut PeerEntry> {
+        let entry = self.get_mut(peer)?;
+        entry.dirty = false;
+        Some(entry)
     }
 
     // Sessions.

@@ -1,7 +1,7 @@
 //! Packets that travel encrypted: a stream of records, which need not begin where packets do.
 
 use crate::outbox::Outbox;
-use petasos_noise::{Channel, Forged, RECORD, RECORD_OVERHEAD};
+use petasos_noise::{Channel, NotAuthentic, RECORD, RECORD_OVERHEAD};
 use rustix::{
     io::Errno,
     net::{RecvFlags, SendFlags, recv, send},
@@ -56,7 +56,7 @@ impl Sealed {
         &mut self,
         socket: BorrowedFd<'_>,
         out: &mut [u8],
-    ) -> Result<io::Result<usize>, Forged> {
+    ) -> Result<io::Result<usize>, NotAuthentic> {
         loop {
             while let Some(len) = Channel::whole(&self.come[self.start..self.end])? {
                 let record = &self.come[self.start..self.start + len];

@@ -7,7 +7,7 @@ use crate::{
     known_peers::KnownPeers,
 };
 use petasos_fabric::Time;
-use petasos_noise::{Channel, Spot};
+use petasos_noise::{Channel, ResponderAddress};
 use rustix::{
     io::Errno,
     net::{RecvFlags, SendFlags, getpeername, getsockname, recv, send},
@@ -78,10 +78,11 @@ impl Unauthenticated {
     /// Whether this endpoint was dialled: here, or at one of the `others`, which lead here through
     /// some translation. What that makes of a connection within a machine is not known, except on
     /// the loopback interface.
-    fn is_at(&self, dialled: Spot, others: &[SocketAddr]) -> bool {
-        ends(&self.socket).is_some_and(|(own, from)| Spot::of_connection(own, from) == dialled)
+    fn is_at(&self, dialled: ResponderAddress, others: &[SocketAddr]) -> bool {
+        ends(&self.socket)
+            .is_some_and(|(own, from)| ResponderAddress::of_connection(own, from) == dialled)
             || others.iter().any(|other| match other.ip().to_canonical().is_loopback() {
-                true => Spot::of(*other) == dialled,
+                true => ResponderAddress::of(*other) == dialled,
                 false => dialled.is_of(*other),
             })
     }

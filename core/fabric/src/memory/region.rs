@@ -1,7 +1,7 @@
 //! A stretch of memory with a count of its holders.
 
 use super::{
-    Slice, copy_opaque,
+    copy_opaque,
     pages::{LARGE, PAGE, Pages},
 };
 use crate::Buffer;
@@ -115,21 +115,6 @@ impl Region {
         Region(Arc::new(Inner { base, len, writable: true, shared: false, backing }))
     }
 
-    /// A part of a region as a region of its own, to be read only: how a transport gives out
-    /// memory of this process that was mapped for a peer. Holds the region it is part of, and is
-    /// never exclusive.
-    #[must_use]
-    pub fn view(part: &Slice) -> Region {
-        let base = NonNull::new(part.as_ptr()).expect("memory of a region is never at null");
-        Region(Arc::new(Inner {
-            base,
-            len: part.len(),
-            writable: false,
-            shared: true,
-            backing: Backing::Foreign(Box::new(part.region().clone())),
-        }))
-    }
-
     /// Its length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -163,18 +148,6 @@ impl Region {
             Backing::Foreign(owner) => owner.downcast_ref(),
             _ => None,
         }
-    }
-
-    /// All of it.
-    #[must_use]
-    pub fn whole(&self) -> Slice {
-        Slice::new(self.clone(), 0, self.len()).expect("the whole is within bounds")
-    }
-
-    /// The part from `offset` of `len` bytes; `None` if that is not within the region.
-    #[must_use]
-    pub fn slice(&self, offset: usize, len: usize) -> Option<Slice> {
-        Slice::new(self.clone(), offset, len)
     }
 
     /// Copies bytes out, from `offset` on.
@@ -230,6 +203,21 @@ impl Region {
     #[must_use]
     pub fn downgrade(&self) -> WeakRegion {
         WeakRegion(Arc::downgrade(&self.0))
+    }
+
+    /// So many bytes from `offset` on as a region of its own, to be read only.
+    ///
+    /// # Panics
+    /// If that is beyond the end.
+    pub(super) fn view_of(&self, offset: usize, len: usize) -> Region {
+        let base = NonNull::new(self.at(offset, len));
+        Region(Arc::new(Inner {
+            base: base.expect("memory of a region is never at null"),
+            len,
+            writable: false,
+            shared: true,
+            backing: Backing::Foreign(Box::new(self.clone())),
+        }))
     }
 
     pub(super) fn at(&self, offset: usize, len: usize) -> *mut u8 {

@@ -21,7 +21,7 @@ pub struct Slice {
 }
 
 impl Slice {
-    pub(super) fn new(region: Region, offset: usize, len: usize) -> Option<Slice> {
+    fn new(region: Region, offset: usize, len: usize) -> Option<Slice> {
         let end = offset.checked_add(len)?;
         (end <= region.len()).then_some(Slice { region, offset, len })
     }
@@ -130,6 +130,29 @@ impl Slice {
     fn check(&self, offset: usize, len: usize) {
         let within = offset.checked_add(len).is_some_and(|end| end <= self.len);
         assert!(within, "{offset}+{len} is beyond the {} bytes of a slice", self.len);
+    }
+}
+
+/// The parts of a region.
+impl Region {
+    /// All of it.
+    #[must_use]
+    pub fn whole(&self) -> Slice {
+        Slice::new(self.clone(), 0, self.len()).expect("the whole is within bounds")
+    }
+
+    /// The part from `offset` of `len` bytes; `None` if that is not within the region.
+    #[must_use]
+    pub fn slice(&self, offset: usize, len: usize) -> Option<Slice> {
+        Slice::new(self.clone(), offset, len)
+    }
+
+    /// A part of a region as a region of its own, to be read only: how a transport gives out
+    /// memory of this process that was mapped for a peer. Holds the region it is part of, and is
+    /// never exclusive.
+    #[must_use]
+    pub fn view(part: &Slice) -> Region {
+        part.region.view_of(part.offset, part.len)
     }
 }
 

@@ -9,21 +9,11 @@ use super::{
     matching::{Matching, Unexpected, Waiting},
     operations::{Kind, Op, Sort, gather},
     queues::{Bulk, Serve, Served},
+    violation::{at_most, broken},
 };
 use crate::{Access, AtomicOp, Buffer, Done, Event, Peer};
 use bytes::Bytes;
 use smallvec::smallvec;
-
-pub(super) fn broken<T>(what: &'static str, value: u64) -> Result<T, Violation> {
-    Err(Violation::new(what, value))
-}
-
-pub(super) fn at_most(what: &'static str, value: usize, limit: usize) -> Result<(), Violation> {
-    match value <= limit {
-        true => Ok(()),
-        false => broken(what, value as u64),
-    }
-}
 
 impl Connection {
     /// Another body of the peer's is announced.

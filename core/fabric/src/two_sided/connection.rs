@@ -8,9 +8,8 @@ use super::{
     ledger::{Ledger, Location},
     operations::{Kind, Op, Pull, Purpose, Sort, Source},
     outstanding::{Outstanding, Request},
-    queues::{self, Control, Queues},
+    queues::{self, Control, Queues, Schedule},
     registry::Regions,
-    transmit::Turns,
 };
 use crate::{Address, Incarnation, LostReason, OpError, OpErrorKind, Peer, PeerState, RegionId};
 use bytes::Bytes;
@@ -68,7 +67,7 @@ pub(super) struct Connection {
     /// Something changed that may let a packet go.
     pub(super) changed: bool,
     pub(super) queues: Queues,
-    pub(super) turns: Turns,
+    pub(super) schedule: Schedule,
     /// Packets that the transport has, oldest first.
     pub(super) in_flight: VecDeque<InFlight>,
     pub(super) outstanding: Outstanding,
@@ -105,7 +104,7 @@ impl Connection {
             listed: false,
             changed: false,
             queues: Queues::default(),
-            turns: Turns::default(),
+            schedule: Schedule::default(),
             in_flight: VecDeque::new(),
             outstanding: Outstanding::default(),
             incoming: Incoming::default(),

@@ -22,7 +22,7 @@
 //! (see [`Share`]). Then longer messages wait, with their senders; all else goes on.
 
 use super::{
-    Engine, Violation, accept::broken, connection::Connection, header::Header, ledger::Ledger,
+    Engine, Violation, connection::Connection, header::Header, ledger::Ledger, violation::broken,
 };
 use crate::{Buffer, Lease, Peer, PeerState, Pool, Share};
 

@@ -4,8 +4,8 @@
 //! announced, as long as the receiver has room for the announcements. Both are bounded per peer.
 
 use super::{
-    EAGER_CREDITS, MAX_BODIES, TAGGED_ROOM, Violation, accept::broken, header::Header,
-    matching::Matching,
+    EAGER_CREDITS, MAX_BODIES, TAGGED_ROOM, Violation, header::Header, matching::Matching,
+    violation::broken,
 };
 
 /// What is promised to a peer and by it. Kept of each peer, also while nothing is under way.

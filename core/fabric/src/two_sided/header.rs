@@ -11,7 +11,7 @@
 //!
 //! A plain message has nothing else ([`message_header`]).
 
-use super::Violation;
+use super::violation::Violation;
 use crate::{AtomicOp, AtomicType};
 use std::ops::Deref;
 

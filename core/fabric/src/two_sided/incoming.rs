@@ -2,10 +2,10 @@
 
 use super::{
     MAX_BODIES, MAX_REQUESTS, Violation,
-    accept::{at_most, broken},
     header::{Header, Status},
     matching::Posted,
     operations::Sort,
+    violation::{at_most, broken},
 };
 use crate::RegionId;
 use std::collections::HashMap;

@@ -2,13 +2,13 @@
 
 use super::{
     Engine, Placement, Violation,
-    accept::broken,
     connection::Connection,
     header::{Header, Status},
     incoming::Landing,
     ledger::Ledger,
     matching::{Posted, Unexpected, Waiting},
     operations::{Kind, Op, Pull, Purpose, Source},
+    violation::broken,
 };
 use crate::{
     Access, AtomicOp, Body, Done, Event, OpError, OpErrorKind, Peer, RegionId, RemoteSpan, Slice,

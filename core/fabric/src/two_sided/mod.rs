@@ -56,6 +56,11 @@
 //! for ([`TAGGED_ROOM`] at first). What was cancelled keeps its id until the peer has answered, so
 //! that no answer is ever unknown.
 //!
+//! The files `accept`, `land`, `submit`, `serve`, `transmit`, `credit` and `closing` are operations
+//! of one [`Engine`] and its connections, which own the state of them all: they know each other by
+//! design. What has a state of its own (`expected`, `incoming`, `outstanding`, `queues`, `registry`,
+//! `matching`) knows neither.
+//!
 //! [`Peer::index`]: crate::Peer::index
 
 mod accept;
@@ -82,10 +87,12 @@ mod submit;
 #[cfg(test)]
 mod tests;
 mod transmit;
+mod violation;
 
 pub use config::{
     Config, Counters, EAGER_CREDITS, MAX_BODIES, MAX_EAGER, MAX_REQUESTS, TAGGED_ROOM,
 };
 pub use engine::Engine;
-pub use packet::{Outgoing, Packet, Placement, Violation};
+pub use packet::{Outgoing, Packet, Placement};
 pub use registry::Imported;
+pub use violation::Violation;

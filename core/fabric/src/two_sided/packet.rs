@@ -108,19 +108,3 @@ impl Placement {
         }
     }
 }
-
-/// How a peer broke the protocol. Close it: `peer_lost(peer, LostReason::Protocol(...))`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} ({value})")]
-pub struct Violation {
-    /// What was wrong.
-    pub what: &'static str,
-    /// The offending value.
-    pub value: u64,
-}
-
-impl Violation {
-    pub(super) fn new(what: &'static str, value: u64) -> Violation {
-        Violation { what, value }
-    }
-}

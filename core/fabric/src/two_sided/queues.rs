@@ -122,6 +122,57 @@ impl Queues {
     }
 }
 
+/// The queues of small packets.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Class {
+    Control,
+    Message,
+    Tagged,
+    Asking,
+}
+
+/// So many small packets go before a fragment of bulk data has its turn.
+const BURST: u32 = 16;
+
+/// Which queue is next: those of small packets in turn, and bulk data after so many of them.
+#[derive(Debug, Default)]
+pub(super) struct Schedule {
+    /// The first queue of small packets to poll.
+    next: usize,
+    /// Small packets since bulk data had its turn.
+    burst: u32,
+}
+
+impl Schedule {
+    const CLASSES: [Class; 4] = [Class::Control, Class::Message, Class::Tagged, Class::Asking];
+
+    /// Whether it is the turn of bulk data, though small packets may wait.
+    pub(super) fn is_bulk_due(&self) -> bool {
+        self.burst >= BURST
+    }
+
+    /// Bulk data had its turn.
+    pub(super) fn bulk_went(&mut self) {
+        self.burst = 0;
+    }
+
+    /// It is the turn of a small packet.
+    pub(super) fn small_comes(&mut self) {
+        self.burst = self.burst.saturating_add(1);
+    }
+
+    /// All queues of small packets, the next one first.
+    pub(super) fn small(&self) -> impl Iterator<Item = Class> + use<> {
+        let next = self.next;
+        (next..next + 4).map(|class| Schedule::CLASSES[class % 4])
+    }
+
+    /// A packet of this queue goes: the one behind it is next.
+    pub(super) fn small_went(&mut self, class: Class) {
+        self.next = (class as usize + 1) % 4;
+    }
+}
+
 /// Keeps no memory for a queue that is empty.
 pub(super) fn trim<T>(queue: &mut VecDeque<T>) {
     if queue.is_empty() {

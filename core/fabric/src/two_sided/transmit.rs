@@ -7,25 +7,14 @@ use super::{
     header::{Header, Status},
     ledger::Ledger,
     operations::{Announce, Kind, Op, Sort, Source, gather, payload_part},
-    queues::{Bulk, Control, Message, Serve, Served},
+    queues::{Bulk, Class, Control, Message, Serve, Served},
     registry::Regions,
 };
 use crate::{Done, Event, OpErrorKind, Payload};
 use bytes::Bytes;
 
-/// So many small packets go before a fragment of bulk data has its turn.
-const BURST: u32 = 16;
 /// Pieces of memory in one packet, so that a vectored write takes it in one go.
 const MAX_PIECES: usize = 64;
-
-/// The turns of the queues.
-#[derive(Debug, Default)]
-pub(super) struct Turns {
-    /// Which of the first four queues is next, and how many small packets went since bulk data had
-    /// its turn.
-    next: usize,
-    burst: u32,
-}
 
 /// The outcome for the first message of a queue.
 enum Next {
@@ -71,30 +60,30 @@ impl Connection {
         regions: &mut Regions,
         ledger: &mut Ledger,
     ) -> Option<Packet> {
-        if self.turns.burst >= BURST
+        if self.schedule.is_bulk_due()
             && let Some(packet) = self.poll_bulk(config, regions, ledger)
         {
-            self.turns.burst = 0;
+            self.schedule.bulk_went();
             return Some(packet);
         }
-        self.turns.burst = self.turns.burst.saturating_add(1);
+        self.schedule.small_comes();
         if let Some(packet) = self.poll_small(config, ledger) {
             return Some(packet);
         }
-        self.turns.burst = 0;
+        self.schedule.bulk_went();
         self.poll_bulk(config, regions, ledger)
     }
 
     fn poll_small(&mut self, config: &Config, ledger: &mut Ledger) -> Option<Packet> {
-        for class in self.turns.next..self.turns.next + 4 {
-            let packet = match class % 4 {
-                0 => self.poll_control(),
-                1 => self.poll_message(config, ledger),
-                2 => self.poll_tagged(ledger),
-                _ => self.poll_asking(config, ledger),
+        for class in self.schedule.small() {
+            let packet = match class {
+                Class::Control => self.poll_control(),
+                Class::Message => self.poll_message(config, ledger),
+                Class::Tagged => self.poll_tagged(ledger),
+                Class::Asking => self.poll_asking(config, ledger),
             };
             if packet.is_some() {
-                self.turns.next = (class + 1) % 4;
+                self.schedule.small_went(class);
                 return packet;
             }
         }

@@ -39,7 +39,7 @@ pub(super) fn run(peer: &Address, options: &cli::Info) -> Outcome {
             let connected = connect(&mut endpoint, peer, patience)?;
             let chosen = |endpoint: &Auto| endpoint.chosen(connected.peer);
             let (route, why) =
-                chosen(&endpoint).map_or_else(Default::default, |c| (c.way.to_string(), c.why));
+                chosen(&endpoint).map_or_else(Default::default, |c| (c.address.to_string(), c.why));
             connected.report(peer, &endpoint, route, why)
         }
         scheme => {

@@ -84,7 +84,7 @@ fn metrics(address: SocketAddr, engines: &[EngineHandle]) -> Outcome<Metrics> {
         };
         gauges("petasos_calls_in_progress", "Calls whose handlers are at work.", |u| u.serving);
         gauges("petasos_operations_in_progress", "Operations of the transport.", |u| u.operations);
-        gauges("petasos_frames_waiting", "Frames that wait for the transport.", |u| u.parked);
+        gauges("petasos_frames_waiting", "Frames that wait for the transport.", |u| u.deferred);
         gauges("petasos_results_lent", "Results that callers have to fetch.", |u| u.lent_results);
     })
 }

@@ -12,7 +12,7 @@ use petasos::{
     tcp::{
         Secret,
         handshake::{
-            self, CHALLENGE_LEN, Errand, Goal, HELLO_LEN, Identity, Server, VERDICT_LEN, Verdict,
+            self, CHALLENGE_LEN, Goal, HELLO_LEN, Identity, Request, Server, VERDICT_LEN, Verdict,
         },
     },
 };
@@ -21,7 +21,7 @@ use petasos_forward::{
     client::{ConnectOptions, Remote},
     protocol::OpenFlags,
 };
-use petasos_noise::Spot;
+use petasos_noise::ResponderAddress;
 use petasos_testing::{is_root, role, skip};
 use std::{
     collections::HashMap,
@@ -85,7 +85,7 @@ fn shake(
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let (mut challenge, mut verdict) = ([0; CHALLENGE_LEN], [0; VERDICT_LEN]);
     stream.read_exact(&mut challenge).ok()?;
-    let (goal, spot) = (Goal::Begin, Spot::of(to));
+    let (goal, spot) = (Goal::Begin, ResponderAddress::of(to));
     let begun = handshake::Client::begin(secret, false, [5; 32], own, goal, spot, &challenge);
     let (mut client, hello) = begun.ok()?;
     stream.write_all(&hello).ok()?;
@@ -169,9 +169,9 @@ fn impostor(place: SocketAddr, life: Identity) {
             if stream.write_all(&challenge).and_then(|()| stream.read_exact(&mut hello)).is_err() {
                 continue;
             }
-            let verdict = match server.hello(None, &hello).map(|hello| hello.errand) {
-                Ok(Errand::Vouch(_)) => Verdict::Vouched,
-                Ok(Errand::Resume(_)) => Verdict::Resumed,
+            let verdict = match server.hello(None, &hello).map(|hello| hello.request) {
+                Ok(Request::Vouch(_)) => Verdict::Vouched,
+                Ok(Request::Resume(_)) => Verdict::Resumed,
                 _ => Verdict::Welcome,
             };
             let _ = stream.write_all(&server.verdict(verdict, None, &life));

@@ -7,7 +7,7 @@ use crate::{
     private::{NOBODY, USER, answer, greeting, ports_of, waits_for_a_word},
     text,
 };
-use petasos_noise::{Handshake, Psk, Spot};
+use petasos_noise::{Handshake, Psk, ResponderAddress};
 use petasos_testing::{is_root, role, skip};
 use std::{
     fs,
@@ -29,7 +29,7 @@ const MARK: &str = "of this user alone";
 const FIRST: usize = 8 + 32;
 const HEAD_SAYS: usize = FIRST + 5 + petasos_noise::OVERHEAD;
 /// What the other daemon says: two nodes and a place, encrypted.
-const HELLO: usize = 4 + 4 + Spot::LEN;
+const HELLO: usize = 4 + 4 + ResponderAddress::LEN;
 const DAEMON_SAYS: usize = HELLO + petasos_noise::OVERHEAD;
 /// A rank says it, where there is a job.
 const RUNS: &str = "a rank runs";
@@ -368,7 +368,7 @@ fn first_of(port: u16) -> Option<(TcpStream, Vec<u8>)> {
 fn claims(port: u16, node: u32, secret: &[u8; 32]) {
     let (stream, first) = first_of(port).unwrap();
     let mut shake = Handshake::initiator(&Psk::new("petasos pmix daemons", secret), &first);
-    let spot = Spot::of(stream.peer_addr().unwrap()).to_bytes();
+    let spot = ResponderAddress::of(stream.peer_addr().unwrap()).to_bytes();
     let hello = [&node.to_le_bytes()[..], &(1 - node).to_le_bytes(), &spot].concat();
     let mut message = [0; DAEMON_SAYS];
     shake.write(&hello, &mut message);

@@ -6,21 +6,15 @@
 //! operation ends, with success or because the target is lost, access to the memory is ended: the
 //! program's event comes only when no other process can reach the memory any more.
 
-use super::{Awaited, Outstanding, SILENT, status_result};
-use crate::{Failure, Handle, Operation, Request, network::Transfer, state::State};
+use crate::{
+    Failure, Handle, Operation, Request,
+    outstanding::{Awaited, Outstanding},
+    response::{SILENT, status_result},
+    state::State,
+    transfer::{Recalled, Transfer},
+};
 use petasos_fabric::{Access, Body, Key, RegionId, Token};
 use petasos_wire::portals as wire;
-
-/// How an operation ends whose memory was lent, once no other process can reach that any more.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Recalled {
-    /// The target has answered: bytes moved, and the offset at the target.
-    Answered(Result<(u64, u64), Failure>),
-    /// The target is done, and acknowledges nothing.
-    Silent,
-    /// The request did not get there, or the target is lost.
-    Unsent(Failure),
-}
 
 impl State {
     /// Lends the memory of an operation, if its data is long enough, and lies in one piece.

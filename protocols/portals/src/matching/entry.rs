@@ -1,13 +1,12 @@
 //! Entries of match lists: what the program appends, and how an entry takes messages.
 
 use super::{
-    At, List,
+    List,
     chain::{Linked, Links},
     pattern::Pattern,
 };
 use crate::{
-    Accepts, Counts, EventQueue, Handle, Memory, ProcessId, Quiet, counter::Counter,
-    message::Arrival,
+    Accepts, Counter, Counts, EventQueue, Handle, Memory, ProcessId, Quiet, message::Arrival,
 };
 
 /// The sort of links of the list.
@@ -311,15 +310,5 @@ impl Entry {
     /// Whether it is unlinked when it is used up.
     pub(super) fn unlinks(&self) -> bool {
         self.spec.unlink || self.spec.once
-    }
-}
-
-impl At {
-    /// The entry beside which another one is inserted.
-    pub(super) fn base(self) -> Option<u32> {
-        match self {
-            At::Before(base) | At::After(base) => Some(base),
-            At::First | At::Last => None,
-        }
     }
 }

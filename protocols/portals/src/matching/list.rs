@@ -33,6 +33,16 @@ pub(crate) enum At {
     After(u32),
 }
 
+impl At {
+    /// The entry beside which another one is inserted.
+    pub(super) fn base(self) -> Option<u32> {
+        match self {
+            At::Before(base) | At::After(base) => Some(base),
+            At::First | At::Last => None,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct MatchList {
     order: Chain<ORDER>,

@@ -9,6 +9,8 @@
 //! lists are ([`list`]), unless an entry with wildcards has to search headers.
 
 mod chain;
+mod claims;
+mod deliver;
 mod entry;
 mod list;
 mod pattern;
@@ -20,18 +22,49 @@ mod unexpected;
 pub(crate) use entry::Entry;
 pub use entry::MatchEntry;
 pub(crate) use list::At;
-pub(crate) use pattern::{Envelope, Fold};
+pub(crate) use pattern::Fold;
 
 use crate::{
-    Counts, EventQueue, Failure, Handle, InterfaceId, Left, Limits, Memory, Quiet,
-    counter::Counter, handle::Table, message::Arrival,
+    Counter, Counts, Error, EventQueue, Failure, Handle, InterfaceId, Limits, Memory, Quiet,
+    handle::Table, message::Arrival,
 };
-use entry::Verdict;
+use claims::PendingClaim;
 use list::MatchList;
-use pattern::Pattern;
 use unexpected::{Header, Unexpected};
 
-/// Which list of a portal an entry is in.
+/// Which list of a portal an entry is in (section *Match list entries and matching lists*).
+///
+/// ```
+/// # use petasos_portals::{Config, Interface, ProcessMap};
+/// # use petasos_fabric::Endpoint;
+/// # use std::sync::Arc;
+/// use petasos_portals::{
+///     Descriptor, Event, List, MatchEntry, Operation, Part, PortalOptions, ProcessId, Target,
+/// };
+///
+/// # let endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
+/// # let map = Arc::new(ProcessMap::ranks([endpoint.address().clone()]));
+/// # let interface = Interface::open(Box::new(endpoint), map, Config::default())?;
+/// let queue = interface.queue(64)?;
+/// let portal = interface.portal(PortalOptions { queue: Some(queue), ..Default::default() })?;
+/// // A message comes before the entry that wants it: a block of memory takes it.
+/// let block = MatchEntry { ignore: !0, local_offset: true, ..MatchEntry::new(vec![0; 4096]) };
+/// interface.append(portal, List::Overflow, block)?;
+/// let data = Part::of(interface.bind(Descriptor::new(b"early".to_vec()))?, 5);
+/// let target = Target { bits: 7, ..Target::new(ProcessId::rank(0), portal) };
+/// interface.start(Operation::put(data, target))?;
+/// while interface.progress() {}
+/// while interface.take_event(queue).is_ok() {}
+///
+/// // The entry gets it at once, with the memory where its data is.
+/// let entry = MatchEntry { bits: 7, once: true, ..MatchEntry::new(vec![0; 64]) };
+/// interface.append(portal, List::Priority, entry)?;
+/// let Event::Overflow(early) = interface.take_event(queue)?.event else { panic!() };
+/// let mut bytes = [0; 5];
+/// early.memory.expect("that of the block").read(early.offset, &mut bytes);
+/// assert_eq!(&bytes, b"early");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum List {
     /// Entries for messages that the program expects. It is searched first.
@@ -74,6 +107,16 @@ impl Matched {
     pub(crate) fn place(&self) -> (u64, u64) {
         (self.offset, self.len)
     }
+}
+
+/// How much an entry still took when an event was raised: with the memory, what Portals 3 says of a
+/// descriptor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// How many operations it still takes; `None` for any number.
+    pub operations: Option<u64>,
+    /// Its own offset in bytes, where the next message goes with `local_offset`.
+    pub offset: u64,
 }
 
 /// What events say of an entry, also when that is gone already.
@@ -133,6 +176,30 @@ pub(crate) enum EntryError {
     ListFull,
 }
 
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        match refusal {
+            Refusal::NoMatch | Refusal::NoPortal | Refusal::NoHeader => Failure::Dropped,
+            Refusal::Disabled => Failure::PortalDisabled,
+            Refusal::Permission => Failure::Permission,
+            Refusal::Operation => Failure::Operation,
+        }
+    }
+}
+
+impl EntryError {
+    /// What the program gets, of a call about an entry at this portal.
+    pub(crate) fn explain(self, portal: u16, limits: &Limits) -> Error {
+        match self {
+            EntryError::Stale => Error::Handle("an entry"),
+            EntryError::NoPortal => Error::Portal(portal),
+            EntryError::InUse => Error::InUse("the entry"),
+            EntryError::Full => Error::NoSpace { what: "entries", limit: limits.entries as u64 },
+            EntryError::ListFull => Error::ListTooLong { limit: limits.list as u64 },
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Portal {
     priority: MatchList,
@@ -150,17 +217,6 @@ pub(crate) struct Matching {
     portals: Vec<Option<Portal>>,
     /// Entries that a list may have.
     longest: usize,
-}
-
-/// A header that was claimed before its data was there.
-#[derive(Debug)]
-struct PendingClaim {
-    header: u32,
-    claimant: EntryInfo,
-    /// Whether the header's user and operation are those that the claimant is for.
-    result: Result<(), Failure>,
-    /// Whether the claimant was used up by it.
-    unlinks: bool,
 }
 
 impl Portal {
@@ -295,11 +351,7 @@ impl Matching {
             if !self.entries[slot].is_active() && self.entries[slot].unlinks() {
                 let info = self.info(slot);
                 self.entries.take(slot);
-                // If a header's data is still on its way, the claim comes before the unlinking.
-                match self.pending.iter_mut().rfind(|claim| claim.claimant.entry == handle) {
-                    Some(claim) => claim.unlinks = true,
-                    None => notices.push(Notice::Unlinked(info)),
-                }
+                self.unlink_after_claims(info, notices);
                 return Ok(handle);
             }
         }
@@ -308,112 +360,6 @@ impl Matching {
         self.entries[slot].listed = true;
         notices.push(Notice::Linked(self.info(slot)));
         Ok(handle)
-    }
-
-    /// Claims the headers that an entry matches.
-    fn claim(&mut self, slot: u32, notices: &mut Vec<Notice>) {
-        while self.entries[slot].is_active() {
-            let Some(header) = self.first_header(&self.entries[slot]) else { return };
-            let claimant = self.info(slot);
-            let entry = &mut self.entries[slot];
-            entry.left = entry.left.map(|left| left - 1);
-            if entry.spec.local_offset && entry.spec.offset_counts_headers {
-                entry.advance(self.headers[header].arrival.len);
-            }
-            let result = entry.admits(&self.headers[header].arrival).map_err(Failure::from);
-            self.claim_one(header, claimant, result, notices);
-        }
-    }
-
-    /// The oldest header that an entry takes.
-    fn first_header(&self, entry: &Entry) -> Option<u32> {
-        let portal = self.portals[usize::from(entry.portal)].as_ref()?;
-        let fits =
-            |header: &Header| entry.spec.truncate || header.arrival.len <= entry.spec.memory.len();
-        portal.unexpected.find(&self.headers, &entry.position.pattern, None, fits)
-    }
-
-    /// Claims a header, now or when its data is there.
-    fn claim_one(
-        &mut self,
-        header: u32,
-        claimant: EntryInfo,
-        result: Result<(), Failure>,
-        notices: &mut Vec<Notice>,
-    ) {
-        let portal = self.portals[usize::from(claimant.portal)].as_mut();
-        portal.expect("of an open portal").unexpected.remove(&mut self.headers, header);
-        match self.headers[header].landed {
-            true => self.end_claim(header, claimant, result, notices),
-            false => self.pending.push(PendingClaim { header, claimant, result, unlinks: false }),
-        }
-    }
-
-    /// Removes a header that was claimed, and whose data is there.
-    fn end_claim(
-        &mut self,
-        header: u32,
-        claimant: EntryInfo,
-        result: Result<(), Failure>,
-        notices: &mut Vec<Notice>,
-    ) {
-        let Some(header) = self.headers.take(header) else { return };
-        let Header { arrival, offset, len, entry, .. } = header;
-        let memory = self.entries[entry].spec.memory.clone();
-        notices.push(Notice::Claimed(claimant, Claim { arrival, memory, offset, len, result }));
-        self.entries[entry].headers -= 1;
-        self.settle(entry, notices);
-    }
-
-    /// The oldest header that an entry would claim if it were appended now, of those behind another
-    /// one, or of all: its slot, and its message.
-    pub(crate) fn search(
-        &self,
-        portal: u16,
-        spec: &MatchEntry,
-        behind: Option<u32>,
-    ) -> Result<Option<(u32, Claim)>, EntryError> {
-        let open = self.portals.get(usize::from(portal)).and_then(Option::as_ref);
-        let open = open.ok_or(EntryError::NoPortal)?;
-        let pattern = Pattern::new(spec.bits, spec.ignore, spec.source);
-        let fits = |header: &Header| spec.truncate || header.arrival.len <= spec.memory.len();
-        let header = open.unexpected.find(&self.headers, &pattern, behind, fits);
-        Ok(header.map(|header| {
-            let Header { arrival, entry, offset, len, .. } = self.headers[header];
-            let memory = self.entries[entry].spec.memory.clone();
-            (header, Claim { arrival, memory, offset, len, result: Ok(()) })
-        }))
-    }
-
-    /// Claims the headers that an entry would claim if it were appended now: how many.
-    pub(crate) fn search_and_delete(
-        &mut self,
-        portal: u16,
-        spec: MatchEntry,
-        notices: &mut Vec<Notice>,
-    ) -> Result<u64, EntryError> {
-        let open = self.portals.get(usize::from(portal)).and_then(Option::as_ref);
-        open.ok_or(EntryError::NoPortal)?;
-        let entry = Entry::new(spec, portal, List::Priority);
-        let slot = self.entries.insert::<MatchEntry>(entry).ok_or(EntryError::Full)?.index();
-        let headers = |m: &Matching| {
-            m.portals[usize::from(portal)].as_ref().map_or(0, |portal| portal.unexpected.len)
-        };
-        let before = headers(self);
-        self.claim(slot, notices);
-        self.entries.take(slot);
-        Ok((before - headers(self)) as u64)
-    }
-
-    /// The events that are not wanted of the entry that would take a message, if there is one.
-    pub(crate) fn quiet_of_taker(&self, arrival: &Arrival) -> Quiet {
-        let Some(portal) = self.portals.get(usize::from(arrival.portal)).and_then(Option::as_ref)
-        else {
-            return Quiet::NONE;
-        };
-        let found = self.find(&portal.priority, arrival);
-        let found = found.or_else(|| self.find_in_overflow(portal, arrival));
-        found.map_or(Quiet::NONE, |(slot, _)| self.entries[slot].spec.quiet)
     }
 
     /// Unlinks an entry, and gives what was appended. Not while operations or headers need it.
@@ -438,67 +384,9 @@ impl Matching {
         portal.expect("entries keep it open").list(list).remove(&mut self.entries, slot);
     }
 
-    /// Finds the entry that takes a message.
-    #[inline(always)]
-    pub(crate) fn deliver(&mut self, arrival: &Arrival) -> Result<Matched, Refusal> {
-        let portal = self.portals.get(usize::from(arrival.portal)).and_then(Option::as_ref);
-        let portal = portal.ok_or(Refusal::NoPortal)?;
-        if !portal.enabled {
-            return Err(Refusal::Disabled);
-        }
-        let (list, (entry, verdict)) = match self.find(&portal.priority, arrival) {
-            Some(found) => (List::Priority, found),
-            None => {
-                (List::Overflow, self.find_in_overflow(portal, arrival).ok_or(Refusal::NoMatch)?)
-            }
-        };
-        match verdict {
-            Verdict::Accept { offset, len } => self.take(arrival, entry, list, offset, len),
-            Verdict::Refuse(refusal) => Err(refusal),
-            Verdict::Skip => unreachable!("an entry that was found does not skip"),
-        }
-    }
-
-    #[inline(never)]
-    fn find_in_overflow(&self, portal: &Portal, arrival: &Arrival) -> Option<(u32, Verdict)> {
-        self.find(&portal.overflow, arrival)
-    }
-
-    /// The first entry of a list that takes a message or refuses it, and which of both.
-    #[inline(always)]
-    fn find(&self, list: &MatchList, arrival: &Arrival) -> Option<(u32, Verdict)> {
-        list.find(&self.entries, arrival.envelope(), |entry| match entry.judge(arrival) {
-            Verdict::Skip => None,
-            verdict => Some(verdict),
-        })
-    }
-
-    #[inline(always)]
-    fn take(
-        &mut self,
-        arrival: &Arrival,
-        slot: u32,
-        list: List,
-        offset: u64,
-        len: u64,
-    ) -> Result<Matched, Refusal> {
-        let mut header = None;
-        if list == List::Overflow && self.entries[slot].spec.header {
-            let new = Header::new(*arrival, slot, offset, len);
-            let index = self.headers.insert::<Header>(new).ok_or(Refusal::NoHeader)?.index();
-            let portal = self.portals[usize::from(arrival.portal)].as_mut();
-            portal.expect("it was found there").unexpected.push(&mut self.headers, index);
-            self.entries[slot].headers += 1;
-            header = Some(index);
-        }
-        self.entries[slot].take(len);
-        self.leave_if_used_up(slot);
-        Ok(Matched { entry: slot, list, header, offset, len })
-    }
-
     /// Removes an entry that takes no more messages from its list, if it unlinks. What is left of
     /// it goes when nothing needs it any more ([`Matching::settle`]).
-    #[inline]
+    #[inline(never)]
     fn leave_if_used_up(&mut self, slot: u32) {
         let entry = &mut self.entries[slot];
         if !entry.is_active() && entry.unlinks() && entry.reserved == 0 {
@@ -528,31 +416,6 @@ impl Matching {
         // The entry may have gone with its last header.
         if self.entries.at(matched.entry).is_some_and(|entry| entry.leaving) {
             self.settle(matched.entry, notices);
-        }
-    }
-
-    /// The data of a message with a header is there, or never will be.
-    fn land(
-        &mut self,
-        matched: &Matched,
-        header: u32,
-        result: Result<(), Failure>,
-        notices: &mut Vec<Notice>,
-    ) {
-        self.headers[header].landed = true;
-        if let Some(at) = self.pending.iter().position(|claim| claim.header == header) {
-            let claim = self.pending.remove(at);
-            self.end_claim(header, claim.claimant, result.and(claim.result), notices);
-            if claim.unlinks {
-                notices.push(Notice::Unlinked(claim.claimant));
-            }
-        } else if result.is_err() {
-            // No entry will ever take it.
-            let portal = self.entries[matched.entry].portal;
-            let portal = self.portals[usize::from(portal)].as_mut();
-            portal.expect("headers keep it open").unexpected.remove(&mut self.headers, header);
-            self.headers.take(header);
-            self.entries[matched.entry].headers -= 1;
         }
     }
 

@@ -1,7 +1,7 @@
 //! What an entry matches: match bits, some of which do not count, and a source, parts of which may
 //! be any.
 
-use crate::ProcessId;
+use crate::{ProcessId, message::Arrival};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// What of a request is matched: its match bits, and where it comes from.
@@ -10,6 +10,13 @@ pub(crate) struct Envelope {
     pub(crate) bits: u64,
     /// See [`ProcessId::to_bits`].
     pub(crate) source: u64,
+}
+
+impl Envelope {
+    #[inline]
+    pub(crate) fn of(arrival: &Arrival) -> Envelope {
+        Envelope { bits: arrival.bits, source: arrival.initiator.to_bits() }
+    }
 }
 
 /// The envelopes that an entry matches. Bits that do not count are zero in `bits` and `source`.

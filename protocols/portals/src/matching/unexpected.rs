@@ -56,14 +56,14 @@ fn key(envelope: Envelope) -> (u64, u64) {
 impl Unexpected {
     /// Appends a header that is in the table.
     pub(crate) fn push(&mut self, headers: &mut Table<Header>, index: u32) {
-        let envelope = headers[index].arrival.envelope();
+        let envelope = Envelope::of(&headers[index].arrival);
         self.order.push_back(headers, index);
         self.same.entry(key(envelope)).or_default().push_back(headers, index);
         self.len += 1;
     }
 
     pub(crate) fn remove(&mut self, headers: &mut Table<Header>, index: u32) {
-        let envelope = headers[index].arrival.envelope();
+        let envelope = Envelope::of(&headers[index].arrival);
         self.order.remove(headers, index);
         if let hash_map::Entry::Occupied(mut chain) = self.same.entry(key(envelope)) {
             chain.get_mut().remove(headers, index);
@@ -90,7 +90,7 @@ impl Unexpected {
         let mut at = behind.map_or(first, |header| headers[header].links[sort].next);
         while at != NIL {
             let header = &headers[at];
-            if pattern.matches(header.arrival.envelope()) && accept(header) {
+            if pattern.matches(Envelope::of(&header.arrival)) && accept(header) {
                 return Some(at);
             }
             at = header.links[sort].next;

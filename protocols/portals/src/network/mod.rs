@@ -8,10 +8,8 @@ pub(crate) use frame::Frame;
 pub(crate) use peers::{Identity, Queued};
 
 use crate::{
-    Config, Directory, Error, Failure, Handle, Memory, ProcessId,
-    handle::Table,
-    initiator::{Outstanding, Recalled},
-    target::Serving,
+    Config, Directory, Error, Failure, Handle, ProcessId, handle::Table, outstanding::Outstanding,
+    transfer::Transfer,
 };
 use bytes::Bytes;
 use peers::Peers;
@@ -49,28 +47,6 @@ pub(crate) struct Network {
     transfers: Table<Transfer>,
     /// The vector for the endpoint's events, which is used again.
     events: Vec<Event>,
-}
-
-/// What an operation that was submitted to the endpoint is for.
-#[derive(Debug)]
-pub(crate) enum Transfer {
-    /// The data of a long put leaves.
-    Put(Handle<Outstanding>),
-    /// The data of a long put comes, by way of a buffer if its memory is in pieces.
-    Incoming { serving: Serving, scratch: Option<Memory> },
-    /// A long reply leaves.
-    Reply(Serving),
-    /// The data of a long operation of another process is moved by the transport: from the memory
-    /// that the process lent, or to it, by way of a buffer if ours is in too many pieces.
-    Lent { serving: Serving, remote: Remote, scratch: Option<Memory> },
-    /// Memory that was lent is closed; then the operation ends so.
-    Recalled { region: RegionId, operation: Handle<Outstanding>, outcome: Recalled },
-    /// Memory for which no key could be made is closed again.
-    Unlent(RegionId),
-    /// A long reply comes.
-    Result { operation: Handle<Outstanding>, memory: Memory, scratch: Option<Memory>, len: u64 },
-    /// A body that is not wanted is discarded.
-    Discard,
 }
 
 /// What became of a message that has to wait.

@@ -3,7 +3,7 @@
 //! Nothing is kept of a process without a connection, so the memory that this layer takes follows
 //! the transport's connections and not the size of the job.
 
-use crate::{Handle, ProcessId, initiator::Outstanding, matching::Fold};
+use crate::{Handle, ProcessId, matching::Fold, outstanding::Outstanding};
 use petasos_fabric::{Operation, Peer};
 use std::collections::{HashMap, VecDeque};
 

@@ -1,8 +1,12 @@
 //! The target's side of long data that the transport moves by itself: from memory that the
 //! initiator lent, or to it (`initiator::lend`).
 
-use super::Serving;
-use crate::{Failure, Memory, matching::Matched, network::Transfer, state::State};
+use crate::{
+    Failure, Memory,
+    matching::Matched,
+    state::State,
+    transfer::{Serving, Transfer},
+};
 use petasos_fabric::{Level, Operation as FabricOperation, Region, Remote, RemoteSpan};
 use smallvec::smallvec;
 

@@ -4,35 +4,23 @@
 mod lent;
 
 use crate::{
-    Counts, Event, Failure, List, Memory, Quiet,
+    Count, Counts, Event, Failure, List, Memory, Quiet,
     atomic::{Datatype, Operator},
-    initiator::{OVERFLOW, SILENT, status},
     matching::{Matched, Refusal},
     message::{Arrival, Request},
-    network::{HEADER, Identity, Transfer},
+    network::{HEADER, Identity},
     operation::check_elements,
-    state::{State, tally},
+    response::{OVERFLOW, SILENT, status},
+    state::State,
+    transfer::{Serving, Transfer},
 };
 use bytes::Bytes;
 use petasos_fabric::{Body, Operation as FabricOperation, Peer, Region};
 use petasos_wire::portals::{self as wire, Frame, Kind};
 use smallvec::SmallVec;
 
-/// The user of requests for which the transport does not vouch, and which are not believed.
+/// The user of requests for which the transport does not vouch, and whose claim is not trusted.
 const UNKNOWN_USER: u32 = u32::MAX;
-
-/// A request of another process that was matched, and whose data is being moved.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Serving {
-    peer: Peer,
-    arrival: Arrival,
-    matched: Matched,
-    /// The initiator's number, if it waits for an answer.
-    number: Option<u64>,
-    /// The answer only ends the operation: the entry acknowledges nothing.
-    silent: bool,
-    link: u64,
-}
 
 /// What an atomic operation does to elements.
 #[derive(Clone, Copy)]
@@ -48,7 +36,7 @@ impl State {
     #[inline(always)]
     pub(crate) fn take_frame(&mut self, peer: Peer, frame: &[u8], body: Option<(Body, u64)>) {
         let Some(identity) = self.network.identify(peer) else {
-            self.status.strangers += 1;
+            self.status.unknown_endpoints += 1;
             return self.discard(body);
         };
         // What most frames are; the general case does the same with more checks.
@@ -155,7 +143,7 @@ impl State {
     /// The user of a request: as the transport says, or else as the message does.
     #[inline]
     fn user_of(&self, identity: Identity, claimed: u32) -> u32 {
-        identity.user.unwrap_or(if self.config.believe { claimed } else { UNKNOWN_USER })
+        identity.user.unwrap_or(if self.config.trust_claimed_user { claimed } else { UNKNOWN_USER })
     }
 
     /// Finds the entry that takes a request, and counts the failure if there is none.
@@ -383,7 +371,8 @@ impl State {
         let spec = &portals.matching.at(matched.entry).spec;
         let (quiet, queue) = (spec.quiet, spec.queue);
         if spec.counts.has(Counts::COMMUNICATION) {
-            let (counter, count) = (spec.counter, tally(spec.counts, matched.len, result));
+            let (counter, count) =
+                (spec.counter, Count::of_operation(spec.counts, matched.len, result));
             events.count(counter, count);
         }
         let silent =

@@ -38,7 +38,7 @@
 //! let Event::Served(end) = interface.wait_event(queue, second)?.event else { panic!() };
 //! assert_eq!((end.memory_descriptor(), end.len), (descriptor, 5));
 //! // It still takes one more.
-//! assert_eq!(interface.look(descriptor)?.0, Some(1));
+//! assert_eq!(interface.inspect(descriptor)?.0, Some(1));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -48,12 +48,15 @@
 //! [`Completed::memory_descriptor`](crate::Completed),
 //! [`Served::memory_descriptor`](crate::Served), [`Listed::memory_descriptor`](crate::Listed).
 
+mod descriptor;
+
+pub use descriptor::{DescriptorHandle, MemoryDescriptor};
+
 use crate::{
-    Accepts, Ack, Completed, Config, Descriptor, Directory, Error, EventQueue, Handle, InterfaceId,
-    Listed, MatchEntry, Memory, Operation, Part, Permit, PortalOptions, ProcessId, Quiet, Served,
-    Taken, Target,
+    Ack, Config, Descriptor, Directory, Error, EventQueue, Handle, MatchEntry, Memory, Operation,
+    Part, Permit, PortalOptions, ProcessId, Taken, Target,
     access::AccessList,
-    descriptor::{Bound, Given, Threshold},
+    descriptor::Bound,
     matching::{At, EntryError},
     state::State,
 };
@@ -62,148 +65,6 @@ use std::{sync::Arc, time::Duration};
 
 /// Passes before an update, which take in what has come.
 const PASSES: u32 = 100;
-
-/// A memory descriptor, as a program describes it.
-#[derive(Clone, Debug)]
-pub struct MemoryDescriptor {
-    /// Where data goes, or comes from: one piece, or several that count as one.
-    pub memory: Memory,
-    /// How many operations may use it; `None` for any number, which is the default. 0 makes it
-    /// inactive.
-    pub threshold: Option<u64>,
-    /// Inactive as soon as less than so many bytes are left behind its own offset.
-    pub max_size: Option<u64>,
-    /// Other processes may put into it.
-    pub put: bool,
-    /// Other processes may get from it.
-    pub get: bool,
-    /// The initiator names the offset; else each operation goes behind the one before.
-    pub manage_remote: bool,
-    /// A message that does not fit is truncated; else it goes on to the next entry.
-    pub truncate: bool,
-    /// No acknowledgements are sent.
-    pub no_acknowledgement: bool,
-    /// No events of the starts of operations.
-    pub no_start_events: bool,
-    /// No events of the ends of operations.
-    pub no_end_events: bool,
-    /// Comes back in events.
-    pub user_data: u64,
-    /// Where its events go.
-    pub queue: Option<Handle<EventQueue>>,
-}
-
-impl MemoryDescriptor {
-    /// Memory with an offset of its own, for any number of operations, which permits nothing.
-    #[must_use]
-    pub fn new(memory: impl Into<Memory>) -> MemoryDescriptor {
-        MemoryDescriptor {
-            memory: memory.into(),
-            threshold: None,
-            max_size: None,
-            put: false,
-            get: false,
-            manage_remote: false,
-            truncate: false,
-            no_acknowledgement: false,
-            no_start_events: false,
-            no_end_events: false,
-            user_data: 0,
-            queue: None,
-        }
-    }
-
-    fn quiet(&self) -> Quiet {
-        let flag = |set, flag| if set { flag } else { Quiet::NONE };
-        flag(self.no_start_events, Quiet::START)
-            .with(flag(self.no_end_events, Quiet::COMMUNICATION))
-    }
-
-    /// The descriptor that was attached to an entry.
-    fn of_entry(spec: MatchEntry) -> MemoryDescriptor {
-        MemoryDescriptor {
-            memory: spec.memory,
-            threshold: spec.threshold,
-            max_size: spec.min_free,
-            put: spec.accepts.has(Accepts::PUT),
-            get: spec.accepts.has(Accepts::GET),
-            manage_remote: !spec.local_offset,
-            truncate: spec.truncate,
-            no_acknowledgement: !spec.acknowledge,
-            no_start_events: spec.quiet.has(Quiet::START),
-            no_end_events: spec.quiet.has(Quiet::COMMUNICATION),
-            user_data: spec.user_data,
-            queue: spec.queue,
-        }
-    }
-
-    /// The descriptor that was bound.
-    fn of_bound(bound: Bound) -> MemoryDescriptor {
-        let threshold = bound.threshold().copied();
-        let spec = bound.spec;
-        let plain = MemoryDescriptor {
-            no_start_events: spec.quiet.has(Quiet::START),
-            no_end_events: spec.quiet.has(Quiet::COMMUNICATION),
-            queue: spec.queue,
-            ..MemoryDescriptor::new(spec.memory)
-        };
-        let Some(Threshold { left, user_data, given, .. }) = threshold else { return plain };
-        let Given { max_size, put, get, manage_remote, truncate, no_acknowledgement } = given;
-        MemoryDescriptor {
-            threshold: left,
-            max_size,
-            put,
-            get,
-            manage_remote,
-            truncate,
-            no_acknowledgement,
-            user_data,
-            ..plain
-        }
-    }
-
-    fn into_entry(self, unlink: bool) -> MatchEntry {
-        let flag = |set, flag| if set { flag } else { Accepts::NONE };
-        MatchEntry {
-            accepts: flag(self.put, Accepts::PUT).with(flag(self.get, Accepts::GET)),
-            threshold: self.threshold,
-            unlink,
-            local_offset: !self.manage_remote,
-            min_free: self.max_size,
-            truncate: self.truncate,
-            acknowledge: !self.no_acknowledgement,
-            user_data: self.user_data,
-            quiet: self.quiet(),
-            queue: self.queue,
-            ..MatchEntry::new(self.memory)
-        }
-    }
-
-    fn into_bound(self, unlink: bool) -> Bound {
-        let quiet = self.quiet();
-        let given = Given {
-            max_size: self.max_size,
-            put: self.put,
-            get: self.get,
-            manage_remote: self.manage_remote,
-            truncate: self.truncate,
-            no_acknowledgement: self.no_acknowledgement,
-        };
-        let (left, user_data) = (self.threshold, self.user_data);
-        let threshold = Threshold { left, reserved: 0, unlink, user_data, given };
-        let spec = Descriptor { queue: self.queue, quiet, ..Descriptor::new(self.memory) };
-        Bound::with_threshold(spec, threshold)
-    }
-}
-
-/// Names a descriptor of an interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DescriptorHandle {
-    /// Attached to an entry: which, and the number of its memory.
-    Attached(Handle<MatchEntry>, u32),
-    /// Bound, for operations of this process.
-    Free(Handle<Descriptor>),
-}
 
 /// Where an entry is inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,7 +79,37 @@ pub enum Position {
     After(Handle<MatchEntry>),
 }
 
-/// A network interface of Portals 3.
+/// A network interface of Portals 3.3 (`PtlNIInit`). It is driven as
+/// [`petasos_portals::Interface`](crate::Interface) is, which lies below it
+/// ([`Interface::inner`]).
+///
+/// ```
+/// use petasos_fabric::Endpoint;
+/// use petasos_portals::v3::{Interface, MemoryDescriptor, Position};
+/// use petasos_portals::{Config, Error, Permit, ProcessId, ProcessMap};
+/// use std::sync::Arc;
+///
+/// let endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
+/// let map = Arc::new(ProcessMap::ranks([endpoint.address().clone()]));
+/// let interface = Interface::open(Box::new(endpoint), map, Config::default())?;
+/// // Entry 1 of the access control list: user 1000, at portal 4 only.
+/// interface.set_access(1, Some(Permit { portal: Some(4), ..Permit::user(1000) }))?;
+///
+/// // An entry for match bits 7, and memory that is exchanged as long as nothing has come.
+/// let queue = interface.queue(16)?;
+/// let entry = interface.attach_entry(4, ProcessId::ANY, 7, 0, false, Position::Last)?;
+/// let memory = |len| MemoryDescriptor {
+///     put: true,
+///     queue: Some(queue),
+///     ..MemoryDescriptor::new(vec![0; len])
+/// };
+/// let descriptor = interface.attach(entry, memory(8), false)?;
+/// let before = interface.update(descriptor, memory(16), false, Some(queue))?;
+/// assert_eq!(before.memory.len(), 8);
+/// assert_eq!(interface.unlink(descriptor)?.len(), 16);
+/// assert!(matches!(interface.unlink(descriptor), Err(Error::Handle(_))));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Interface {
     inner: crate::Interface,
@@ -327,7 +218,7 @@ impl Interface {
             let limits = state.config.limits;
             let beside = |base| {
                 let found = state.portals.matching.beside(base);
-                found.map_err(|error| Error::of_entry(error, portal, &limits)).map(|found| found.1)
+                found.map_err(|error| error.explain(portal, &limits)).map(|found| found.1)
             };
             let at = match position {
                 Position::First => At::First,
@@ -336,7 +227,7 @@ impl Interface {
                 Position::After(base) => At::After(beside(base)?),
             };
             let placed = state.portals.matching.insert_empty(portal, spec, at, unlink);
-            placed.map_err(|error| Error::of_entry(error, portal, &limits))
+            placed.map_err(|error| error.explain(portal, &limits))
         })
     }
 
@@ -423,7 +314,7 @@ impl Interface {
     ///
     /// # Errors
     /// [`Error::Handle`] if the descriptor is gone.
-    pub fn look(&self, descriptor: DescriptorHandle) -> Result<(Option<u64>, u64), Error> {
+    pub fn inspect(&self, descriptor: DescriptorHandle) -> Result<(Option<u64>, u64), Error> {
         self.inner.with_state(|state| match descriptor {
             DescriptorHandle::Free(handle) => {
                 let bound = state.descriptors.bound(handle)?;
@@ -557,44 +448,6 @@ impl Interface {
             let started = state.start(&operation(part));
             started.inspect_err(|_| state.drop_part(part))
         })
-    }
-}
-
-impl Completed {
-    /// The descriptor of Portals 3 that the operation was started from.
-    #[must_use]
-    pub fn memory_descriptor(&self) -> DescriptorHandle {
-        match self.attached {
-            Some((entry, serial)) => DescriptorHandle::Attached(entry, serial),
-            None => DescriptorHandle::Free(self.descriptor),
-        }
-    }
-}
-
-impl Served {
-    /// The descriptor of Portals 3 that took it.
-    #[must_use]
-    pub fn memory_descriptor(&self) -> DescriptorHandle {
-        DescriptorHandle::Attached(self.entry, self.serial)
-    }
-}
-
-impl Listed {
-    /// The descriptor of Portals 3 that it is about.
-    #[must_use]
-    pub fn memory_descriptor(&self) -> DescriptorHandle {
-        DescriptorHandle::Attached(self.entry, self.serial)
-    }
-}
-
-impl DescriptorHandle {
-    /// The interface that it belongs to.
-    #[must_use]
-    pub fn interface(self) -> InterfaceId {
-        match self {
-            DescriptorHandle::Attached(entry, _) => entry.interface(),
-            DescriptorHandle::Free(descriptor) => descriptor.interface(),
-        }
     }
 }
 

@@ -113,7 +113,7 @@ fn so_it_is_in_portals_3() {
     refused(a.attach(own_entry, MemoryDescriptor { queue: Some(queue), ..memory() }, false));
     refused(a.bind(MemoryDescriptor { queue: Some(queue), ..memory() }, false));
     for theirs in [attached, bound] {
-        refused(a.look(theirs));
+        refused(a.inspect(theirs));
         refused(a.update(theirs, memory(), false, None));
         refused(a.put(theirs, None, false, to(1, 4, 1), 0, 0));
         refused(a.get(theirs, None, to(1, 4, 1), 0));

@@ -201,7 +201,7 @@ fn messages_of_unknown_endpoints_are_dropped() {
     head.encode(&mut put);
     scene.send(&put, None);
     scene.send(&put, Some(1000));
-    assert_eq!(scene.victim.status().strangers, 2);
+    assert_eq!(scene.victim.status().unknown_endpoints, 2);
     assert!(scene.victim.take_event(scene.door.queue).is_err());
     scene.check();
 }

@@ -119,11 +119,11 @@ fn a_threshold_counts_and_then_unlinks(over: Over) {
     let descriptor = p.b.attach(entry, descriptor, true).unwrap();
     p.put(1, 10);
     assert_eq!(p.there(), ["start", "served"]);
-    assert_eq!(p.b.look(descriptor), Ok((Some(1), 10)));
+    assert_eq!(p.b.inspect(descriptor), Ok((Some(1), 10)));
     p.put(1, 10);
     p.put(1, 10);
     assert_eq!(p.there(), ["start", "served", "unlink"], "the unlinking comes after the end");
-    assert!(p.b.look(descriptor).is_err() && p.b.unlink_entry(entry).is_err());
+    assert!(p.b.inspect(descriptor).is_err() && p.b.unlink_entry(entry).is_err());
     assert_eq!(p.b.inner().status().dropped, 1);
 }
 
@@ -134,7 +134,7 @@ fn a_threshold_of_zero_never_unlinks(over: Over) {
     let descriptor = p.b.attach(entry, descriptor, true).unwrap();
     p.put(1, 10);
     assert_eq!(p.there(), [""; 0]);
-    assert_eq!(p.b.look(descriptor), Ok((Some(0), 0)));
+    assert_eq!(p.b.inspect(descriptor), Ok((Some(0), 0)));
     assert_eq!(p.b.inner().status().dropped, 1);
     assert_eq!(p.b.unlink(descriptor).unwrap().len(), 100);
     assert!(p.b.unlink_entry(entry).is_err(), "it went with its memory");
@@ -150,7 +150,7 @@ fn an_entry_goes_with_its_memory_or_stays(over: Over) {
         assert_eq!(p.b.attach(entry, once.clone(), true), Err(Error::InUse("the descriptor")));
         p.put(bits, 10);
         assert_eq!(p.there(), ["start", "served", "unlink"]);
-        assert!(p.b.look(first).is_err());
+        assert!(p.b.inspect(first).is_err());
         // A descriptor that stays is inactive, and is still there.
         let again = p.b.attach(entry, once.clone(), false);
         assert_eq!(again.is_ok(), !goes);
@@ -158,7 +158,7 @@ fn an_entry_goes_with_its_memory_or_stays(over: Over) {
             p.put(bits, 10);
             p.put(bits, 10);
             assert_eq!(p.there(), ["start", "served"]);
-            assert_eq!(p.b.look(second), Ok((Some(0), 10)));
+            assert_eq!(p.b.inspect(second), Ok((Some(0), 10)));
             p.b.unlink(second).unwrap();
             p.b.unlink_entry(entry).unwrap();
         }
@@ -254,12 +254,12 @@ fn a_put_costs_two_if_it_is_acknowledged(over: Over) {
     let from = p.bound(&[1; 4], Some(3));
     p.a.put(from, None, true, to(1, 4, 1), 0, 0).unwrap();
     assert_eq!(p.here(), ["send start", "send", "ack"]);
-    assert_eq!(p.a.look(from), Ok((Some(1), 0)));
+    assert_eq!(p.a.inspect(from), Ok((Some(1), 0)));
     // The last one goes for the put: its acknowledgement is lost.
     p.a.put(from, None, true, to(1, 4, 1), 0, 0).unwrap();
     let names = p.here();
     assert_eq!(names, ["send start", "send", "released"]);
-    assert!(p.a.look(from).is_err(), "and the descriptor has gone");
+    assert!(p.a.inspect(from).is_err(), "and the descriptor has gone");
     assert!(p.a.put(from, None, true, to(1, 4, 1), 0, 0).is_err());
 }
 
@@ -272,7 +272,7 @@ fn a_reply_costs_one(over: Over) {
     p.a.get(into, None, to(1, 4, 1), 0).unwrap();
     assert_eq!(p.a.unlink(into).unwrap_err(), Error::InUse("the descriptor"));
     assert_eq!(p.here(), ["reply start", "reply", "released"]);
-    assert!(p.a.look(into).is_err());
+    assert!(p.a.inspect(into).is_err());
 }
 
 fn an_update_needs_an_empty_queue(over: Over) {
@@ -280,13 +280,13 @@ fn an_update_needs_an_empty_queue(over: Over) {
     let entry = p.entry(1, false);
     let descriptor = p.b.attach(entry, p.wanted(20), false).unwrap();
     p.put(1, 4);
-    p.job.until(|| (p.b.look(descriptor).unwrap().1 == 4).then_some(()));
+    p.job.until(|| (p.b.inspect(descriptor).unwrap().1 == 4).then_some(()));
     let new = MemoryDescriptor { user_data: 5, ..p.wanted(30) };
     let update = |queue| p.b.update(descriptor, new.clone(), false, queue).map(drop);
     assert_eq!(update(Some(p.queue)), Err(Error::NoUpdate));
     assert_eq!(p.there(), ["start", "served"]);
     assert_eq!(update(Some(p.queue)), Ok(()));
-    assert_eq!(p.b.look(descriptor), Ok((None, 0)));
+    assert_eq!(p.b.inspect(descriptor), Ok((None, 0)));
     p.put(1, 30);
     assert!(matches!(p.job.event(1, p.queue), Event::Start(start) if start.user_data == 5));
     assert_eq!(update(None), Ok(()), "without a condition");
@@ -496,7 +496,7 @@ fn attached_memory_serves_both_ways(over: Over) {
         let bound = p.b.bind(bound, false).unwrap();
         p.b.put(bound, None, false, to(0, 4, 9), 0, 0).unwrap();
         assert_eq!(p.here(), ["start", "served"]);
-        assert_eq!(p.a.look(both), Ok((Some(1), 0)));
+        assert_eq!(p.a.inspect(both), Ok((Some(1), 0)));
         // The last one, whose acknowledgement is lost, and the entry goes with it.
         p.a.put(both, Some((0, 4)), true, to(1, 4, 1), 0, 0).unwrap();
         p.job.settle();
@@ -514,7 +514,7 @@ fn attached_memory_serves_both_ways(over: Over) {
             .collect();
         assert_eq!(names, ["send start", "send", "unlink"]);
         assert_eq!(data, [77; 3]);
-        assert!(p.a.look(both).is_err() && p.a.unlink_entry(entry).is_err());
+        assert!(p.a.inspect(both).is_err() && p.a.unlink_entry(entry).is_err());
         assert!(p.a.put(both, None, false, to(1, 4, 1), 0, 0).is_err(), "used up");
         drop(memory.into_exclusive().expect("nothing holds it any more"));
     }
@@ -525,13 +525,13 @@ fn handles_that_are_stale(over: Over) {
     let entry = p.entry(1, false);
     let descriptor = p.b.attach(entry, p.wanted(9), false).unwrap();
     p.b.unlink(descriptor).unwrap();
-    assert!(p.b.unlink(descriptor).is_err() && p.b.look(descriptor).is_err());
+    assert!(p.b.unlink(descriptor).is_err() && p.b.inspect(descriptor).is_err());
     assert!(p.b.update(descriptor, p.wanted(9), false, None).is_err());
     let second = p.b.attach(entry, p.wanted(9), false).unwrap();
-    assert!(second != descriptor && p.b.look(descriptor).is_err());
+    assert!(second != descriptor && p.b.inspect(descriptor).is_err());
     assert!(p.b.put(descriptor, None, false, to(0, 4, 1), 0, 0).is_err(), "gone");
     p.b.unlink_entry(entry).unwrap();
-    assert!(p.b.look(second).is_err() && p.b.attach(entry, p.wanted(9), false).is_err());
+    assert!(p.b.inspect(second).is_err() && p.b.attach(entry, p.wanted(9), false).is_err());
     let from = p.bound(&[1; 4], None);
     assert!(p.a.put(from, Some((2, 3)), false, to(1, 4, 1), 0, 0).is_err(), "out of range");
     p.a.unlink(from).unwrap();

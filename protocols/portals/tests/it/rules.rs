@@ -787,7 +787,8 @@ fn an_abort_wakes_waiting_threads(over: Over) {
 }
 
 fn a_user_that_no_transport_vouches_for(over: Over) {
-    let job = Job::with(over, 2, |_, config| (config.user, config.believe) = (100, false));
+    let job =
+        Job::with(over, 2, |_, config| (config.user, config.trust_claimed_user) = (100, false));
     let (a, b) = (&job.ranks[0], &job.ranks[1]);
     let door = door(b);
     let unknown = u32::MAX;

@@ -96,14 +96,14 @@ fn what_is_rejected_is_dropped_and_not_answered(over: Over) {
             dropped += 1;
             assert_eq!(p.here(), ["send start", "send"], "{target:?}");
             assert_eq!(p.b.inner().status().dropped, dropped, "{target:?}");
-            assert_eq!(p.a.look(from), Ok((Some(10 - dropped), 0)));
+            assert_eq!(p.a.inspect(from), Ok((Some(10 - dropped), 0)));
         }
         for (target, cookie) in [(to(1, 4, 9), 0), (to(1, 4, 2), 0), (to(1, 4, 1), 1)] {
             p.a.get(from, None, target, cookie).unwrap();
             dropped += 1;
             assert_eq!(p.here(), [""; 0], "{target:?}");
             assert_eq!(p.b.inner().status().dropped, dropped, "{target:?}");
-            assert_eq!(p.a.look(from), Ok((Some(5), 0)));
+            assert_eq!(p.a.inspect(from), Ok((Some(5), 0)));
         }
         assert_eq!(p.there(), [""; 0]);
         let status = p.b.inner().status();
@@ -135,7 +135,7 @@ fn what_is_disabled_or_has_no_room_is_dropped_too(over: Over) {
             p.a.get(from, None, target, 0).unwrap();
             assert_eq!(p.here(), [""; 0], "{target:?}");
             assert_eq!(p.b.inner().status().dropped, 2 * nth + 2);
-            assert_eq!(p.a.look(from), Ok((Some(9 - nth), 0)));
+            assert_eq!(p.a.inspect(from), Ok((Some(9 - nth), 0)));
         }
         let status = plain.status();
         assert_eq!((p.there(), status.disabled, status.operation_violations), (vec![], 0, 0));
@@ -183,7 +183,7 @@ fn an_acknowledgement_needs_a_queue(over: Over) {
     let from = p.a.bind(spec, false).unwrap();
     p.a.put(from, None, true, to(1, 4, 1), 0, 0).unwrap();
     p.job.settle();
-    assert_eq!(p.a.look(from), Ok((Some(8), 0)), "no acknowledgement has come");
+    assert_eq!(p.a.inspect(from), Ok((Some(8), 0)), "no acknowledgement has come");
     assert_eq!(p.there(), ["start", "served"]);
 }
 
@@ -236,7 +236,7 @@ fn an_update_checks_the_new_and_gives_the_old(over: Over) {
         let stale = MemoryDescriptor { queue: Some(freed), ..into() };
         let refused = p.a.update(descriptor, stale, false, None);
         assert_eq!(refused.unwrap_err(), Error::Handle("an event queue"));
-        assert_eq!(p.a.look(descriptor), Ok((Some(5), 0)), "nothing has changed");
+        assert_eq!(p.a.inspect(descriptor), Ok((Some(5), 0)), "nothing has changed");
         p.a.put(descriptor, None, true, to(1, 4, 1), 0, 0).unwrap();
         // What is under way keeps it as it is.
         assert_eq!(p.a.update(descriptor, into(), false, None).unwrap_err(), Error::NoUpdate);
@@ -248,7 +248,7 @@ fn an_update_checks_the_new_and_gives_the_old(over: Over) {
         assert_eq!((put, get, manage_remote, truncate), (true, false, false, true));
         assert!(old.no_acknowledgement && old.no_start_events && !old.no_end_events);
         assert_eq!((old.user_data, old.queue), (42, Some(p.own)));
-        assert_eq!(p.a.look(descriptor), Ok((None, 0)));
+        assert_eq!(p.a.inspect(descriptor), Ok((None, 0)));
     }
 }
 
@@ -397,7 +397,7 @@ fn what_is_not_started_leaves_nothing_behind(over: Over) {
         let gone = DescriptorHandle::Attached(entry, 77);
         assert!(p.a.get_put(own, gone, to(1, 4, 1), 0, 0).is_err());
     }
-    assert_eq!(p.a.look(own), Ok((Some(2), 0)));
+    assert_eq!(p.a.inspect(own), Ok((Some(2), 0)));
     p.a.get_put(own, own, to(1, 4, 1), 0, 0).unwrap();
     assert_eq!(p.here(), ["send start", "send", "reply start", "reply"]);
     assert_eq!(p.there(), ["start", "served"]);

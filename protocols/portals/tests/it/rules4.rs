@@ -458,12 +458,12 @@ fn unknown_endpoints_are_identified_when_the_directory_changes(over: Over) {
     let source = source(a, &[1; 8]);
     let put = Operation::put(source.part, to(1, door.portal, 0));
     a.start(put).unwrap();
-    job.until(|| (b.status().strangers == 1).then_some(()));
+    job.until(|| (b.status().unknown_endpoints == 1).then_some(()));
     directory.set(&job.addresses);
     assert_eq!(b.directory_changed(), Ok(ProcessId::rank(1)));
     a.start(Operation { ack: Ack::Full, ..put }).unwrap();
     assert_eq!(job.names(0, source.queue), ["send", "send", "ack"]);
-    assert_eq!(b.status().strangers, 1);
+    assert_eq!(b.status().unknown_endpoints, 1);
     // And back: the rank that it had says nothing of it.
     let back = self::source(b, &[2; 8]);
     let missing = Operation::put(back.part, to(0, 0, 0));
@@ -471,7 +471,7 @@ fn unknown_endpoints_are_identified_when_the_directory_changes(over: Over) {
     directory.set(&[job.addresses[1].clone()]);
     assert_eq!(b.directory_changed(), Ok(ProcessId::rank(0)));
     a.start(put).unwrap();
-    job.until(|| (b.status().strangers == 2).then_some(()));
+    job.until(|| (b.status().unknown_endpoints == 2).then_some(()));
     // Unknown to itself, it leaves all as it is.
     directory.set(&[]);
     assert!(matches!(b.directory_changed(), Err(Error::NotInDirectory(_))));
@@ -492,13 +492,13 @@ fn a_process_that_is_named_later(over: Over) {
     assert!(matches!(b.directory_changed(), Err(Error::NotInDirectory(_))), "nor is it yet");
     assert!(matches!(b.distance(ProcessId::rank(0)), Err(Error::Process { .. })));
     assert!(b.take_event(door.queue).is_err(), "nothing is taken in");
-    assert_eq!(b.status().strangers, 0);
+    assert_eq!(b.status().unknown_endpoints, 0);
     directory.set(&job.addresses);
     assert_eq!(b.directory_changed(), Ok(ProcessId::rank(1)));
     let names = [0; 2].map(|_| name(&job.event(0, source.queue)));
     assert_eq!(names, ["send", "ack"], "nothing was lost");
     assert_eq!(name(&job.event(1, door.queue)), "served");
-    assert_eq!((b.status().strangers, b.distance(ProcessId::rank(0))), (0, Ok(1)));
+    assert_eq!((b.status().unknown_endpoints, b.distance(ProcessId::rank(0))), (0, Ok(1)));
     drop(engine);
 }
 

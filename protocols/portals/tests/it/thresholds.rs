@@ -96,7 +96,7 @@ fn a_get_needs_something_left(over: Over) {
             };
             assert!(p.get(one, TAKEN));
             assert!(!p.get(one, TAKEN), "one reply is all that it may get");
-            assert_eq!(p.a.look(one), Ok((Some(1), 0)), "it has not come yet");
+            assert_eq!(p.a.inspect(one), Ok((Some(1), 0)), "it has not come yet");
             let gone = if attached { "unlink" } else { "released" };
             assert_eq!(p.here(), ["reply start", "reply", gone]);
             assert!(memory.to_vec() == vec![0xaa; len]);
@@ -124,7 +124,7 @@ fn a_get_put_with_one_descriptor_needs_two(over: Over) {
                 false => {
                     assert_eq!(p.here(), [""; 0]);
                     assert_eq!(memory.to_vec(), [5; 8]);
-                    assert_eq!(p.a.look(both), Ok((Some(1), 0)), "nothing was taken off");
+                    assert_eq!(p.a.inspect(both), Ok((Some(1), 0)), "nothing was taken off");
                     p.a.unlink(both).unwrap();
                 }
             }
@@ -145,7 +145,7 @@ fn what_a_get_needs_is_reserved_for_it(over: Over) {
     assert_eq!(p.here(), ["reply start", "reply", "unlink"]);
     assert_eq!(memory.to_vec(), [0xaa; 8]);
     assert_eq!(p.a.inner().status().dropped, 1);
-    assert_eq!(p.a.look(own), Ok((Some(1), 0)));
+    assert_eq!(p.a.inspect(own), Ok((Some(1), 0)));
 }
 
 fn long_data_costs_what_short_data_costs(over: Over) {
@@ -154,13 +154,13 @@ fn long_data_costs_what_short_data_costs(over: Over) {
         let from = p.bound(&Region::zeroed(LONG), 5);
         p.a.put(from, None, false, to(1, 4, TAKEN), 0, 0).unwrap();
         assert_eq!(p.here(), ["send start", "send"]);
-        assert_eq!(p.a.look(from), Ok((Some(4), 0)), "nothing was acknowledged");
+        assert_eq!(p.a.inspect(from), Ok((Some(4), 0)), "nothing was acknowledged");
         p.a.put(from, None, true, to(1, 4, TAKEN), 0, 0).unwrap();
         assert_eq!(p.here(), ["send start", "send", "ack"]);
-        assert_eq!(p.a.look(from), Ok((Some(2), 0)));
+        assert_eq!(p.a.inspect(from), Ok((Some(2), 0)));
         assert!(p.get(from, TAKEN));
         assert_eq!(p.here(), ["reply start", "reply"]);
-        assert_eq!(p.a.look(from), Ok((Some(1), 0)));
+        assert_eq!(p.a.inspect(from), Ok((Some(1), 0)));
     }
 }
 
@@ -190,10 +190,10 @@ fn what_is_refused_costs_nothing(over: Over) {
             assert!(p.get(into, REFUSED) && p.get(into, REFUSED));
             assert!(!p.get(into, TAKEN), "both may still come");
             assert_eq!(p.here(), [""; 0], "no answer comes to a request that no entry takes");
-            assert_eq!(p.a.look(into), Ok((Some(2), 0)));
+            assert_eq!(p.a.inspect(into), Ok((Some(2), 0)));
             p.a.put(into, None, true, to(1, 4, REFUSED), 0, 0).unwrap();
             assert_eq!(p.here(), ["send start", "send"]);
-            assert_eq!(p.a.look(into), Ok((Some(1), 0)));
+            assert_eq!(p.a.inspect(into), Ok((Some(1), 0)));
             assert!(memory.to_vec() == vec![0; len]);
             assert!(p.get(into, TAKEN));
             let gone = if attached { "unlink" } else { "released" };
@@ -215,7 +215,7 @@ fn without_room_it_stays_inactive(over: Over) {
     assert!(p.get(own, REFUSED));
     p.b.put(from, None, false, to(0, 4, 7), 0, 0).unwrap();
     assert_eq!(p.here(), ["start", "served"]);
-    assert_eq!(p.a.look(own), Ok((Some(0), 8)));
+    assert_eq!(p.a.inspect(own), Ok((Some(0), 8)));
     p.b.put(from, None, false, to(0, 4, 7), 0, 0).unwrap();
     assert_eq!((p.here(), p.a.inner().status().dropped), (vec![], 1));
 }
@@ -404,9 +404,9 @@ fn run(plans: &[Plan], steps: &[Step], killed: Option<usize>) {
         assert!(plan.threshold.is_none_or(|threshold| told.spent <= threshold), "{context}");
         assert_eq!(told.gone, used_up && plan.unlink, "{context}");
         match told.gone {
-            true => assert!(p.a.look(descriptors[at]).is_err(), "{context}"),
+            true => assert!(p.a.inspect(descriptors[at]).is_err(), "{context}"),
             false => {
-                let left = p.a.look(descriptors[at]).unwrap().0;
+                let left = p.a.inspect(descriptors[at]).unwrap().0;
                 assert_eq!(left, plan.threshold.map(|of| of - told.spent), "{context}");
                 p.a.unlink(descriptors[at]).expect("nothing needs it");
             }

@@ -1,6 +1,6 @@
 //! The target's side of bulk transfer: moving the data.
 
-use super::{BlockStream, BulkHandle, Sink, descriptor::MAX_PIECES};
+use super::{BulkHandle, descriptor::MAX_PIECES};
 use crate::{BulkError, inner::Inner, memory::Imported, operation::Pending};
 use bytes::Bytes;
 use petasos_fabric::{Access, Key, Level, Operation, Peer, Region, RemoteSpan, Slice};
@@ -170,25 +170,6 @@ impl RemoteBulk {
             return Err(BulkError::TooLarge { len, limit });
         }
         Ok(Region::from_vec(vec![0; len as usize]))
-    }
-
-    /// Pulls all data in blocks of `block` bytes: `depth` of them are on the way while the program
-    /// works on another. At most `depth + 1` blocks of memory are in use.
-    ///
-    /// # Panics
-    /// If `block` or `depth` is zero.
-    #[must_use]
-    pub fn blocks(&self, block: usize, depth: usize) -> BlockStream {
-        BlockStream::new(self.clone(), block, depth)
-    }
-
-    /// The other direction: blocks that are pushed one after the other, `depth` at a time.
-    ///
-    /// # Panics
-    /// If `depth` is zero.
-    #[must_use]
-    pub fn sink(&self, depth: usize) -> Sink {
-        Sink::new(self.clone(), depth)
     }
 
     /// Starts a pull; the transfer is under way before the future is polled.

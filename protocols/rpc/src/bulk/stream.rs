@@ -5,6 +5,27 @@ use crate::BulkError;
 use petasos_fabric::{Buffer, Region, Slice};
 use std::{cell::RefCell, collections::VecDeque, ops::Deref, rc::Rc};
 
+impl RemoteBulk {
+    /// Pulls all data in blocks of `block` bytes: `depth` of them are on the way while the program
+    /// works on another. At most `depth + 1` blocks of memory are in use.
+    ///
+    /// # Panics
+    /// If `block` or `depth` is zero.
+    #[must_use]
+    pub fn blocks(&self, block: usize, depth: usize) -> BlockStream {
+        BlockStream::new(self.clone(), block, depth)
+    }
+
+    /// The other direction: blocks that are pushed one after the other, `depth` at a time.
+    ///
+    /// # Panics
+    /// If `depth` is zero.
+    #[must_use]
+    pub fn sink(&self, depth: usize) -> Sink {
+        Sink::new(self.clone(), depth)
+    }
+}
+
 /// Blocks of bulk memory, in order, pulled ahead of their use: the first pulls begin with the first
 /// [`BlockStream::next`].
 ///
@@ -40,7 +61,7 @@ pub struct BlockStream {
 }
 
 impl BlockStream {
-    pub(super) fn new(bulk: RemoteBulk, block: usize, depth: usize) -> BlockStream {
+    fn new(bulk: RemoteBulk, block: usize, depth: usize) -> BlockStream {
         assert!(block > 0 && depth > 0, "blocks and depth must not be zero");
         let (coming, spare) = (VecDeque::new(), Rc::default());
         BlockStream { bulk, block, depth, next: 0, coming, spare }
@@ -132,7 +153,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    pub(super) fn new(bulk: RemoteBulk, depth: usize) -> Sink {
+    fn new(bulk: RemoteBulk, depth: usize) -> Sink {
         assert!(depth > 0, "the depth must not be zero");
         Sink { bulk, depth, going: VecDeque::new() }
     }

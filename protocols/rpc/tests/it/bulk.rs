@@ -141,8 +141,8 @@ fn dropped_transfers_leave_nothing() {
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         let _ = pull.as_mut().poll(&mut context);
         for _ in 0..turns % 5 {
-            other.turn();
-            owner.turn();
+            other.progress();
+            owner.progress();
         }
         drop(pull);
     }

@@ -31,7 +31,7 @@ pub(crate) fn run<F: Future>(engines: &[&Engine], future: F) -> F::Output {
     let end = Instant::now() + Duration::from_secs(10);
     loop {
         for engine in engines {
-            engine.turn();
+            engine.progress();
         }
         if let std::task::Poll::Ready(output) = future.poll_unpin(&mut context) {
             return output;
@@ -45,7 +45,7 @@ pub(crate) fn turn_for(engines: &[&Engine], time: Duration) {
     let end = Instant::now() + time;
     while Instant::now() < end {
         engines.iter().for_each(|engine| {
-            engine.turn();
+            engine.progress();
         });
     }
 }
@@ -55,7 +55,7 @@ pub(crate) fn settle(engines: &[&Engine]) {
     let end = Instant::now() + Duration::from_secs(5);
     loop {
         for engine in engines {
-            engine.turn();
+            engine.progress();
         }
         let usage: Vec<_> = engines.iter().map(|engine| engine.usage()).collect();
         if usage.iter().all(|usage| *usage == petasos_rpc::Usage::default()) {

@@ -54,7 +54,7 @@ fn many_threads_call_through_one_engine() {
     });
     let handle = client.handle().clone();
     drop(client);
-    assert_eq!(handle.run(|_| async { 1 }).wait(), Err(ThreadError::Gone));
+    assert_eq!(handle.run(|_| async { 1 }).wait(), Err(ThreadError::Ended));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn an_event_loop_of_ones_own() {
     for n in 0..200 {
         let mut call = std::pin::pin!(double(&client, server.handle().address(), n));
         loop {
-            let busy = client.turn();
+            let busy = client.progress();
             if let Poll::Ready(result) = call.as_mut().poll(&mut context) {
                 assert_eq!(result.unwrap(), 2 * n);
                 break;
@@ -149,9 +149,9 @@ fn a_task_that_panics_does_not_stop_the_engine() {
     client.spawn(other(&done));
     client.spawn(async { panic!("a task of the user's") });
     client.spawn(other(&done));
-    let turn = std::panic::AssertUnwindSafe(|| client.turn());
+    let turn = std::panic::AssertUnwindSafe(|| client.progress());
     assert!(std::panic::catch_unwind(turn).is_err(), "the panic is the caller's");
-    client.turn();
+    client.progress();
     assert_eq!(done.get(), 2, "the other tasks go on without being woken again");
     let call = double(&client, server.handle().address(), 21);
     assert_eq!(client.block_on(call).unwrap(), 42);

@@ -65,7 +65,7 @@ impl Caller {
         let (mut answers, end) = (Vec::new(), Instant::now() + Duration::from_secs(5));
         while answers.len() < count {
             assert!(Instant::now() < end, "{answers:?}");
-            server.turn();
+            server.progress();
             let mut events = Vec::new();
             self.endpoint.progress(self.clock.now(), 64, &mut events);
             answers.extend(events.iter().filter_map(|event| match event {

@@ -19,7 +19,8 @@ use std::io;
 /// # let server =
 /// #     Server::listen(storage, &["self://*"], &OpenOptions::default(), ServerConfig::default())?;
 /// # let address = &server.addresses()[0];
-/// # let engine = Engine::new(petasos::open("self://*", &OpenOptions::default())?, EngineConfig::default());
+/// # let endpoint = petasos::open("self://*", &OpenOptions::default())?;
+/// # let engine = Engine::new(endpoint, EngineConfig::default());
 /// engine.block_on(async {
 ///     let remote = Remote::connect(&engine, address, ConnectOptions::default()).await?;
 ///     let error = remote.stat(&RelPath::parse(b"missing")?, true).await.unwrap_err();

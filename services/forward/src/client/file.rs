@@ -33,7 +33,8 @@ const PIECES: usize = 64;
 /// # let server =
 /// #     Server::listen(storage, &["self://*"], &OpenOptions::default(), ServerConfig::default())?;
 /// # let address = &server.addresses()[0];
-/// # let engine = Engine::new(petasos::open("self://*", &OpenOptions::default())?, EngineConfig::default());
+/// # let endpoint = petasos::open("self://*", &OpenOptions::default())?;
+/// # let engine = Engine::new(endpoint, EngineConfig::default());
 /// # std::fs::write(folder.path().join("numbers"), b"0123456789")?;
 /// engine.block_on(async {
 ///     let remote = Remote::connect(&engine, address, ConnectOptions::default()).await?;
@@ -63,7 +64,7 @@ impl RemoteFile {
         RemoteFile { remote, subject, number, attr, directory: None, open: Cell::new(true) }
     }
 
-    /// What it was when it was opened.
+    /// Its attributes when it was opened.
     #[must_use]
     pub fn attr(&self) -> &Attr {
         &self.attr
@@ -254,7 +255,7 @@ impl RemoteFile {
         self.done("putting onto the disk", |c, id| c.sync(id, self.number, data_only)).await
     }
 
-    /// What it is now.
+    /// Its attributes now.
     ///
     /// Dropping the future gives the call up.
     ///

@@ -25,7 +25,7 @@ mod silence;
 
 pub use error::RemoteError;
 pub use file::RemoteFile;
-use silence::Hearing;
+use silence::Liveness;
 
 use crate::{
     FsResult, RelPath,
@@ -48,6 +48,16 @@ use std::{
 };
 
 /// How to connect.
+///
+/// ```
+/// use petasos_forward::client::ConnectOptions;
+/// use std::time::Duration;
+///
+/// let mut options = ConnectOptions::default().name("rank 17").timeout(Duration::from_secs(300));
+/// // A server that is not there is noticed within seconds, one that hangs within a minute.
+/// options.patience = Some(Duration::from_secs(5));
+/// options.silence = Some(Duration::from_secs(60));
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConnectOptions {
@@ -55,11 +65,11 @@ pub struct ConnectOptions {
     pub name: String,
     /// Time limit of each operation. Default: 60 s, as a disk may be slow.
     pub timeout: Duration,
-    /// Time limit of the first word. Default: that of operations.
+    /// Time limit of the first call, `hello`. Default: that of operations.
     pub patience: Option<Duration>,
-    /// A session whose server says nothing for so long, while operations are under way, is given
+    /// A session whose server sends nothing for so long, while operations are under way, is given
     /// up, and they fail with [`RemoteError::Ended`]: the process may be stopped, or the network
-    /// broken. A server whose disk is slow does say something, as it is asked from time to time.
+    /// broken. A server whose disk is slow does answer, as it is asked from time to time.
     /// Default: never; then each operation fails for itself, at its time limit.
     pub silence: Option<Duration>,
     /// Whether answers that give or take a name are to tell what its directory is then.
@@ -90,7 +100,7 @@ impl ConnectOptions {
     }
 }
 
-/// How often a client says within a lease that it is there.
+/// How often a client renews its lease within it.
 const RENEWALS: u32 = 4;
 
 /// What was made, and what its directory is with it, where the session asks for that.
@@ -119,7 +129,8 @@ type Made = Result<(Attr, Option<Attr>), RemoteError>;
 /// # let server =
 /// #     Server::listen(storage, &["self://*"], &OpenOptions::default(), ServerConfig::default())?;
 /// # let address = &server.addresses()[0];
-/// # let engine = Engine::new(petasos::open("self://*", &OpenOptions::default())?, EngineConfig::default());
+/// # let endpoint = petasos::open("self://*", &OpenOptions::default())?;
+/// # let engine = Engine::new(endpoint, EngineConfig::default());
 /// engine.block_on(async {
 ///     let remote = Remote::connect(&engine, address, ConnectOptions::default()).await?;
 ///     let path = RelPath::parse(b"hello.txt")?;
@@ -147,7 +158,7 @@ struct Session {
     /// Why it ended, if it did.
     ended: RefCell<Option<String>>,
     /// What is known of whether the server is there.
-    hearing: Hearing,
+    liveness: Liveness,
     /// Calls under way.
     calls: Cell<usize>,
     /// Calls that the server had no room for: each begins again when another one has ended.
@@ -182,7 +193,7 @@ impl Remote {
             peer: address.clone(),
             welcome,
             ended: RefCell::default(),
-            hearing: Hearing::default(),
+            liveness: Liveness::default(),
             calls: Cell::new(0),
             refused: RefCell::default(),
             hold: Cell::new(Some(hold)),
@@ -213,7 +224,7 @@ impl Remote {
         Ok(Remote { session })
     }
 
-    /// What the server said at the beginning.
+    /// The server's answer to `hello`: limits, and what it can do.
     #[must_use]
     pub fn welcome(&self) -> &Welcome {
         &self.session.welcome
@@ -243,17 +254,17 @@ impl Remote {
         self.session.ended.borrow().clone()
     }
 
-    /// For how long the server has said nothing, while operations were under way: as
+    /// For how long the server has sent nothing, while operations were under way: as
     /// [`ConnectOptions::silence`] counts.
     #[must_use]
     pub fn silent_for(&self) -> Duration {
-        self.session.hearing.silence()
+        self.session.liveness.silence()
     }
 
     /// Whether the server has answered anything in this session, beyond its beginning.
     #[must_use]
     pub fn has_answered(&self) -> bool {
-        self.session.hearing.ever()
+        self.session.liveness.ever()
     }
 
     /// Ends the session, and waits until the server has closed what was open.
@@ -277,7 +288,7 @@ impl Remote {
         Ok(self.session.client.status().await?)
     }
 
-    /// What something is. A symbolic link at the end is followed only if `follow` says so.
+    /// The attributes of a path. A symbolic link at the end is followed only with `follow`.
     ///
     /// Dropping the future gives the call up.
     ///
@@ -346,13 +357,13 @@ impl Remote {
         Ok(self.make_dir_in(path, creation).await?.0)
     }
 
-    /// The same, with what the directory of the new one is then.
+    /// The same, with the attributes of the directory of the new one is then.
     pub(crate) async fn make_dir_in(&self, path: &RelPath, creation: Creation) -> Made {
         let call = |c: &ForwardClient, id| c.make_dir(id, bytes(path), creation);
         self.done("making the directory", || path.to_string(), call).await
     }
 
-    /// Makes a symbolic link that says `target`.
+    /// Makes a symbolic link to `target`.
     ///
     /// Dropping the future leaves open whether it is done.
     ///
@@ -362,7 +373,7 @@ impl Remote {
         Ok(self.make_symlink_in(path, target).await?.0)
     }
 
-    /// The same, with what the directory of the link is then.
+    /// The same, with the attributes of the directory of the link is then.
     pub(crate) async fn make_symlink_in(&self, path: &RelPath, target: &[u8]) -> Made {
         let call = |c: &ForwardClient, id| c.make_symlink(id, bytes(path), target.to_vec());
         self.done("making the link", || path.to_string(), call).await
@@ -384,7 +395,7 @@ impl Remote {
         Ok(self.make_node_in(path, kind, creation).await?.0)
     }
 
-    /// The same, with what the directory of the new one is then.
+    /// The same, with the attributes of the directory of the new one is then.
     pub(crate) async fn make_node_in(
         &self,
         path: &RelPath,
@@ -395,7 +406,7 @@ impl Remote {
         self.done("making", || path.to_string(), call).await
     }
 
-    /// What a symbolic link says.
+    /// The target of a symbolic link.
     ///
     /// Dropping the future gives the call up.
     ///
@@ -406,7 +417,7 @@ impl Remote {
             .await
     }
 
-    /// Gives a file another name beside the one it has.
+    /// Makes a hard link: another name of a file.
     ///
     /// Dropping the future leaves open whether it is done.
     ///
@@ -416,13 +427,13 @@ impl Remote {
         Ok(self.hard_link_in(from, to).await?.0)
     }
 
-    /// The same, with what the directory of the new name is then.
+    /// The same, with the attributes of the directory of the new name is then.
     pub(crate) async fn hard_link_in(&self, from: &RelPath, to: &RelPath) -> Made {
         let call = |c: &ForwardClient, id| c.hard_link(id, bytes(from), bytes(to));
         self.done("linking", || format!("{from} to {to}"), call).await
     }
 
-    /// Gives something another name.
+    /// Renames something.
     ///
     /// Dropping the future leaves open whether it is done.
     ///
@@ -594,7 +605,7 @@ impl Remote {
         self.done("writing", || path.to_string(), call).await
     }
 
-    /// A whole small file at once, if it has at most `most` bytes; else only what it is.
+    /// A whole small file at once, if it has at most `most` bytes; else only its attributes.
     ///
     /// Dropping the future gives the call up.
     ///
@@ -608,7 +619,7 @@ impl Remote {
         self.done("reading", || path.to_string(), |c, id| c.get(id, bytes(path), most)).await
     }
 
-    /// Begins, or goes on with, a file that is to be `path` when it is complete.
+    /// Begins or resumes a file that gets the name `path` when it is complete.
     ///
     /// Dropping the future gives the call up; what is staged stays at the server.
     ///
@@ -637,10 +648,10 @@ impl Remote {
             }
             let under_way = UnderWay::new(session);
             let call = call(&session.client, session.welcome.session);
-            let Some(answer) = session.hearing.until_given_up(call).await else { continue };
+            let Some(answer) = session.liveness.until_given_up(call).await else { continue };
             drop(under_way);
             if answer.is_ok() {
-                session.hearing.hear();
+                session.liveness.hear();
             }
             match &answer {
                 Ok(Err(error)) if error.errno() == Errno::NOBUFS && session.calls.get() > 0 => {
@@ -690,7 +701,7 @@ impl fmt::Debug for Remote {
     }
 }
 
-/// Says that the client is there, several times within each lease.
+/// Renews the lease, several times within it.
 fn renew(session: &Rc<Session>) {
     let Welcome { session: id, lease_ms, .. } = session.welcome;
     let pause = Duration::from_millis(lease_ms) / RENEWALS;
@@ -717,7 +728,39 @@ impl Drop for Session {
     }
 }
 
-/// An open directory. Dropping it closes it.
+/// An open directory. Dropping it closes it, some time later.
+///
+/// What is in the directory all the time comes exactly once, in no order; what is made or removed
+/// meanwhile may come.
+///
+/// ```
+/// use petasos_forward::{RelPath, client::{ConnectOptions, Remote}};
+///
+/// # use petasos_forward::{server::{Server, ServerConfig}, storage::Local};
+/// # use petasos::{Engine, EngineConfig, OpenOptions};
+/// # use std::sync::Arc;
+/// # let folder = tempfile::tempdir()?;
+/// # let storage = Arc::new(Local::open(folder.path())?);
+/// # let server =
+/// #     Server::listen(storage, &["self://*"], &OpenOptions::default(), ServerConfig::default())?;
+/// # let address = &server.addresses()[0];
+/// # let endpoint = petasos::open("self://*", &OpenOptions::default())?;
+/// # let engine = Engine::new(endpoint, EngineConfig::default());
+/// # for name in ["a", "b"] { std::fs::write(folder.path().join(name), b"")?; }
+/// engine.block_on(async {
+///     let remote = Remote::connect(&engine, address, ConnectOptions::default()).await?;
+///     let mut directory = remote.open_dir(&RelPath::root()).await?;
+///     let mut names = Vec::new();
+///     while let Some(entries) = directory.next_page().await? {
+///         names.extend(entries.into_iter().map(|entry| entry.name));
+///     }
+///     names.sort();
+///     assert_eq!(names, [b"a", b"b"]);
+///     Ok(())
+/// })
+/// # .map_err(|error: Box<dyn std::error::Error>| error)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct RemoteDir {
     remote: Remote,
@@ -734,9 +777,9 @@ impl RemoteDir {
         &self.remote
     }
 
-    /// The next entries; `None` after the last.
+    /// The next entries, at most 1,024 with this crate's server; `None` after the last.
     ///
-    /// Dropping the future gives the call up.
+    /// Dropping the future gives the call up: the entries of that page may be lost.
     ///
     /// # Errors
     /// As [`Remote::stat`].

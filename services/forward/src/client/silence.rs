@@ -1,4 +1,4 @@
-//! A server that says nothing any more: stopped, or behind a network that is broken.
+//! A server that sends nothing any more: stopped, or behind a network that is broken.
 //!
 //! Nothing tells a client of that. While it waits for something, it counts for how long nothing
 //! came, and asks in between whether the server is there (a call that no disk is needed for). What
@@ -17,16 +17,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often to look within the time after which a server is given up.
-const LOOKS: u32 = 8;
+/// How often to check within the time after which a server is given up.
+const CHECKS: u32 = 8;
 
-/// The longest time between two looks.
+/// The longest time between two checks.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// What is known of whether the server is there.
 #[derive(Default)]
-pub(super) struct Hearing {
-    /// Something came since the last look.
+pub(super) struct Liveness {
+    /// Something came since the last check.
     heard: Cell<bool>,
     ever: Cell<bool>,
     silence: Cell<Duration>,
@@ -36,7 +36,7 @@ pub(super) struct Hearing {
     waiting: RefCell<Slab<Waker>>,
 }
 
-impl Hearing {
+impl Liveness {
     /// An operation was answered.
     pub(super) fn hear(&self) {
         self.heard.set(true);
@@ -54,7 +54,7 @@ impl Hearing {
     /// What a call gives; `None` when the server is given up before.
     pub(super) async fn until_given_up<T>(&self, call: impl Future<Output = T>) -> Option<T> {
         let mut call = pin!(call);
-        let mut place = Place { hearing: self, at: None };
+        let mut place = Place { liveness: self, at: None };
         poll_fn(|context| match call.as_mut().poll(context) {
             Poll::Ready(answer) => Poll::Ready(Some(answer)),
             Poll::Pending if self.given_up.get() => Poll::Ready(None),
@@ -76,13 +76,13 @@ impl Hearing {
 
 /// A place among the waiting calls; left when dropped.
 struct Place<'a> {
-    hearing: &'a Hearing,
+    liveness: &'a Liveness,
     at: Option<usize>,
 }
 
 impl Place<'_> {
     fn wait(&mut self, waker: &Waker) {
-        let mut waiting = self.hearing.waiting.borrow_mut();
+        let mut waiting = self.liveness.waiting.borrow_mut();
         match self.at {
             Some(at) => waiting[at].clone_from(waker),
             None => self.at = Some(waiting.insert(waker.clone())),
@@ -93,15 +93,15 @@ impl Place<'_> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         if let Some(at) = self.at {
-            self.hearing.waiting.borrow_mut().remove(at);
+            self.liveness.waiting.borrow_mut().remove(at);
         }
     }
 }
 
-/// Gives a session up whose server says nothing for so long.
+/// Gives a session up whose server sends nothing for so long.
 pub(super) fn watch(session: &Rc<Session>, longest: Duration) {
     let Some(timer) = TimerThread::of_process() else { return };
-    let pause = (longest / LOOKS).clamp(Duration::from_millis(10), LONGEST);
+    let pause = (longest / CHECKS).clamp(Duration::from_millis(10), LONGEST);
     let weak = Rc::downgrade(session);
     session.engine.spawn(async move {
         let mut busy = false;
@@ -114,18 +114,18 @@ pub(super) fn watch(session: &Rc<Session>, longest: Duration) {
             }
             let passed = before.elapsed().min(2 * pause);
             let was_busy = std::mem::replace(&mut busy, session.calls.get() > 0);
-            let hearing = &session.hearing;
-            if hearing.heard.take() || !was_busy || !busy {
-                hearing.silence.set(Duration::ZERO);
+            let liveness = &session.liveness;
+            if liveness.heard.take() || !was_busy || !busy {
+                liveness.silence.set(Duration::ZERO);
                 continue;
             }
-            hearing.silence.set(hearing.silence.get() + passed);
-            if hearing.silence.get() >= longest {
+            liveness.silence.set(liveness.silence.get() + passed);
+            if liveness.silence.get() >= longest {
                 let reason = format!("the server has said nothing for {longest:?}");
                 session.ended.replace(Some(reason));
-                return hearing.give_up();
+                return liveness.give_up();
             }
-            if !hearing.asking.replace(true) {
+            if !liveness.asking.replace(true) {
                 ask(&session);
             }
         }
@@ -139,10 +139,10 @@ fn ask(session: &Rc<Session>) {
     session.engine.spawn(async move {
         let answer = asked.await;
         if let Some(session) = weak.upgrade() {
-            session.hearing.asking.set(false);
+            session.liveness.asking.set(false);
             // That a session has ended is an answer as well: operations hear it themselves.
             if answer.is_ok() {
-                session.hearing.heard.set(true);
+                session.liveness.heard.set(true);
             }
         }
     });

@@ -5,7 +5,7 @@
 
 use super::{
     MountId, MountOptions,
-    mountinfo::{Held, full},
+    mountinfo::{MountHandle, TYPE, full},
 };
 use crate::descriptors;
 use rustix::{
@@ -25,13 +25,10 @@ use std::{
     time::Duration,
 };
 
-/// What tables of mounts show as the type.
-pub(super) const TYPE: &str = "fuse.petasos";
-
 /// Mounts on top of each other that are taken away at a time.
 const LAYERS: usize = 16;
 
-/// How long what is mounted may take to answer before it is said not to.
+/// How long a mount may take to answer before it counts as one that does not.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// An attribute that no mount has. The kernel asks for it without a look at the caller's rights,
@@ -91,7 +88,7 @@ pub fn recover_by(
 /// If the system refuses that.
 pub fn take_away(directory: &Path, mount: &MountId) -> io::Result<bool> {
     // From here on its numbers, and the number of its connection, are its own.
-    let held = Held::on(directory)?.filter(|held| held.id() == mount);
+    let held = MountHandle::on(directory)?.filter(|held| held.id() == mount);
     let Some(held) = held else { return Ok(false) };
     if let Some(connection) = mount.connection() {
         // It may not be there.
@@ -107,8 +104,8 @@ pub fn take_away(directory: &Path, mount: &MountId) -> io::Result<bool> {
     }
 }
 
-/// Whether the process of the mount on a directory is gone. That is asked of it, and takes as long
-/// as the answer does.
+/// Whether the process of the mount on a directory is gone. A question to it finds out, and takes
+/// as long as the answer does.
 ///
 /// A thread that asks cannot be ended once the process of the mount has taken the question: neither
 /// can its own process.
@@ -131,7 +128,7 @@ fn is_dead_within(directory: &Path, patience: Duration) -> io::Result<bool> {
     answer.recv_timeout(patience).unwrap_or_else(|_| Err(silent()))
 }
 
-/// What is said of a mount that does not answer.
+/// The error for a mount that does not answer.
 #[must_use]
 pub fn silent() -> io::Error {
     let text = "what is mounted there does not answer; `umount -f` takes it away";

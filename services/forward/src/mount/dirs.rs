@@ -3,35 +3,40 @@
 //! The server lists a directory page by page, each entry once whatever happens meanwhile. What came
 //! is kept while the directory is open, so that a program may go back to where it was; going back
 //! to the beginning lists it again. What was changed here since it was listed is asked for anew:
-//! the kernel takes what it is told for newer than its own changes.
+//! the kernel takes an answer for newer than its own changes.
 
 use super::{convert, fs::Fs, table::ROOT};
 use crate::{RelPath, client::RemoteDir, protocol::DirEntry};
 use fuser::{FileAttr, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use futures_util::lock::Mutex;
 use rustix::io::Errno;
+use slab::Slab;
 use std::{
-    cell::RefCell, collections::HashSet, ffi::OsStr, os::unix::ffi::OsStrExt, rc::Rc,
+    cell::RefCell,
+    collections::HashSet,
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt,
+    rc::{Rc, Weak},
     time::Duration,
 };
 
 /// An open directory.
-pub(super) struct Dir {
+struct Dir {
     ino: u64,
     path: RelPath,
     listing: Mutex<Listing>,
-    old: Rc<Old>,
+    changes: Rc<LocalChanges>,
 }
 
 /// What of a directory was changed here since it began to be listed.
-pub(super) struct Old {
+struct LocalChanges {
     directory: u64,
     names: RefCell<HashSet<Vec<u8>>>,
     /// By the server's numbers.
     nodes: RefCell<HashSet<u64>>,
 }
 
-impl Old {
+impl LocalChanges {
     fn has(&self, entry: &DirEntry) -> bool {
         self.nodes.borrow().contains(&entry.attr.ino) || self.names.borrow().contains(&entry.name)
     }
@@ -39,6 +44,60 @@ impl Old {
     fn clear(&self) {
         self.names.borrow_mut().clear();
         self.nodes.borrow_mut().clear();
+    }
+}
+
+/// The directories that are open.
+#[derive(Default)]
+pub(super) struct OpenDirs {
+    open: RefCell<Slab<Rc<Dir>>>,
+    /// Of each listing, what of it may be out of date.
+    listed: RefCell<Vec<Weak<LocalChanges>>>,
+}
+
+impl OpenDirs {
+    /// A directory is about to be listed: from now on changes count.
+    fn begin(&self, directory: u64) -> Rc<LocalChanges> {
+        let (names, nodes) = (RefCell::default(), RefCell::default());
+        let changes = Rc::new(LocalChanges { directory, names, nodes });
+        self.listed.borrow_mut().push(Rc::downgrade(&changes));
+        changes
+    }
+
+    fn insert(&self, dir: Dir) -> u64 {
+        self.open.borrow_mut().insert(Rc::new(dir)) as u64
+    }
+
+    fn get(&self, handle: u64) -> Result<Rc<Dir>, Errno> {
+        self.open.borrow().get(handle as usize).map(Rc::clone).ok_or(Errno::BADF)
+    }
+
+    /// Closes a directory.
+    pub(super) fn close(&self, handle: u64) {
+        self.open.borrow_mut().try_remove(handle as usize);
+    }
+
+    /// Closes all.
+    pub(super) fn close_all(&self) {
+        self.open.borrow_mut().clear();
+    }
+
+    /// How many are open.
+    pub(super) fn len(&self) -> usize {
+        self.open.borrow().len()
+    }
+
+    /// A name is given, or taken, here.
+    pub(super) fn name_changed(&self, directory: u64, name: &[u8]) {
+        self.each_listed(|old| {
+            if old.directory == directory {
+                old.names.borrow_mut().insert(name.to_vec());
+            }
+        });
+    }
+
+    fn each_listed(&self, note: impl Fn(&LocalChanges)) {
+        self.listed.borrow_mut().retain(|old| old.upgrade().inspect(|old| note(old)).is_some());
     }
 }
 
@@ -55,7 +114,7 @@ const DOTS: [&[u8]; 2] = [b".", b".."];
 
 /// A buffer of the kernel's that entries go to.
 trait Entries {
-    /// Whether attributes are told as well.
+    /// Whether the kernel wants attributes as well.
     const PLUS: bool;
     /// False if there is no room.
     fn add(&mut self, fs: &Fs, directory: u64, next: u64, entry: &DirEntry) -> bool;
@@ -108,36 +167,20 @@ impl Entries for ReplyDirectoryPlus {
 impl Fs {
     pub(super) async fn open_dir(&self, ino: u64) -> Result<u64, Errno> {
         let path = self.path(ino)?;
-        let (names, nodes) = (RefCell::default(), RefCell::default());
-        let old = Rc::new(Old { directory: ino, names, nodes });
         // Before the server is asked.
-        self.listed.borrow_mut().push(Rc::downgrade(&old));
+        let changes = self.dirs.begin(ino);
         let remote = self.again(async |remote| remote.open_dir(&path).await).await?;
         let listing = Listing { remote, entries: Vec::new(), complete: false, read: false };
-        let dir = Dir { ino, path, listing: Mutex::new(listing), old };
-        Ok(self.dirs.borrow_mut().insert(Rc::new(dir)) as u64)
+        Ok(self.dirs.insert(Dir { ino, path, listing: Mutex::new(listing), changes }))
     }
 
     /// Contents or attributes of a node are changed here.
     pub(super) fn node_changed(&self, ino: u64) {
         self.table.borrow_mut().untell(ino);
-        self.each_listed(|old| {
+        self.dirs.each_listed(|old| {
             let server = self.table.borrow().attr(ino).map(|attr| attr.ino);
             old.nodes.borrow_mut().extend(server);
         });
-    }
-
-    /// A name is given, or taken, here.
-    pub(super) fn name_changed(&self, directory: u64, name: &[u8]) {
-        self.each_listed(|old| {
-            if old.directory == directory {
-                old.names.borrow_mut().insert(name.to_vec());
-            }
-        });
-    }
-
-    fn each_listed(&self, note: impl Fn(&Old)) {
-        self.listed.borrow_mut().retain(|old| old.upgrade().inspect(|old| note(old)).is_some());
     }
 
     /// What is known of an entry now, where that was changed here since it was listed. `None` where
@@ -149,10 +192,6 @@ impl Fs {
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(errno),
         }
-    }
-
-    pub(super) fn release_dir(&self, handle: u64) {
-        self.dirs.borrow_mut().try_remove(handle as usize);
     }
 
     pub(super) async fn read_dir(&self, handle: u64, offset: u64, mut reply: ReplyDirectory) {
@@ -176,13 +215,13 @@ impl Fs {
 
     /// Fills in entries from `offset` on, which counts them.
     async fn list<E: Entries>(&self, handle: u64, offset: u64, reply: &mut E) -> Result<(), Errno> {
-        let dir = self.dirs.borrow().get(handle as usize).map(Rc::clone).ok_or(Errno::BADF)?;
+        let dir = self.dirs.get(handle)?;
         // It is read now.
         self.table.borrow_mut().untell(dir.ino);
         let mut listing = dir.listing.lock().await;
         if offset == 0 && std::mem::replace(&mut listing.read, true) {
             let path = &dir.path;
-            dir.old.clear();
+            dir.changes.clear();
             listing.remote = self.again(async |remote| remote.open_dir(path).await).await?;
             listing.entries.clear();
             listing.complete = false;
@@ -200,7 +239,7 @@ impl Fs {
         loop {
             while let Some(entry) = listing.entries.get(at - DOTS.len()) {
                 let mut renewed = None;
-                if E::PLUS && dir.old.has(entry) {
+                if E::PLUS && dir.changes.has(entry) {
                     renewed = self.renewed(&dir, entry).await?;
                     if renewed.is_none() {
                         at += 1;

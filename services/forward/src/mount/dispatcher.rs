@@ -5,12 +5,12 @@
 
 use super::{
     convert::{self, Caller},
-    files::Writing,
-    fs::{Entry, Fs},
-    locks::Asked,
+    files::WriteMode,
+    fs::{Entry, Fs, Job},
+    locks::LockRequest,
     options::{Cache, MountOptions},
-    pool::{BLOCK, Pool},
-    request_queue::{self, Offered, RequestQueues},
+    pool::{BLOCK, Data, Pool},
+    request_queue::{Offered, RequestQueues},
 };
 use crate::protocol::{Extent, RenameMode, SetAttr};
 use bytes::Bytes;
@@ -32,9 +32,6 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
 };
-
-/// Work for the engine's thread.
-pub(super) type Job = Box<dyn FnOnce(&Rc<Fs>) + Send>;
 
 /// Takes the kernel's requests.
 pub(super) struct Dispatcher {
@@ -162,7 +159,7 @@ impl Filesystem for Dispatcher {
         self.run(move |fs| async move {
             match fs.lookup(parent.0, &name).await {
                 Ok(Some(found)) => entry(reply, ttl, Ok(found)),
-                Ok(None) if fs.note_missing(parent.0, &name, negative) => {
+                Ok(None) if fs.kernel.note_missing(parent.0, &name, negative) => {
                     reply.entry(&negative, &convert::nothing(), fuser::Generation(0));
                 }
                 Ok(None) => reply.error(fuser::Errno::ENOENT),
@@ -374,7 +371,7 @@ impl Filesystem for Dispatcher {
         if data.len() > BLOCK {
             return reply.error(fuser::Errno::EINVAL);
         }
-        let how = Writing {
+        let how = WriteMode {
             from_cache: write_flags.contains(WriteFlags::FUSE_WRITE_CACHE),
             direct: flags(raw.0).contains(OFlags::DIRECT),
             ends_privileges: write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID)
@@ -396,7 +393,7 @@ impl Filesystem for Dispatcher {
                 return;
             }
         }
-        let data = request_queue::data(data, &self.pool);
+        let data = Data::copy_of(data, &self.pool);
         self.run(move |fs| async move {
             match fs.write(handle.0, offset, data, how).await {
                 Ok(len) => reply.written(len),
@@ -485,7 +482,7 @@ impl Filesystem for Dispatcher {
         reply: ReplyEmpty,
     ) {
         self.run(move |fs| async move {
-            fs.release_dir(handle.0);
+            fs.dirs.close(handle.0);
             reply.ok();
         });
     }
@@ -557,7 +554,7 @@ impl Filesystem for Dispatcher {
         pid: u32,
         reply: ReplyLock,
     ) {
-        let asked = Asked { owner: owner.0, start, end, kind, pid };
+        let asked = LockRequest { owner: owner.0, start, end, kind, pid };
         self.run(move |fs| async move {
             match fs.test_lock(handle.0, asked).await {
                 Ok((start, end, kind, pid)) => reply.locked(start, end, kind, pid),
@@ -580,7 +577,7 @@ impl Filesystem for Dispatcher {
         reply: ReplyEmpty,
     ) {
         self.locked().insert(ino.0);
-        let asked = Asked { owner: owner.0, start, end, kind, pid };
+        let asked = LockRequest { owner: owner.0, start, end, kind, pid };
         let thread = request.pid();
         // Beside other requests: it may wait for one of these.
         self.send(move |fs| {

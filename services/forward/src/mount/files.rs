@@ -4,10 +4,11 @@ use super::{
     convert::{self, Caller},
     fs::{Entry, Fs},
     options::Cache,
-    pool::BLOCK,
+    pool::{BLOCK, Data},
     read_ahead::{Fetched, ReadAhead},
     request_queue::RequestQueue,
-    write_back::{Data, WriteBackQueue},
+    table::shrink,
+    write_back::WriteBackQueue,
 };
 use crate::{
     client::{RemoteError, RemoteFile},
@@ -17,9 +18,10 @@ use bytes::Bytes;
 use fuser::FopenFlags;
 use petasos::fabric::Exclusive;
 use rustix::{fs::OFlags, io::Errno};
+use slab::Slab;
 use std::{
     cell::{Cell, RefCell},
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     rc::{Rc, Weak},
     sync::Arc,
 };
@@ -138,6 +140,57 @@ impl Open {
     }
 }
 
+/// The files that the kernel knows, and those that are open here.
+#[derive(Default)]
+pub(super) struct OpenFiles {
+    inodes: RefCell<HashMap<u64, Rc<Inode>>>,
+    open: RefCell<Slab<Rc<Open>>>,
+}
+
+impl OpenFiles {
+    /// What is known of a node's file.
+    pub(super) fn known(&self, ino: u64) -> Option<Rc<Inode>> {
+        self.inodes.borrow().get(&ino).map(Rc::clone)
+    }
+
+    /// The same; made where there is nothing yet.
+    pub(super) fn inode(&self, ino: u64) -> Rc<Inode> {
+        let mut inodes = self.inodes.borrow_mut();
+        Rc::clone(inodes.entry(ino).or_insert_with(|| Rc::new(Inode::new(ino))))
+    }
+
+    /// The kernel has forgotten a node.
+    pub(super) fn forget(&self, ino: u64) {
+        let inodes = &mut *self.inodes.borrow_mut();
+        inodes.remove(&ino);
+        shrink(inodes);
+    }
+
+    /// An open file, by the number that the kernel has for it.
+    pub(super) fn get(&self, handle: u64) -> Result<Rc<Open>, Errno> {
+        self.open.borrow().get(handle as usize).map(Rc::clone).ok_or(Errno::BADF)
+    }
+
+    fn insert(&self, open: Rc<Open>) -> u64 {
+        open.inode.add(&open);
+        self.open.borrow_mut().insert(open) as u64
+    }
+
+    fn remove(&self, handle: u64) {
+        self.open.borrow_mut().try_remove(handle as usize);
+    }
+
+    /// Closes all.
+    pub(super) fn close_all(&self) {
+        self.open.borrow_mut().clear();
+    }
+
+    /// How many files there are something known of, and how many are open.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.inodes.borrow().len(), self.open.borrow().len())
+    }
+}
+
 /// What `read` gives.
 pub(super) enum Read {
     Bytes(Bytes),
@@ -163,17 +216,6 @@ impl Read {
 pub(super) type Opened = (u64, FopenFlags);
 
 impl Fs {
-    /// What is known of a node's file; made where there is nothing yet.
-    pub(super) fn inode(&self, ino: u64) -> Rc<Inode> {
-        let mut inodes = self.inodes.borrow_mut();
-        Rc::clone(inodes.entry(ino).or_insert_with(|| Rc::new(Inode::new(ino))))
-    }
-
-    pub(super) fn open_file(&self, handle: u64) -> Result<Rc<Open>, Errno> {
-        let opens = self.opens.borrow();
-        opens.get(handle as usize).map(Rc::clone).ok_or(Errno::BADF)
-    }
-
     /// The number for an error of a file. When its session is lost, it stays lost.
     pub(super) fn file_errno(&self, open: &Open, error: &RemoteError) -> Errno {
         match self.connection.failure(open.file.remote(), error) {
@@ -188,7 +230,7 @@ impl Fs {
         flags: OFlags,
         caller: Caller,
     ) -> Result<Opened, Errno> {
-        let inode = self.inode(ino);
+        let inode = self.files.inode(ino);
         self.drain(&inode).await;
         let path = match self.path(ino) {
             // No name leads there any more; a link of `/proc` to what is open still does.
@@ -240,7 +282,7 @@ impl Fs {
             && (told.size, told.mtime) != (attr.size, attr.mtime)
         {
             // The kernel would go by the length that it was told a while ago.
-            self.expire(ino);
+            self.kernel.expire(ino);
         }
         Ok(self.keep_open(file, inode, flags, keep))
     }
@@ -273,7 +315,7 @@ impl Fs {
             inode.changed_here();
             self.table.borrow_mut().show(inode.ino, 0);
         } else {
-            self.expire(inode.ino);
+            self.kernel.expire(inode.ino);
         }
         Ok(self.keep_open(file, inode, flags, keep))
     }
@@ -299,9 +341,9 @@ impl Fs {
         })?;
         let attr = *file.attr();
         let entry = self.entry(parent, name, &attr);
-        self.name_changed(parent, name);
+        self.dirs.name_changed(parent, name);
         self.node_changed(entry.attr.ino.0);
-        let inode = self.inode(entry.attr.ino.0);
+        let inode = self.files.inode(entry.attr.ino.0);
         let keep = inode.is_still(&attr);
         Ok((entry, self.keep_open(file, inode, flags, keep)))
     }
@@ -309,7 +351,6 @@ impl Fs {
     fn keep_open(&self, file: RemoteFile, inode: Rc<Inode>, flags: OFlags, keep: bool) -> Opened {
         let (failed, read_ahead, released) = (Cell::default(), RefCell::default(), Cell::default());
         let open = Rc::new(Open { file, inode, flags, failed, read_ahead, released });
-        open.inode.add(&open);
         if open.is_writable() {
             open.inode.queue.replace(Some(self.queues.open(open.inode.ino)));
         }
@@ -320,7 +361,7 @@ impl Fs {
             (false, true) => FopenFlags::FOPEN_KEEP_CACHE,
             (false, false) => FopenFlags::empty(),
         };
-        (self.opens.borrow_mut().insert(open) as u64, fopen)
+        (self.files.insert(open), fopen)
     }
 
     pub(super) async fn read(
@@ -329,7 +370,7 @@ impl Fs {
         offset: u64,
         size: usize,
     ) -> Result<Read, Errno> {
-        let open = self.open_file(handle)?;
+        let open = self.files.get(handle)?;
         let size = size.min(BLOCK);
         self.collect(&open.inode);
         let range = offset..offset.saturating_add(size as u64);
@@ -392,9 +433,9 @@ impl Fs {
         handle: u64,
         offset: u64,
         data: Data,
-        how: Writing,
+        how: WriteMode,
     ) -> Result<u32, Errno> {
-        let open = Fs::open_to_write(self.open_file(handle)?, how.from_cache)?;
+        let open = Fs::open_to_write(self.files.get(handle)?, how.from_cache)?;
         if let Some(errno) = open.failed.get() {
             return Err(errno);
         }
@@ -438,17 +479,17 @@ impl Fs {
     }
 
     /// `close(2)`, of one of the descriptors that there may be: what was written is at the server
-    /// then, or the error is told. It stays for the next one, and for an `fsync`: this close may be
-    /// that of a child that starts another program, and is told to no program.
+    /// then, or the error is reported. It stays for the next one, and for an `fsync`: this close
+    /// may be that of a child that starts another program, where no program learns of it.
     pub(super) async fn flush(self: &Rc<Fs>, handle: u64, owner: u64) -> Result<(), Errno> {
-        let open = self.open_file(handle)?;
+        let open = self.files.get(handle)?;
         self.drain(&open.inode).await;
         self.give_up_locks(&open, owner).await;
         open.failed.get().map_or(Ok(()), Err)
     }
 
     pub(super) async fn fsync(self: &Rc<Fs>, handle: u64, data_only: bool) -> Result<(), Errno> {
-        let open = self.open_file(handle)?;
+        let open = self.files.get(handle)?;
         self.drain(&open.inode).await;
         if let Some(errno) = open.failed.take() {
             return Err(errno);
@@ -458,9 +499,9 @@ impl Fs {
 
     /// The last descriptor is closed, and the last mapping gone.
     pub(super) async fn release(self: &Rc<Fs>, handle: u64, owner: Option<u64>) {
-        let Ok(open) = self.open_file(handle) else { return };
+        let Ok(open) = self.files.get(handle) else { return };
         self.drain(&open.inode).await;
-        self.opens.borrow_mut().try_remove(handle as usize);
+        self.files.remove(handle);
         let inode = Rc::clone(&open.inode);
         open.released.set(true);
         let other = |other: &Open| other.is_writable() && !other.released.get();
@@ -499,7 +540,7 @@ impl Fs {
             // Of the others (collapsing, inserting) the kernel does not ask.
             _ => return Err(Errno::OPNOTSUPP),
         };
-        let open = self.open_file(handle)?;
+        let open = self.files.get(handle)?;
         self.drain(&open.inode).await;
         open.inode.changed_here();
         let done = open.file.allocate(how, range).await;
@@ -521,7 +562,7 @@ impl Fs {
     ) -> Result<i64, Errno> {
         const DATA: i32 = 3;
         const HOLE: i32 = 4;
-        let open = self.open_file(handle)?;
+        let open = self.files.get(handle)?;
         self.drain(&open.inode).await;
         let failed = |error| self.file_errno(&open, &error);
         let size = open.file.stat().await.map_err(failed)?.size;
@@ -557,7 +598,7 @@ impl Fs {
 
 /// How something is written.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Writing {
+pub(super) struct WriteMode {
     /// By the kernel, out of its pages, in no process's name.
     pub(super) from_cache: bool,
     /// Past all caches.

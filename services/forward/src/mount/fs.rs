@@ -3,35 +3,47 @@
 use super::{
     connection::Connection,
     convert::{self, Caller},
-    dirs::{Dir, Old},
-    files::{Inode, Open},
-    notify::{KernelNotifier, Missing},
+    dirs::OpenDirs,
+    files::{Inode, Open, OpenFiles},
+    notify::KernelCache,
     options::MountOptions,
     pool::Pool,
+    read_ahead::BlocksAhead,
     request_queue::RequestQueues,
-    session::Kept,
-    table::{ROOT, Table, shrink},
+    table::{ROOT, Table},
+    tasks::Tasks,
     trim::Trim,
 };
 use crate::{
     RelPath,
     client::{Remote, RemoteError},
     protocol::{Attr, Creation, Kind, OpenFlags, RenameMode, SetAttr, StatFs},
-    semaphore::Semaphore,
     timer::TimerThread,
 };
 use fuser::{FileAttr, Generation};
-use futures_channel::oneshot;
 use petasos::Engine;
 use rustix::io::Errno;
-use slab::Slab;
-use std::{
-    cell::{Cell, RefCell},
-    collections::HashMap,
-    rc::{Rc, Weak},
-    sync::Arc,
-    time::Duration,
-};
+use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
+
+/// What a mount keeps in its memory now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Kept {
+    /// Files and directories that the kernel knows, the root among them.
+    pub nodes: usize,
+    /// Those of them that were opened, or cut, since the kernel got to know them.
+    pub inodes: usize,
+    /// Open files.
+    pub files: usize,
+    /// Open directories.
+    pub directories: usize,
+    /// Bytes of blocks that are kept for the next data; at most
+    /// [`write_behind`](MountOptions::write_behind), and for some ten seconds.
+    pub blocks: usize,
+}
+
+/// Work for the engine's thread.
+pub(super) type Job = Box<dyn FnOnce(&Rc<Fs>) + Send>;
 
 /// What is mounted.
 pub(super) struct Fs {
@@ -39,30 +51,16 @@ pub(super) struct Fs {
     pub(super) options: MountOptions,
     pub(super) connection: Connection,
     pub(super) pool: Arc<Pool>,
-    pub(super) trim: Trim,
     pub(super) timer: Arc<TimerThread>,
     pub(super) table: RefCell<Table>,
-    pub(super) inodes: RefCell<HashMap<u64, Rc<Inode>>>,
-    pub(super) opens: RefCell<Slab<Rc<Open>>>,
-    pub(super) dirs: RefCell<Slab<Rc<Dir>>>,
-    /// Listings that may be out of date.
-    pub(super) listed: RefCell<Vec<Weak<Old>>>,
+    pub(super) files: OpenFiles,
+    pub(super) dirs: OpenDirs,
     /// Writes that were answered, and wait for this thread.
     pub(super) queues: Arc<RequestQueues>,
-    /// Blocks that were read ahead, or are being read.
-    pub(super) blocks_ahead: Cell<usize>,
-    /// Writers that wait until less is unwritten.
-    pub(super) room: RefCell<Vec<oneshot::Sender<()>>>,
-    /// Tells the kernel what to give up.
-    pub(super) notifier: RefCell<Option<KernelNotifier>>,
-    /// Names that the kernel takes for missing.
-    pub(super) missing: RefCell<Missing>,
-    /// Bounds the requests that are at the server, and the blocks on their way.
-    requests: Arc<Semaphore>,
-    pub(super) transfers: Arc<Semaphore>,
-    /// Requests and writes under way, and the waiter for their end.
-    running: Cell<usize>,
-    quiet: RefCell<Option<oneshot::Sender<()>>>,
+    pub(super) blocks_ahead: Rc<BlocksAhead>,
+    pub(super) kernel: KernelCache,
+    pub(super) tasks: Tasks,
+    trim: Rc<Trim>,
 }
 
 /// A name that leads somewhere.
@@ -82,26 +80,19 @@ impl Fs {
         let table = RefCell::new(Table::new(options.path.clone(), root));
         let calls = connection.current().map_or(2, |remote| remote.welcome().calls as usize);
         Rc::new(Fs {
+            trim: Trim::new(&engine, &pool),
+            blocks_ahead: BlocksAhead::new(&pool),
             engine,
             options,
             connection,
             pool,
-            trim: Trim::default(),
             timer,
             table,
-            inodes: RefCell::default(),
-            opens: RefCell::default(),
-            dirs: RefCell::default(),
-            listed: RefCell::default(),
+            files: OpenFiles::default(),
+            dirs: OpenDirs::default(),
             queues,
-            blocks_ahead: Cell::default(),
-            room: RefCell::default(),
-            notifier: RefCell::default(),
-            missing: RefCell::default(),
-            requests: Semaphore::new(calls - calls / 3, usize::MAX),
-            transfers: Semaphore::new(calls / 3, usize::MAX),
-            running: Cell::default(),
-            quiet: RefCell::default(),
+            kernel: KernelCache::default(),
+            tasks: Tasks::new(calls),
         })
     }
 
@@ -109,53 +100,39 @@ impl Fs {
     pub(super) fn request(self: &Rc<Fs>, work: impl Future<Output = ()> + 'static) {
         let fs = Rc::clone(self);
         self.spawn(async move {
-            let _permit = fs.requests.acquire().await;
+            let _permit = fs.tasks.request().await;
             work.await;
         });
     }
 
     /// Runs something beside requests.
     pub(super) fn spawn(self: &Rc<Fs>, work: impl Future<Output = ()> + 'static) {
-        self.running.set(self.running.get() + 1);
+        self.tasks.begin();
         let fs = Rc::clone(self);
         self.engine.spawn(async move {
             work.await;
-            fs.running.set(fs.running.get() - 1);
-            if fs.running.get() == 0 {
-                fs.quiet.take();
-                fs.schedule_trim();
+            if fs.tasks.end() {
+                fs.trim.schedule();
             }
         });
     }
 
-    /// Waits until no request is under way any more.
-    pub(super) async fn quiet(&self) {
-        while self.running.get() > 0 {
-            let (sender, quiet) = oneshot::channel();
-            self.quiet.replace(Some(sender));
-            let _ = quiet.await;
-        }
-    }
-
     pub(super) fn kept(&self) -> Kept {
+        let (inodes, files) = self.files.counts();
         Kept {
             nodes: self.table.borrow().len(),
-            inodes: self.inodes.borrow().len(),
-            files: self.opens.borrow().len(),
-            directories: self.dirs.borrow().len(),
+            inodes,
+            files,
+            directories: self.dirs.len(),
             blocks: self.pool.kept(),
         }
     }
 
     /// Closes what is open.
     pub(super) fn close_all(&self) {
-        self.opens.borrow_mut().clear();
-        self.dirs.borrow_mut().clear();
-        self.notifier.take();
-    }
-
-    pub(super) fn set_notifier(&self, notifier: KernelNotifier) {
-        self.notifier.replace(Some(notifier));
+        self.files.close_all();
+        self.dirs.close_all();
+        self.kernel.end();
     }
 
     pub(super) fn path(&self, ino: u64) -> Result<RelPath, Errno> {
@@ -197,7 +174,7 @@ impl Fs {
 
     /// Tells the kernel of a name.
     pub(super) fn entry(&self, parent: u64, name: &[u8], attr: &Attr) -> Entry {
-        self.missing.borrow_mut().remove(parent, name);
+        self.kernel.note_found(parent, name);
         let (ino, generation) = self.table.borrow_mut().found(parent, name, attr);
         Entry { attr: convert::file_attr(ino, attr), generation: Generation(generation) }
     }
@@ -205,16 +182,14 @@ impl Fs {
     pub(super) fn forget(&self, ino: u64, lookups: u64) {
         if self.table.borrow_mut().forget(ino, lookups) {
             self.trim.note_forgotten();
-            let inodes = &mut *self.inodes.borrow_mut();
-            inodes.remove(&ino);
-            shrink(inodes);
+            self.files.forget(ino);
         }
     }
 
     /// What is not at the server yet of what has this number there.
     pub(super) fn unwritten_of(&self, server: u64) -> Option<Rc<Inode>> {
         let ino = self.table.borrow().known(server)?;
-        let inode = self.inodes.borrow().get(&ino).map(Rc::clone)?;
+        let inode = self.files.known(ino)?;
         self.collect(&inode);
         let empty = inode.write_back.borrow().is_empty();
         (!empty).then_some(inode)
@@ -250,16 +225,14 @@ impl Fs {
 
     /// An open file of a node, whose session goes on: it knows the file whatever its name is.
     fn any_open(&self, ino: u64, handle: Option<u64>) -> Option<Rc<Open>> {
-        let named = handle.and_then(|handle| self.open_file(handle).ok());
-        named.filter(|open| open.is_alive() && open.inode.ino == ino).or_else(|| {
-            let inode = self.inodes.borrow().get(&ino).map(Rc::clone)?;
-            inode.open_for(Open::is_alive)
-        })
+        let named = handle.and_then(|handle| self.files.get(handle).ok());
+        named
+            .filter(|open| open.is_alive() && open.inode.ino == ino)
+            .or_else(|| self.files.known(ino)?.open_for(Open::is_alive))
     }
 
     async fn drain_node(self: &Rc<Fs>, ino: u64) {
-        let inode = self.inodes.borrow().get(&ino).map(Rc::clone);
-        if let Some(inode) = inode {
+        if let Some(inode) = self.files.known(ino) {
             self.drain(&inode).await;
         }
     }
@@ -286,7 +259,7 @@ impl Fs {
         Ok((self.told(ino, &attr)?, holds))
     }
 
-    /// What the kernel is told of a node.
+    /// Notes what the server says of a node; gives what the kernel learns of it.
     fn told(&self, ino: u64, attr: &Attr) -> Result<FileAttr, Errno> {
         let mut table = self.table.borrow_mut();
         table.update(ino, attr)?;
@@ -302,7 +275,7 @@ impl Fs {
         caller: Caller,
     ) -> Result<FileAttr, Errno> {
         self.drain_node(ino).await;
-        let cut = set.size.map(|_| self.inode(ino));
+        let cut = set.size.map(|_| self.files.inode(ino));
         if let Some(inode) = &cut {
             inode.changed_here();
             if set.mode.is_none() {
@@ -357,7 +330,7 @@ impl Fs {
         }
         let made = self.once(async |remote| remote.make_dir_in(&path, creation).await).await;
         let attr = self.made(parent, made)?;
-        self.name_changed(parent, name);
+        self.dirs.name_changed(parent, name);
         Ok(self.entry(parent, name, &attr))
     }
 
@@ -385,7 +358,7 @@ impl Fs {
             kind => remote.make_node_in(&path, kind, creation).await,
         };
         let attr = self.made(parent, self.once(make).await)?;
-        self.name_changed(parent, name);
+        self.dirs.name_changed(parent, name);
         Ok(self.entry(parent, name, &attr))
     }
 
@@ -408,7 +381,7 @@ impl Fs {
             Ok((remote.set_attr(&path, set, false).await.unwrap_or(attr), directory))
         };
         let attr = self.made(parent, self.once(make).await)?;
-        self.name_changed(parent, name);
+        self.dirs.name_changed(parent, name);
         Ok(self.entry(parent, name, &attr))
     }
 
@@ -422,7 +395,7 @@ impl Fs {
         let removed = self.once(async |remote| remote.remove_in(&path, directory).await).await;
         self.changed_in(parent, removed.as_ref().ok().and_then(Option::as_ref));
         removed?;
-        self.name_changed(parent, name);
+        self.dirs.name_changed(parent, name);
         let node = self.table.borrow().child((parent, name));
         // It may have other names.
         node.inspect(|node| self.node_changed(*node));
@@ -443,7 +416,7 @@ impl Fs {
         self.changed_in(to.0, now.as_ref());
         renamed?;
         for (directory, name) in [from, to] {
-            self.name_changed(directory, name);
+            self.dirs.name_changed(directory, name);
             let node = self.table.borrow().child((directory, name));
             node.inspect(|node| self.node_changed(*node));
         }
@@ -464,7 +437,7 @@ impl Fs {
         let (from, to) = (self.path(ino)?, self.new_child(parent, name)?);
         let made = self.once(async |remote| remote.hard_link_in(&from, &to).await).await;
         let attr = self.made(parent, made)?;
-        self.name_changed(parent, name);
+        self.dirs.name_changed(parent, name);
         self.node_changed(ino);
         Ok(self.entry(parent, name, &attr))
     }

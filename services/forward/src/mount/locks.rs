@@ -9,8 +9,8 @@ use petasos::CallError;
 use rustix::io::Errno;
 use std::{fs, rc::Rc, time::Duration};
 
-/// How often a process that waits for a lock is looked after: whether a signal waits for it.
-const LOOK: Duration = Duration::from_millis(250);
+/// How often to check whether a signal is pending for a process that waits for a lock.
+const SIGNAL_CHECK: Duration = Duration::from_millis(250);
 
 /// Kinds of locks, as of `fcntl(2)`.
 const READ: i32 = 0;
@@ -19,7 +19,7 @@ const UNLOCK: i32 = 2;
 
 /// A lock as the kernel describes it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct LockRequest {
     pub(super) owner: u64,
     pub(super) start: u64,
     /// The last byte.
@@ -28,7 +28,7 @@ pub(super) struct Asked {
     pub(super) pid: u32,
 }
 
-impl Asked {
+impl LockRequest {
     fn lock(self) -> Lock {
         let (owner, pid, start) = (self.owner, self.pid, self.start);
         // The largest offset that there is stands for the end of the file.
@@ -42,12 +42,12 @@ impl Fs {
     pub(super) async fn test_lock(
         &self,
         handle: u64,
-        asked: Asked,
+        request: LockRequest,
     ) -> Result<(u64, u64, i32, u32), Errno> {
-        let open = self.open_file(handle)?;
-        let found = open.file.test_lock(asked.lock()).await;
+        let open = self.files.get(handle)?;
+        let found = open.file.test_lock(request.lock()).await;
         Ok(match found.map_err(|error| self.file_errno(&open, &error))? {
-            None => (asked.start, asked.end, UNLOCK, 0),
+            None => (request.start, request.end, UNLOCK, 0),
             Some(lock) => {
                 let last = lock.end.saturating_sub(1).min(i64::MAX as u64);
                 (lock.start, last, if lock.exclusive { WRITE } else { READ }, lock.pid)
@@ -60,19 +60,19 @@ impl Fs {
     pub(super) async fn set_lock(
         self: &Rc<Fs>,
         handle: u64,
-        asked: Asked,
+        request: LockRequest,
         wait: bool,
         thread: u32,
     ) -> Result<(), Errno> {
-        let open = self.open_file(handle)?;
-        let lock = asked.lock();
-        if asked.kind == UNLOCK {
+        let open = self.files.get(handle)?;
+        let lock = request.lock();
+        if request.kind == UNLOCK {
             self.drain(&open.inode).await;
             return open.file.unlock(lock).await.map_err(|error| self.file_errno(&open, &error));
         }
-        let held = open.inode.owners.borrow().contains(&asked.owner);
+        let held = open.inode.owners.borrow().contains(&request.owner);
         loop {
-            let limit = wait.then_some(LOOK);
+            let limit = wait.then_some(SIGNAL_CHECK);
             match open.file.lock_within(lock, limit).await {
                 Ok(()) => break,
                 Err(RemoteError::Call(CallError::Deadline { .. })) if wait => {
@@ -88,7 +88,7 @@ impl Fs {
                 Err(error) => return Err(self.file_errno(&open, &error)),
             }
         }
-        open.inode.owners.borrow_mut().insert(asked.owner);
+        open.inode.owners.borrow_mut().insert(request.owner);
         self.revalidate(&open).await
     }
 
@@ -102,13 +102,18 @@ impl Fs {
         self.table.borrow_mut().update(ino, &attr)?;
         if !open.inode.is_still(&attr) {
             open.inode.each_open(|open| open.read_ahead.borrow_mut().clear());
-            self.invalidate(ino).await;
+            self.kernel.invalidate(ino).await;
         }
         let shown = self.table.borrow().shows(ino, attr.size);
         if !shown {
-            self.show_length(ino).await;
+            let path = self.table.borrow().below(ino);
+            // Without a name here it cannot be asked for.
+            if let Ok(path) = path {
+                self.kernel.refresh(ino, path).await;
+            }
         }
-        self.invalidate_missing(ino).await;
+        let parents = self.table.borrow().parents(ino);
+        self.kernel.invalidate_missing(parents).await;
         Ok(())
     }
 
@@ -125,7 +130,7 @@ impl Fs {
 }
 
 /// Whether a signal waits for a thread that would end a system call. A request cannot be taken back
-/// by the kernel here; so a process that waits for a lock is looked after, or it could not be
+/// by the kernel here; so the process that waits for a lock is checked, or it could not be
 /// killed.
 fn has_signal(thread: u32) -> bool {
     let Ok(status) = fs::read_to_string(format!("/proc/{thread}/status")) else {
@@ -145,10 +150,10 @@ mod tests {
 
     #[test]
     fn ranges_of_locks() {
-        let asked = Asked { owner: 1, start: 5, end: 9, kind: WRITE, pid: 2 };
-        let lock = asked.lock();
+        let request = LockRequest { owner: 1, start: 5, end: 9, kind: WRITE, pid: 2 };
+        let lock = request.lock();
         assert_eq!((lock.start, lock.end, lock.exclusive), (5, 10, true));
-        let all = Asked { end: i64::MAX as u64, kind: READ, ..asked };
+        let all = LockRequest { end: i64::MAX as u64, kind: READ, ..request };
         assert_eq!((all.lock().end, all.lock().exclusive), (u64::MAX, false));
     }
 

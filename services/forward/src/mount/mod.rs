@@ -21,6 +21,10 @@
 //! * Locks of `fcntl` and `flock` are the server's. A process that gets one sees what was written
 //!   before it was given up elsewhere.
 //!
+//! The file system is one `Fs` on the engine's thread. `dirs`, `files`, `read_ahead` and
+//! `write_back` have its operations on what they are named for, each with the state of that. `Fs`
+//! owns the states, and the operations call each other: these parts know each other by design.
+//!
 //! When the server is lost, requests fail in bounded time: those of open files with `EIO`, and
 //! these files stay unusable; others with `ENOTCONN`, until the server is there again, which is
 //! looked for with each request.
@@ -43,12 +47,14 @@ mod refresh;
 mod request_queue;
 mod session;
 mod table;
+mod tasks;
 mod trim;
 mod write_back;
 mod xattrs;
 
 pub use attach::{is_dead, recover, recover_by, silent, take_away};
 pub use error::MountError;
+pub use fs::Kept;
 pub use mountinfo::{MountId, is_mounted, mounted_on};
 pub use options::{Cache, MountOptions};
-pub use session::{Kept, Mounted, Unmounted};
+pub use session::{Mounted, Unmounted};

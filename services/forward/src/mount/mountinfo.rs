@@ -1,7 +1,6 @@
 //! What is mounted where, and how one mount is told from others that are at the same place before
 //! or after it.
 
-use super::attach::TYPE;
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, open, statx};
 use std::{
     ffi::OsString,
@@ -15,6 +14,9 @@ use std::{
     str::FromStr,
 };
 
+/// What the table of mounts shows as the type of a mount of this crate.
+pub(super) const TYPE: &str = "fuse.petasos";
+
 /// Since Linux 6.8: a number of a mount that no other mount gets until the system starts again.
 const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
@@ -23,6 +25,14 @@ const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 ///
 /// Linux gives the first two to the next mount when this one is gone. Before 6.8 there is no third
 /// one: an id of a mount that is gone may then be equal to that of another.
+///
+/// ```
+/// use petasos_forward::mount::MountId;
+///
+/// let id: MountId = "36 0:45 7".parse()?;
+/// assert_eq!(id.to_string(), "36 0:45 7");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountId {
     number: String,
@@ -71,14 +81,14 @@ impl MountId {
 
 /// A mount of this crate that is kept from going: no other one gets its numbers as long as this is
 /// there. Meanwhile it can only be unmounted by taking its name away.
-pub(super) struct Held {
+pub(super) struct MountHandle {
     place: OwnedFd,
     id: MountId,
 }
 
-impl Held {
+impl MountHandle {
     /// The mount that is what is on a directory. It is asked nothing.
-    pub(super) fn on(directory: &Path) -> io::Result<Option<Held>> {
+    pub(super) fn on(directory: &Path) -> io::Result<Option<MountHandle>> {
         // Nothing else is touched: a directory may be one that is mounted by being looked at.
         let Some(at) = last_on(directory)?.filter(Row::is_ours) else { return Ok(None) };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -93,7 +103,7 @@ impl Held {
         let stat = statx(&place, "", asleep, MNT_ID_UNIQUE).ok();
         let stat = stat.filter(|stat| stat.stx_mask & MNT_ID_UNIQUE.bits() != 0);
         let id = MountId { unique: stat.map(|stat| stat.stx_mnt_id), ..at.id };
-        Ok(Some(Held { place, id }))
+        Ok(Some(MountHandle { place, id }))
     }
 
     pub(super) fn id(&self) -> &MountId {
@@ -113,7 +123,7 @@ impl Held {
 /// # Errors
 /// If the path to it cannot be followed; without `/proc`.
 pub fn mounted_on(directory: &Path) -> io::Result<Option<MountId>> {
-    Ok(Held::on(directory)?.map(|held| held.id))
+    Ok(MountHandle::on(directory)?.map(|held| held.id))
 }
 
 /// Whether a mount of this crate is what is on a directory, served by a process or not.

@@ -8,10 +8,11 @@
 //! `copy_file_range` see that one has made it longer. No notification changes the length, but an
 //! answer to the kernel's own request does: see [`Refresher`].
 
-use super::{fs::Fs, refresh::Refresher};
+use super::refresh::Refresher;
 use fuser::{INodeNo, Notifier};
-use futures_channel::{mpsc as queue, oneshot};
+use futures_channel::oneshot;
 use std::{
+    cell::RefCell,
     collections::HashMap,
     ffi::OsString,
     io,
@@ -47,18 +48,13 @@ pub(super) struct KernelNotifier {
 }
 
 impl KernelNotifier {
-    /// Starts the thread. It ends with the file system, which has the other end of its queue.
-    pub(super) fn start(
-        notifier: Notifier,
-        directory: &Path,
-        jobs: &queue::UnboundedSender<super::dispatcher::Job>,
-    ) -> io::Result<()> {
+    /// Starts the thread. It ends when this is dropped.
+    pub(super) fn start(fuse: Notifier, directory: &Path) -> io::Result<KernelNotifier> {
         let (tasks, queue) = mpsc::channel();
-        let own = KernelNotifier { fuse: notifier.clone(), tasks };
-        let _ = jobs.unbounded_send(Box::new(move |fs| fs.set_notifier(own)));
-        let directory = directory.to_owned();
+        let (notifier, directory) = (fuse.clone(), directory.to_owned());
         let run = move || notify(&notifier, &directory, queue);
-        thread::Builder::new().name("petasos-tell".to_owned()).spawn(run).map(drop)
+        thread::Builder::new().name("petasos-tell".to_owned()).spawn(run)?;
+        Ok(KernelNotifier { fuse, tasks })
     }
 }
 
@@ -86,7 +82,7 @@ fn notify(notifier: &Notifier, directory: &Path, tasks: Receiver<Task>) {
 
 /// Negative entries of the kernel: names that it takes for missing, until they expire.
 #[derive(Default)]
-pub(super) struct Missing {
+struct Missing {
     names: HashMap<u64, HashMap<Vec<u8>, Instant>>,
     count: usize,
 }
@@ -111,7 +107,7 @@ impl Missing {
     }
 
     /// Something has that name.
-    pub(super) fn remove(&mut self, directory: u64, name: &[u8]) {
+    fn remove(&mut self, directory: u64, name: &[u8]) {
         let Some(names) = self.names.get_mut(&directory) else { return };
         self.count -= usize::from(names.remove(name).is_some());
         if names.is_empty() {
@@ -128,7 +124,24 @@ impl Missing {
     }
 }
 
-impl Fs {
+/// What the kernel has cached of a mount, as far as it may have to be told to give that up.
+#[derive(Default)]
+pub(super) struct KernelCache {
+    /// From when the kernel has begun with the mount, until the end.
+    notifier: RefCell<Option<KernelNotifier>>,
+    missing: RefCell<Missing>,
+}
+
+impl KernelCache {
+    pub(super) fn set_notifier(&self, notifier: KernelNotifier) {
+        self.notifier.replace(Some(notifier));
+    }
+
+    /// Ends the notifications.
+    pub(super) fn end(&self) {
+        self.notifier.take();
+    }
+
     /// Has the kernel give up a node's attributes, which waits for nothing.
     pub(super) fn expire(&self, ino: u64) {
         if let Some(notifier) = &*self.notifier.borrow()
@@ -143,17 +156,13 @@ impl Fs {
         self.notify(Action::InvalidatePages(ino)).await;
     }
 
-    /// Has the kernel ask how long a node is, as far as that has a name here.
-    pub(super) async fn show_length(&self, ino: u64) {
-        let below = self.table.borrow().below(ino);
-        if let Ok(path) = below {
-            self.notify(Action::Refresh(ino, OsString::from_vec(path).into())).await;
-        }
+    /// Has the kernel ask how long a node is that has this path in the mount.
+    pub(super) async fn refresh(&self, ino: u64, path: Vec<u8>) {
+        self.notify(Action::Refresh(ino, OsString::from_vec(path).into())).await;
     }
 
-    /// Invalidates the negative entries in the directories of a node.
-    pub(super) async fn invalidate_missing(&self, ino: u64) {
-        let directories = self.table.borrow().parents(ino);
+    /// Invalidates the negative entries in these directories.
+    pub(super) async fn invalidate_missing(&self, directories: impl IntoIterator<Item = u64>) {
         for directory in directories {
             let names = self.missing.borrow_mut().take(directory);
             for name in names {
@@ -165,6 +174,11 @@ impl Fs {
     /// Notes that a name is missing. True if the kernel may cache that for so long.
     pub(super) fn note_missing(&self, directory: u64, name: &[u8], holds: Duration) -> bool {
         !holds.is_zero() && self.missing.borrow_mut().add(directory, name, holds)
+    }
+
+    /// Notes that something has a name.
+    pub(super) fn note_found(&self, directory: u64, name: &[u8]) {
+        self.missing.borrow_mut().remove(directory, name);
     }
 
     async fn notify(&self, action: Action) {

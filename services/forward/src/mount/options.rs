@@ -7,6 +7,20 @@ use rustix::mount::MountFlags;
 use std::time::Duration;
 
 /// How to mount.
+///
+/// ```
+/// use petasos_forward::{RelPath, mount::{Cache, MountOptions}};
+///
+/// let mut options = MountOptions::default();
+/// options.path = RelPath::parse(b"results")?;
+/// options.allow_other = true;
+/// // Two machines that talk about what they write see it at once.
+/// options.cache = Cache::None;
+/// // As of `mount -o`.
+/// options.system_option("noexec")?;
+/// assert!(options.system_option("no such option").is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MountOptions {
@@ -76,7 +90,7 @@ impl MountOptions {
     /// `noatime`, `sync`, `dirsync` and their opposites, `fsname=NAME`.
     ///
     /// # Errors
-    /// If there is no such option.
+    /// [`MountError::Option`] if there is no such option.
     pub fn system_option(&mut self, option: &str) -> Result<(), MountError> {
         let system = match option {
             "ro" => {

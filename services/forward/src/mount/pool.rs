@@ -1,10 +1,14 @@
 //! Memory for blocks of data on their way, used again: fresh memory costs as much as a copy.
 
+use bytes::Bytes;
 use petasos::fabric::{Exclusive, Region};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The most bytes that one request of the kernel moves, and one block.
 pub(super) const BLOCK: usize = 1 << 20;
+
+/// Data of at most so many bytes is kept as it is; more in blocks.
+const LITTLE: usize = 16 << 10;
 
 /// Blocks that are not in use. Shared by the threads that take requests and the engine's.
 #[derive(Debug)]
@@ -86,6 +90,49 @@ impl Pool {
         if let Ok(memory) = region.into_exclusive() {
             self.give(memory);
         }
+    }
+}
+
+/// Data that was written.
+#[derive(Debug)]
+pub(super) enum Data {
+    /// Little.
+    Bytes(Bytes),
+    /// Much, or gathered.
+    Block(Filled),
+}
+
+impl Data {
+    /// A copy of what was written.
+    pub(super) fn copy_of(bytes: &[u8], pool: &Pool) -> Data {
+        match bytes.len() {
+            0..=LITTLE => Data::Bytes(Bytes::copy_from_slice(bytes)),
+            _ => Data::Block(pool.filled(bytes)),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Data::Bytes(bytes) => bytes.len(),
+            Data::Block(block) => block.len,
+        }
+    }
+
+    pub(super) fn as_slice(&self) -> &[u8] {
+        match self {
+            Data::Bytes(bytes) => bytes,
+            Data::Block(block) => &block.memory[..block.len],
+        }
+    }
+
+    /// Adds more at the end; all of it is no longer than a block.
+    pub(super) fn append(&mut self, more: &[u8], pool: &Pool) {
+        if let Data::Bytes(bytes) = self {
+            *self = Data::Block(pool.filled(bytes));
+        }
+        let Data::Block(block) = self else { unreachable!("it was made a block") };
+        block.memory[block.len..block.len + more.len()].copy_from_slice(more);
+        block.len += more.len();
     }
 }
 

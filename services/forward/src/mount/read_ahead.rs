@@ -8,13 +8,15 @@
 use super::{
     files::{Open, Read},
     fs::Fs,
-    pool::BLOCK,
+    pool::{BLOCK, Pool},
 };
 use futures_channel::oneshot;
 use petasos::fabric::Exclusive;
 use std::{
+    cell::Cell,
     collections::VecDeque,
     rc::Rc,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -55,9 +57,39 @@ enum State {
     Here(Rc<Fetched>),
 }
 
+/// How many blocks all readers of a mount have ahead, and where their memory goes.
+pub(super) struct BlocksAhead {
+    pool: Arc<Pool>,
+    count: Cell<usize>,
+}
+
+/// One of them: it counts until this is dropped.
+struct Claim(Rc<BlocksAhead>);
+
+impl BlocksAhead {
+    pub(super) fn new(pool: &Arc<Pool>) -> Rc<BlocksAhead> {
+        Rc::new(BlocksAhead { pool: Arc::clone(pool), count: Cell::default() })
+    }
+
+    /// `None` if there are as many as may be.
+    fn claim(self: &Rc<Self>) -> Option<Claim> {
+        let count = self.count.get();
+        (count < ALL).then(|| {
+            self.count.set(count + 1);
+            Claim(Rc::clone(self))
+        })
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.0.count.set(self.0.count.get() - 1);
+    }
+}
+
 /// A block that came. Its memory goes back to the pool with its last user.
 pub(super) struct Fetched {
-    fs: Rc<Fs>,
+    claim: Claim,
     memory: Option<Exclusive>,
     len: usize,
     at: Instant,
@@ -72,9 +104,8 @@ impl Fetched {
 impl Drop for Fetched {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
-            self.fs.pool.give(memory);
+            self.claim.0.pool.give(memory);
         }
-        self.fs.blocks_ahead.set(self.fs.blocks_ahead.get() - 1);
     }
 }
 
@@ -157,27 +188,27 @@ impl Fs {
             if ahead.blocks.iter().any(|b| b.offset == offset) {
                 continue;
             }
-            if self.blocks_ahead.get() >= ALL || ahead.blocks.iter().any(ended) {
+            if ahead.blocks.iter().any(ended) {
                 return;
             }
-            self.blocks_ahead.set(self.blocks_ahead.get() + 1);
+            let Some(claim) = self.blocks_ahead.claim() else { return };
             ahead.serial += 1;
             let serial = ahead.serial;
             ahead.blocks.push_back(Block { serial, offset, state: State::Coming(Vec::new()) });
             let (fs, open) = (Rc::clone(self), Rc::clone(open));
-            self.spawn(async move { fs.fetch(open, serial, offset).await });
+            self.spawn(async move { fs.fetch(claim, open, serial, offset).await });
         }
     }
 
-    async fn fetch(self: Rc<Fs>, open: Rc<Open>, serial: u64, offset: u64) {
-        let _permit = self.transfers.acquire().await;
+    async fn fetch(self: Rc<Fs>, claim: Claim, open: Rc<Open>, serial: u64, offset: u64) {
+        let _permit = self.tasks.transfer().await;
         let got = self.read_now(&open, offset, BLOCK).await;
         let (memory, len) = match got {
             Ok(Read::Block(memory, len)) => (Some(memory), len),
             _ => (None, 0),
         };
         let at = Instant::now();
-        let fetched = Rc::new(Fetched { fs: Rc::clone(&self), memory, len, at });
+        let fetched = Rc::new(Fetched { claim, memory, len, at });
         let mut ahead = open.read_ahead.borrow_mut();
         // Unless it was given up meanwhile. Dropping the senders wakes what waits.
         if let Some(block) = ahead.blocks.iter_mut().find(|b| b.serial == serial) {

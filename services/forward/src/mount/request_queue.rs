@@ -6,11 +6,8 @@
 //! pause, and then of each block that has become full: a program that writes a file in little
 //! pieces wakes it once for a block.
 
-use super::{
-    pool::{BLOCK, Pool},
-    write_back::Data,
-};
-use bytes::Bytes;
+use super::pool::{BLOCK, Data, Pool};
+use futures_channel::oneshot;
 use std::{
     collections::HashMap,
     mem,
@@ -20,15 +17,14 @@ use std::{
     },
 };
 
-/// Data of at most so many bytes is kept as it is; more in blocks.
-const LITTLE: usize = 16 << 10;
-
 /// The queues of a mount, by file.
 #[derive(Debug)]
 pub(super) struct RequestQueues {
     files: Mutex<HashMap<u64, Arc<RequestQueue>>>,
     unwritten: AtomicUsize,
     limit: usize,
+    /// Writers that wait until less is unwritten: dropped then.
+    waiting: Mutex<Vec<oneshot::Sender<()>>>,
 }
 
 /// The write requests for one file.
@@ -73,18 +69,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Data that was written, in memory of its own.
-pub(super) fn data(bytes: &[u8], pool: &Pool) -> Data {
-    match bytes.len() {
-        0..=LITTLE => Data::Bytes(Bytes::copy_from_slice(bytes)),
-        _ => Data::Block(pool.filled(bytes)),
-    }
-}
-
 impl RequestQueues {
     /// Takes at most `limit` bytes at a time.
     pub(super) fn new(limit: usize) -> RequestQueues {
-        RequestQueues { files: Mutex::default(), unwritten: AtomicUsize::new(0), limit }
+        let (files, unwritten, waiting) = (Mutex::default(), AtomicUsize::new(0), Mutex::default());
+        RequestQueues { files, unwritten, limit, waiting }
     }
 
     /// The queue of a file that was opened to write.
@@ -105,11 +94,25 @@ impl RequestQueues {
     /// So many of them are at the server now, or lost.
     pub(super) fn settle(&self, len: usize) {
         self.unwritten.fetch_sub(len, Relaxed);
+        if self.has_room() {
+            // Unlocked before it is dropped, which wakes them.
+            let waiting = mem::take(&mut *lock(&self.waiting));
+            drop(waiting);
+        }
     }
 
     /// Whether there is room for more.
-    pub(super) fn has_room(&self) -> bool {
+    fn has_room(&self) -> bool {
         self.unwritten.load(Relaxed) <= self.limit
+    }
+
+    /// Waits until there is room for more. Only the thread that settles may wait.
+    pub(super) async fn room(&self) {
+        while !self.has_room() {
+            let (sender, room) = oneshot::channel();
+            lock(&self.waiting).push(sender);
+            let _ = room.await;
+        }
     }
 
     /// Queues a write, if there is room and no earlier write has failed.
@@ -143,7 +146,7 @@ impl RequestQueues {
                 last.data.append(bytes, pool);
             }
             _ => {
-                let data = data(bytes, pool);
+                let data = Data::copy_of(bytes, pool);
                 state.pieces.push(WriteRequest { handle, offset, data, from_cache });
             }
         }

@@ -1,10 +1,10 @@
-//! The life of a mount: its threads, its beginning and its end.
+//! A mount from its beginning to its end, and its threads.
 
 use super::{
     MountError, MountId, MountOptions, attach,
     connection::Connection,
-    dispatcher::{Dispatcher, Job},
-    fs::Fs,
+    dispatcher::Dispatcher,
+    fs::{Fs, Job, Kept},
     mountinfo::mounted_on,
     notify::KernelNotifier,
     pool::Pool,
@@ -44,6 +44,26 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const FAREWELL: Duration = Duration::from_secs(10);
 
 /// A mounted export. Dropping it unmounts it, at once: programs that still use it get errors.
+///
+/// What was written gets to the server before that, if no program uses the mount: dropping waits
+/// ten seconds at most for it.
+///
+/// ```no_run
+/// use petasos::{OpenOptions, fabric::Address};
+/// use petasos_forward::mount::{MountOptions, Mounted, Unmounted};
+/// use std::{path::Path, time::Duration};
+///
+/// let endpoint = petasos::open("tcp://127.0.0.1:0", &OpenOptions::default())?;
+/// let server = Address::parse("tcp://127.0.0.1:7000")?;
+/// let at = Path::new("/mnt/results");
+/// let mut mounted = Mounted::new(endpoint, &server, at, MountOptions::default())?;
+/// println!("{}", std::fs::read_dir(at)?.count());
+/// if mounted.unmount()? == Unmounted::Detached {
+///     // A program has a file open there.
+///     mounted.wait(Duration::from_secs(60));
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Mounted {
     directory: PathBuf,
@@ -58,23 +78,6 @@ pub struct Mounted {
     /// To the engine's thread; until the end, which it waits for.
     jobs: Option<queue::UnboundedSender<Job>>,
     settled: bool,
-}
-
-/// What a mount keeps in its memory now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Kept {
-    /// Files and directories that the kernel knows, the root among them.
-    pub nodes: usize,
-    /// Those of them that were opened, or cut, since the kernel got to know them.
-    pub inodes: usize,
-    /// Open files.
-    pub files: usize,
-    /// Open directories.
-    pub directories: usize,
-    /// Bytes of blocks that are kept for the next data; at most
-    /// [`write_behind`](MountOptions::write_behind), and for some ten seconds.
-    pub blocks: usize,
 }
 
 /// How a mount ended.
@@ -147,8 +150,9 @@ impl Mounted {
                 (session, Some(unmounter))
             }
         };
-        let telling = KernelNotifier::start(session.notifier(), &directory, &jobs);
-        telling.map_err(system("starting a thread for"))?;
+        let notifier = KernelNotifier::start(session.notifier(), &directory);
+        let notifier = notifier.map_err(system("starting a thread for"))?;
+        let _ = jobs.unbounded_send(Box::new(move |fs| fs.kernel.set_notifier(notifier)));
         let jobs = Some(jobs);
         let (leave, over) = mpsc::channel();
         let run = move || {
@@ -232,7 +236,8 @@ impl Drop for Mounted {
             tracing::warn!(%error, "still mounted");
         }
         self.jobs.take();
-        // After a clean end what was written gets to the server, and the session says farewell.
+        // After a clean end what was written gets to the server, and the session ends with a
+        // goodbye.
         if self.wait(Duration::ZERO) {
             if let Some(session) = self.session.take() {
                 let _ = session.join();
@@ -267,7 +272,7 @@ async fn serve(
     while let Some(job) = requests.next().await {
         job(&fs);
     }
-    fs.quiet().await;
+    fs.tasks.quiet().await;
     fs.close_all();
     if let Some(remote) = fs.connection.current() {
         let _ = remote.disconnect().await;

@@ -13,10 +13,9 @@
 use super::{
     files::{Inode, Open},
     fs::Fs,
-    pool::{BLOCK, Filled, Pool},
+    pool::{BLOCK, Data, Pool},
     request_queue::WriteRequest,
 };
-use bytes::Bytes;
 use futures_channel::oneshot;
 use petasos::fabric::Region;
 use rustix::io::Errno;
@@ -33,41 +32,6 @@ const DEPTH: usize = 6;
 
 /// How long a block that is not full waits for more.
 const GATHER: Duration = Duration::from_millis(10);
-
-/// Data that was written.
-#[derive(Debug)]
-pub(super) enum Data {
-    /// Little.
-    Bytes(Bytes),
-    /// Much, or gathered.
-    Block(Filled),
-}
-
-impl Data {
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Data::Bytes(bytes) => bytes.len(),
-            Data::Block(block) => block.len,
-        }
-    }
-
-    fn as_slice(&self) -> &[u8] {
-        match self {
-            Data::Bytes(bytes) => bytes,
-            Data::Block(block) => &block.memory[..block.len],
-        }
-    }
-
-    /// Adds more at the end; all of it is no longer than a block.
-    pub(super) fn append(&mut self, more: &[u8], pool: &Pool) {
-        if let Data::Bytes(bytes) = self {
-            *self = Data::Block(pool.filled(bytes));
-        }
-        let Data::Block(block) = self else { unreachable!("it was made a block") };
-        block.memory[block.len..block.len + more.len()].copy_from_slice(more);
-        block.len += more.len();
-    }
-}
 
 /// A piece of a file that the server has not confirmed.
 struct Piece {
@@ -197,7 +161,7 @@ impl Fs {
         inode.changed_here();
         self.node_changed(inode.ino);
         for WriteRequest { handle, offset, data, from_cache } in pieces {
-            match self.open_file(handle).and_then(|open| Fs::open_to_write(open, from_cache)) {
+            match self.files.get(handle).and_then(|open| Fs::open_to_write(open, from_cache)) {
                 Ok(open) => {
                     self.grown(&open, offset, data.len());
                     inode.write_back.borrow_mut().add(&open, offset, data, &self.pool);
@@ -217,8 +181,7 @@ impl Fs {
 
     /// Takes and sends what is queued for a file.
     pub(super) fn write_back(self: &Rc<Fs>, ino: u64) {
-        let inode = self.inodes.borrow().get(&ino).map(Rc::clone);
-        if let Some(inode) = inode {
+        if let Some(inode) = self.files.known(ino) {
             self.advance_write_back(&inode);
         }
     }
@@ -269,11 +232,7 @@ impl Fs {
             queue.set_served();
         }
         self.advance_write_back(&open.inode);
-        while !self.queues.has_room() {
-            let (sender, room) = oneshot::channel();
-            self.room.borrow_mut().push(sender);
-            let _ = room.await;
-        }
+        self.queues.room().await;
     }
 
     /// Waits until all that was written to a file is at the server, or was refused there.
@@ -317,7 +276,7 @@ impl Fs {
     async fn send_piece(self: Rc<Fs>, piece: Piece) {
         let Piece { open, number, offset, data } = piece;
         let len = data.len();
-        let permit = self.transfers.acquire().await;
+        let permit = self.tasks.transfer().await;
         let written = match open.failed.get() {
             // After a lost write, the next one would only wait for the same timeout.
             Some(Errno::IO) => Err(Errno::IO),
@@ -333,9 +292,6 @@ impl Fs {
         // What was listed while it was on its way.
         self.node_changed(open.inode.ino);
         self.queues.settle(len);
-        if self.queues.has_room() {
-            mem::take(&mut *self.room.borrow_mut());
-        }
         self.advance_write_back(&open.inode);
     }
 

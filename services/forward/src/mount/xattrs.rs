@@ -11,7 +11,7 @@ const OURS: &[u8] = b"user.";
 
 impl Fs {
     fn open_of(&self, ino: u64) -> Option<Rc<Open>> {
-        self.inodes.borrow().get(&ino)?.open_for(Open::is_alive)
+        self.files.known(ino)?.open_for(Open::is_alive)
     }
 
     pub(super) async fn get_xattr(&self, ino: u64, name: &[u8]) -> Result<Bytes, Errno> {

@@ -9,7 +9,7 @@ pub type Hash = [u8; 32];
 /// Names what is being staged: made by the client of what it sends, so that it finds it again.
 pub type StageKey = [u8; 16];
 
-/// The first word of a client.
+/// What a client sends first.
 #[derive(Clone, Debug, PartialEq, Eq, Wire)]
 pub struct Hello {
     /// [`super::VERSION`] of the client.
@@ -38,7 +38,7 @@ pub struct Welcome {
     pub inline: u64,
     /// The most bytes that one `read_into` or `write_from` should lend.
     pub window: u64,
-    /// For how many milliseconds its locks are those of a client that says nothing; 0 for ever.
+    /// For how many milliseconds its locks are those of a client that sends nothing; 0 for ever.
     pub lease_ms: u64,
     /// Calls of one session that are served at a time; more wait.
     pub calls: u32,
@@ -338,7 +338,7 @@ pub struct Status {
     pub threads: u32,
     /// Since the start.
     pub total: Counters,
-    /// Sessions that ended without a farewell.
+    /// Sessions that ended without a goodbye: the client died, or was lost.
     pub lost: u64,
     /// The clients that are connected.
     pub sessions: Vec<SessionStatus>,

@@ -17,7 +17,7 @@ const _: () = assert!(BLOCK as u64 <= MOST, "a block can be asked for");
 const SPARE: usize = 16;
 
 /// How often to see whether the network has let go of memory.
-const LOOK: Duration = Duration::from_millis(20);
+const RELEASE_CHECK: Duration = Duration::from_millis(20);
 
 /// Where blocks come from.
 pub(super) struct Blocks {
@@ -31,7 +31,7 @@ pub(super) struct Blocks {
 struct State {
     spare: Vec<Exclusive>,
     /// What the network still holds after a transfer that was given up. It counts until then.
-    lingering: Vec<(Region, Memory)>,
+    unreleased: Vec<(Region, Memory)>,
 }
 
 /// A block: a caller's own, or lent to the network. Counts as used until it is dropped and the
@@ -76,31 +76,31 @@ impl Blocks {
     }
 
     /// Keeps count of memory until the network has let go of it.
-    fn linger(&self, region: Region, memory: Memory) {
+    fn count_until_released(&self, region: Region, memory: Memory) {
         let mut state = self.lock();
-        state.lingering.push((region, memory));
-        let first = state.lingering.len() == 1;
+        state.unreleased.push((region, memory));
+        let first = state.unreleased.len() == 1;
         drop(state);
         if first {
-            self.look_later();
+            self.check_later();
         }
     }
 
-    fn look_later(&self) {
+    fn check_later(&self) {
         let this = Weak::clone(&self.this);
-        self.timer.later(LOOK, move || {
+        self.timer.later(RELEASE_CHECK, move || {
             let Some(this) = this.upgrade() else { return };
             let (free, again) = {
                 let mut state = this.lock();
-                let all = std::mem::take(&mut state.lingering);
+                let all = std::mem::take(&mut state.unreleased);
                 let (free, held): (Vec<_>, Vec<_>) =
                     all.into_iter().partition(|(region, _)| region.is_unique());
-                state.lingering = held;
-                (free, !state.lingering.is_empty())
+                state.unreleased = held;
+                (free, !state.unreleased.is_empty())
             };
             drop(free);
             if again {
-                this.look_later();
+                this.check_later();
             }
         });
     }
@@ -152,7 +152,7 @@ impl Drop for Block {
             Held::Own(own) => self.blocks.keep(own),
             Held::Lent(region) => match region.into_exclusive() {
                 Ok(own) => self.blocks.keep(own),
-                Err(region) => self.blocks.linger(region, memory),
+                Err(region) => self.blocks.count_until_released(region, memory),
             },
         }
     }

@@ -12,7 +12,7 @@ use std::{
 pub(super) const MOST: u64 = 1 << 20;
 
 /// What each client may have here within calls, whatever others have: one call of the largest.
-const OWN: u64 = super::core::INLINE;
+const OWN: u64 = super::config::INLINE;
 
 /// The memory that there is.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub(super) struct Memory {
 /// Bytes that are here already, within a call: counted until they are part of [`Memory`], or
 /// dropped.
 #[derive(Debug)]
-pub(super) struct Early {
+pub(super) struct InCall {
     budget: Arc<Budget>,
     of: u64,
     len: u64,
@@ -90,7 +90,7 @@ impl Budget {
     /// # Errors
     /// `ENOBUFS` if as much waits already as there may be in all, and this client has its 256 KiB
     /// of it. A client that floods is refused, others are let in.
-    pub(super) fn arrive(self: &Arc<Self>, of: u64, len: u64) -> FsResult<Early> {
+    pub(super) fn arrive(self: &Arc<Self>, of: u64, len: u64) -> FsResult<InCall> {
         let mut state = self.lock();
         let of_this = state.early_of.get(&of).copied().unwrap_or(0);
         if state.early + len > self.limit && of_this + len > OWN {
@@ -100,7 +100,7 @@ impl Budget {
         state.early += len;
         state.early_peak = state.early_peak.max(state.early);
         *state.early_of.entry(of).or_default() += len;
-        Ok(Early { budget: Arc::clone(self), of, len })
+        Ok(InCall { budget: Arc::clone(self), of, len })
     }
 
     /// Waits for memory for client `of`. No client has more than a quarter of all, or, while others
@@ -219,7 +219,7 @@ fn hand_out(grants: Grants) {
     }
 }
 
-impl Drop for Early {
+impl Drop for InCall {
     fn drop(&mut self) {
         let mut state = self.budget.lock();
         state.early -= self.len;
@@ -313,7 +313,7 @@ mod tests {
             let budget = Budget::new(0);
             let mut claims: VecDeque<Waiting> = VecDeque::new();
             let mut held: VecDeque<Memory> = VecDeque::new();
-            let mut here: VecDeque<Early> = VecDeque::new();
+            let mut here: VecDeque<InCall> = VecDeque::new();
             for (what, of, len) in steps {
                 match what {
                     0 => here.extend(budget.arrive(of, len.min(OWN)).ok()),

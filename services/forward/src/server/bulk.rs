@@ -3,7 +3,7 @@
 //! While some blocks are on the network, others are with the disk. Their order in time does not
 //! matter, but for files that are appended to.
 
-use super::{blocks::BLOCK, call::Call, call::within_reach, core::WINDOW, files::OpenFile};
+use super::{blocks::BLOCK, call::Call, call::within_reach, config::WINDOW, files::OpenFile};
 use crate::{FsError, FsResult, semaphore::Semaphore};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use petasos::{BulkError, BulkHandle, Context, RemoteBulk};

@@ -1,12 +1,13 @@
 //! A call that is served: whose it is, and what it may do.
 
 use super::{
-    budget::{Early, Memory},
-    core::{Core, INLINE},
+    budget::{InCall, Memory},
+    config::INLINE,
+    core::Core,
     descriptors::Descriptor,
     fair_share::Share,
     files::OpenFile,
-    pace::Chore,
+    latencies::WorkKind,
     penalty,
     session::{Reserved, Session},
 };
@@ -25,13 +26,13 @@ pub(super) struct Call {
     /// Leave to be served: as a call of its session, and of its client.
     permit: Cell<Option<(Permit, Share)>>,
     /// What came within the call, as long as that counts as waiting.
-    early: Cell<Option<Early>>,
+    early: Cell<Option<InCall>>,
 }
 
 impl Call {
     /// Begins a call, when it is its turn; so many bytes that are worth counting came with it.
     pub(super) async fn begin(core: &Arc<Core>, session: u64, carried: usize) -> FsResult<Call> {
-        let session = core.session(session)?;
+        let session = core.sessions.get(session)?;
         core.total.calls.fetch_add(1, Relaxed);
         session.counters.calls.fetch_add(1, Relaxed);
         session.calls.fetch_add(1, Relaxed);
@@ -82,22 +83,24 @@ impl Call {
         }
     }
 
-    /// Does what blocks, in its turn; see [`Core::run`].
+    /// Does what blocks, in its turn; see
+    /// [`Workers::run`](super::workers::Workers::run).
     pub(super) async fn run<T: Send + 'static>(
         &self,
         bytes: u64,
         work: impl FnOnce(&dyn Storage) -> FsResult<T> + Send + 'static,
     ) -> FsResult<T> {
-        self.core.run(&self.session, bytes, work).await
+        self.core.workers.run(&self.session, bytes, work).await
     }
 
-    /// Does what may block, but usually does not; see [`Core::run_short`].
+    /// Does what may block, but usually does not; see
+    /// [`Workers::run_short`](super::workers::Workers::run_short).
     pub(super) async fn run_short<T: Send + 'static>(
         &self,
-        chore: Chore,
+        kind: WorkKind,
         work: impl FnOnce(&dyn Storage) -> FsResult<T> + Send + 'static,
     ) -> FsResult<T> {
-        self.core.run_short(&self.session, chore, work).await
+        self.core.workers.run_short(&self.session, kind, work).await
     }
 
     /// An open file.

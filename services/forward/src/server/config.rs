@@ -1,8 +1,27 @@
-//! What can be set for a server.
+//! What can be set for a server, and what cannot.
 
 use std::{num::NonZero, time::Duration};
 
+/// The most bytes of data in one call.
+pub(super) const INLINE: u64 = 256 << 10;
+
+/// The most bytes that are lent to one call.
+pub(super) const WINDOW: u64 = 16 << 20;
+
 /// Settings of a server; the defaults suit most.
+///
+/// ```
+/// use petasos_forward::server::ServerConfig;
+/// use std::time::Duration;
+///
+/// let mut config = ServerConfig::default();
+/// config.read_only = true;
+/// // Memory for data on the way, and what each session may read, in bytes and bytes a second.
+/// config.limits.memory = 1 << 30;
+/// config.limits.rate = Some(500_000_000);
+/// // A client that was stopped loses its locks to others that want them.
+/// config.limits.lease = Some(Duration::from_secs(30));
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerConfig {
@@ -15,8 +34,8 @@ pub struct ServerConfig {
     /// How long one of these threads, without work, looks for more before it sleeps. Default: 20
     /// µs.
     pub spin: Duration,
-    /// How long a staged file that is not touched is kept: looked after at the start, and each
-    /// hour. Default: seven days.
+    /// How long a staged file that is not touched is kept; checked at the start, and each hour.
+    /// Default: seven days.
     pub stage_lifetime: Duration,
     /// Whether a staged file stays when it is closed without having got a name, so that a later
     /// session can go on with it. Otherwise it is discarded then, at the latest at the end of its
@@ -38,7 +57,8 @@ impl Default for ServerConfig {
     }
 }
 
-/// What clients may use.
+/// What clients may use: at a limit, what goes beyond it waits or is refused, with an error that
+/// names the limit. See [`ServerConfig`] for an example.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Limits {
@@ -52,7 +72,7 @@ pub struct Limits {
     pub calls_per_session: usize,
     /// Locks that a session holds. Default: 4,096.
     pub locks_per_session: usize,
-    /// How long a client that says nothing keeps its locks. After that another client that wants
+    /// How long a client that sends nothing keeps its locks. After that another client that wants
     /// them takes them. Clients renew the lease by themselves a few times within it, as long as
     /// their engine is driven. Default: for as long as the client is connected.
     pub lease: Option<Duration>,

@@ -1,6 +1,6 @@
 //! What a session has open: files and directories under numbers, which are not used twice.
 
-use super::{descriptors::Descriptor, gather::Gather, leases::Forfeit};
+use super::{descriptors::Descriptor, gather::Gather, leases::LockLoss};
 use crate::{
     FsError, FsResult,
     protocol::{OpenFlags, StageKey},
@@ -36,7 +36,7 @@ pub(super) struct OpenFile {
     /// Under which key it is staged.
     pub(super) staged: Option<Staged>,
     /// Whether its locks were taken, where there are leases.
-    pub(super) forfeit: Option<Arc<Forfeit>>,
+    pub(super) lock_loss: Option<Arc<LockLoss>>,
     /// Counts as open until the last holder lets go.
     pub(super) _descriptor: Descriptor,
 }
@@ -128,7 +128,7 @@ impl Files {
     /// Gives something a number, never zero.
     pub(super) fn insert(&mut self, open: Open) -> FsResult<u64> {
         if self.over {
-            return Err(super::session::stale());
+            return Err(super::errors::stale());
         }
         self.generation = self.generation.wrapping_add(1).max(1);
         let generation = self.generation;

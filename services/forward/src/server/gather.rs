@@ -113,15 +113,16 @@ impl Gather {
     }
 
     /// Serves a write that waits, and its neighbours; gives how many there were in all. Blocks.
-    pub(super) fn write(&self, key: RequestKey, file: &dyn StoredFile) -> Served {
+    pub(super) fn write(&self, key: RequestKey, file: &dyn StoredFile) -> Gathered {
         let writes = take(&mut self.lock().writes, key);
         let Some((offset, _)) = writes.first().map(|(key, _)| *key) else {
-            return Served::default();
+            return Gathered::default();
         };
         let slices: Vec<_> = writes.iter().map(|(_, write)| IoSlice::new(&write.data)).collect();
         let done = file.write_at(offset, &slices);
         let (together, count) = (done.is_ok(), writes.len());
-        let mut served = Served { count: if together && count > 1 { count } else { 0 }, bytes: 0 };
+        let mut served =
+            Gathered { count: if together && count > 1 { count } else { 0 }, bytes: 0 };
         for ((at, _), write) in writes {
             // Each caller gets the failure of its own request only.
             let result = match &done {
@@ -139,10 +140,10 @@ impl Gather {
     }
 
     /// Serves a read that waits, and its neighbours; gives how many there were in all. Blocks.
-    pub(super) fn read(&self, key: RequestKey, file: &dyn StoredFile) -> Served {
+    pub(super) fn read(&self, key: RequestKey, file: &dyn StoredFile) -> Gathered {
         let reads = take(&mut self.lock().reads, key);
         let Some((offset, _)) = reads.first().map(|(key, _)| *key) else {
-            return Served::default();
+            return Gathered::default();
         };
         let len = reads.iter().map(|(_, read)| read.len).sum();
         let mut buffer = Buffer::scratch(len);
@@ -151,7 +152,8 @@ impl Gather {
             all.slice(..count.min(len))
         });
         let (together, count) = (done.is_ok(), reads.len());
-        let mut served = Served { count: if together && count > 1 { count } else { 0 }, bytes: 0 };
+        let mut served =
+            Gathered { count: if together && count > 1 { count } else { 0 }, bytes: 0 };
         for ((at, _), read) in reads {
             let from = (at - offset) as usize;
             let result = match &done {
@@ -172,7 +174,7 @@ impl Gather {
 
 /// What was served at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Served {
+pub(super) struct Gathered {
     /// Requests that were joined with others.
     pub(super) count: usize,
     /// Bytes read or written.

@@ -2,14 +2,14 @@
 
 use super::{
     call::{Call, sane, short_enough, within_reach},
-    core::INLINE,
+    config::INLINE,
     descriptors::Descriptor,
+    errors::stopped,
     files::{Open, OpenFile},
-    gather::{self, Served},
-    leases::{Forfeit, Leased},
+    gather::{self, Gathered},
+    latencies::WorkKind,
+    leases::{Leased, LockLoss},
     names::checked_creation,
-    pace::Chore,
-    session::stopped,
 };
 use crate::{
     FsError, FsResult, RelPath,
@@ -45,10 +45,10 @@ impl Call {
         let (path, creation) = (RelPath::parse(path)?, checked_creation(creation)?);
         let (place, descriptor) = self.reserve()?;
         let makes = flags.has(OpenFlags::CREATE) || flags.has(OpenFlags::TRUNCATE);
-        let chore = if makes { Chore::Make } else { Chore::Open };
+        let kind = if makes { WorkKind::Make } else { WorkKind::Open };
         let leases = self.core.config.limits.lease.is_some();
         let above = Some(self.above()).filter(|_| flags.has(OpenFlags::CREATE));
-        let opened = self.run_short(chore, move |storage| {
+        let opened = self.run_short(kind, move |storage| {
             let file = storage.open(&path, flags, &creation)?;
             let attr = file.attr()?;
             let directory = above.and_then(|above| above.of(storage, &path));
@@ -67,7 +67,7 @@ impl Call {
         }
         let (place, descriptor) = self.reserve()?;
         let leases = self.core.config.limits.lease.is_some();
-        let opened = self.run_short(Chore::Open, move |_| {
+        let opened = self.run_short(WorkKind::Open, move |_| {
             let file = open.file.reopen(flags)?;
             let attr = file.attr()?;
             Ok((OpenFile::new(file, flags, attr.ino, None, leases, descriptor), attr))
@@ -110,7 +110,7 @@ impl Call {
             });
             return closed.await;
         }
-        self.core.close(self.session.id, open);
+        self.core.workers.close(self.session.id, open);
         Ok(())
     }
 
@@ -134,13 +134,13 @@ impl Call {
         let (core, session) = (Arc::clone(&self.core), Arc::clone(&self.session));
         let undone = Arc::clone(&file.gather);
         let work = move || {
-            let Served { count, bytes } = file.gather.read(key, &*file.file);
+            let Gathered { count, bytes } = file.gather.read(key, &*file.file);
             for counters in [&core.total, &session.counters] {
                 counters.read.fetch_add(bytes, Relaxed);
                 counters.gathered.fetch_add(count as u64, Relaxed);
             }
         };
-        self.core.run_detached(&self.session, len, work, move || undone.forget(key));
+        self.core.workers.run_detached(&self.session, len, work, move || undone.forget(key));
         answer.await.unwrap_or_else(|_| Err(not_done()))
     }
 
@@ -167,8 +167,8 @@ impl Call {
             self.count_written(len);
             return Ok(end);
         }
-        if data.len() <= AT_ONCE && self.core.can_do_at_once(Chore::Write) {
-            let written = self.core.do_at_once(&self.session, Chore::Write, |_| {
+        if data.len() <= AT_ONCE && self.core.workers.can_do_at_once(WorkKind::Write) {
+            let written = self.core.workers.do_at_once(&self.session, WorkKind::Write, |_| {
                 file.file.write_at(offset, &[IoSlice::new(&data)])
             })?;
             self.count_written(len);
@@ -179,13 +179,13 @@ impl Call {
         let undone = Arc::clone(&file.gather);
         let work = move || {
             let write = || file.gather.write(key, &*file.file);
-            let Served { count, bytes } = core.pace.watch(Chore::Write, write);
+            let Gathered { count, bytes } = core.workers.watch(WorkKind::Write, write);
             for counters in [&core.total, &session.counters] {
                 counters.written.fetch_add(bytes, Relaxed);
                 counters.gathered.fetch_add(count as u64, Relaxed);
             }
         };
-        self.core.run_detached(&self.session, len, work, move || undone.forget(key));
+        self.core.workers.run_detached(&self.session, len, work, move || undone.forget(key));
         answer.await.unwrap_or_else(|_| Err(not_done()))
     }
 
@@ -229,13 +229,13 @@ impl OpenFile {
         descriptor: Descriptor,
     ) -> OpenFile {
         let appending = Semaphore::new(1, usize::MAX);
-        let forfeit = leases.then(Arc::<Forfeit>::default);
-        let file = match &forfeit {
-            Some(forfeit) => Arc::new(Leased { file, forfeit: Arc::clone(forfeit) }),
+        let lock_loss = leases.then(Arc::<LockLoss>::default);
+        let file = match &lock_loss {
+            Some(lock_loss) => Arc::new(Leased { file, lock_loss: Arc::clone(lock_loss) }),
             None => file,
         };
         let (gather, _descriptor) = (Arc::default(), descriptor);
-        OpenFile { file, flags, ino, gather, appending, staged, forfeit, _descriptor }
+        OpenFile { file, flags, ino, gather, appending, staged, lock_loss, _descriptor }
     }
 }
 

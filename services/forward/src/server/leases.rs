@@ -1,10 +1,9 @@
-//! Leases: a client keeps its locks as long as it says something from time to time.
+//! Leases: a client keeps its locks as long as it sends something from time to time.
 //!
 //! A client that waits for a lock takes it from one that has been silent for longer than the lease.
 //! What that client still writes through the file with which the lock went is refused, until it
 //! unlocks or closes the file: so it learns of the loss before it can spoil what others write.
 
-use super::{call::Call, core::Core, locks::Range, session::Session};
 use crate::{
     FsError, FsResult,
     protocol::{Allocation, Attr, Extent, OpenFlags, SetAttr, XattrMode},
@@ -17,22 +16,21 @@ use std::{
         Arc, PoisonError, RwLock, RwLockReadGuard, TryLockError,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
-    time::Duration,
 };
 
 /// Whether the locks that went with an open file were taken away.
 #[derive(Debug, Default)]
-pub(super) struct Forfeit {
+pub(super) struct LockLoss {
     declared: AtomicBool,
     /// Shared by writers. The thread that declares the loss waits for them; engines never wait.
     writing: RwLock<()>,
 }
 
-impl Forfeit {
+impl LockLoss {
     /// Whether it is not.
     pub(super) fn check(&self) -> FsResult<()> {
         match self.declared.load(SeqCst) {
-            true => Err(forfeited()),
+            true => Err(lock_lost()),
             false => Ok(()),
         }
     }
@@ -43,13 +41,13 @@ impl Forfeit {
             Ok(writing) => writing,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             // It is being declared.
-            Err(TryLockError::WouldBlock) => return Err(forfeited()),
+            Err(TryLockError::WouldBlock) => return Err(lock_lost()),
         };
         self.check().map(|()| writing)
     }
 
     /// Nothing more is written; waits for what is being written now. Blocks.
-    fn declare(&self) {
+    pub(super) fn declare(&self) {
         self.declared.store(true, SeqCst);
         drop(self.writing.write().unwrap_or_else(PoisonError::into_inner));
     }
@@ -57,61 +55,20 @@ impl Forfeit {
     /// Tells the client once, and lets it go on.
     pub(super) fn settle(&self) -> FsResult<()> {
         match self.declared.swap(false, SeqCst) {
-            true => Err(forfeited()),
+            true => Err(lock_lost()),
             false => Ok(()),
         }
     }
 }
 
-fn forfeited() -> FsError {
+fn lock_lost() -> FsError {
     FsError::new(Errno::NOLCK, "a lock on this file was taken: its client was silent for too long")
-}
-
-impl Call {
-    /// Takes locks that are in the way from clients that are silent. Gives how long the client that
-    /// is in the way now may be silent yet, if there is one.
-    pub(super) async fn take_from_silent(
-        &self,
-        ino: u64,
-        wanted: &Range,
-    ) -> FsResult<Option<Duration>> {
-        let Some(lease) = self.core.config.limits.lease else { return Ok(None) };
-        while let Some(held) = self.core.locks.test(ino, wanted) {
-            // One that has ended gives its locks back by itself.
-            let Ok(holder) = self.core.session(held.holder.session) else { return Ok(None) };
-            let silent = holder.silent_for();
-            if silent < lease {
-                return Ok(Some(lease - silent));
-            }
-            tracing::info!(peer = %holder.peer, ?silent, "a lock is taken from a silent client");
-            let core = Arc::clone(&self.core);
-            let take = move |_: &dyn crate::storage::Storage| {
-                holder.forfeit(&core, ino, held.file);
-                Ok(())
-            };
-            self.run(0, take).await?;
-        }
-        Ok(None)
-    }
-}
-
-impl Session {
-    /// Takes the locks that go with an open file. Blocks.
-    fn forfeit(&self, core: &Core, ino: u64, number: u64) {
-        let file = self.files().file(number);
-        if let Ok(file) = file
-            && let Some(forfeit) = &file.forfeit
-        {
-            forfeit.declare();
-        }
-        core.locks.close(ino, self.id, number);
-    }
 }
 
 /// A file that is not written once its locks were taken.
 pub(super) struct Leased {
     pub(super) file: Arc<dyn StoredFile>,
-    pub(super) forfeit: Arc<Forfeit>,
+    pub(super) lock_loss: Arc<LockLoss>,
 }
 
 impl StoredFile for Leased {
@@ -122,7 +79,7 @@ impl StoredFile for Leased {
         self.file.read_at_once(offset, into)
     }
     fn write_at(&self, offset: u64, from: &[IoSlice<'_>]) -> FsResult<u64> {
-        let _writing = self.forfeit.to_write()?;
+        let _writing = self.lock_loss.to_write()?;
         self.file.write_at(offset, from)
     }
     fn sync(&self, data_only: bool) -> FsResult<()> {
@@ -132,7 +89,7 @@ impl StoredFile for Leased {
         self.file.attr()
     }
     fn set_attr(&self, set: &SetAttr) -> FsResult<Attr> {
-        let _writing = set.size.map(|_| self.forfeit.to_write()).transpose()?;
+        let _writing = set.size.map(|_| self.lock_loss.to_write()).transpose()?;
         self.file.set_attr(set)
     }
     fn reopen(&self, flags: OpenFlags) -> FsResult<Arc<dyn StoredFile>> {
@@ -142,7 +99,7 @@ impl StoredFile for Leased {
         self.file.extents(offset, most)
     }
     fn allocate(&self, how: Allocation, range: Extent) -> FsResult<()> {
-        let _writing = self.forfeit.to_write()?;
+        let _writing = self.lock_loss.to_write()?;
         self.file.allocate(how, range)
     }
     fn get_xattr(&self, name: &[u8]) -> FsResult<Vec<u8>> {

@@ -4,10 +4,10 @@ use super::{
     call::Call,
     locks::{Holder, Range, Tried},
 };
-use crate::{FsError, FsResult, protocol::Lock};
+use crate::{FsError, FsResult, protocol::Lock, storage::Storage};
 use futures_util::future::{Either, select};
 use rustix::io::Errno;
-use std::{pin::pin, sync::Arc};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 impl Call {
     pub(super) async fn lock(&self, number: u64, lock: Lock, wait: bool) -> FsResult<()> {
@@ -15,16 +15,16 @@ impl Call {
         let mut alarm = None;
         loop {
             let file = self.file(number)?;
-            file.forfeit.as_ref().map_or(Ok(()), |forfeit| forfeit.check())?;
+            file.lock_loss.as_ref().map_or(Ok(()), |lock_loss| lock_loss.check())?;
             let left = self.take_from_silent(file.ino, &range).await?;
             // Another client may be faster.
             let left = left.or(self.core.config.limits.lease);
             let chance = {
-                let _busy = self.session.busy(&self.core)?;
+                let _busy = self.session.busy()?;
                 let ino = self.file(number)?.ino;
                 match self.core.locks.try_set(ino, range, wait)? {
                     Tried::Held => return Ok(()),
-                    Tried::InTheWay(other) => {
+                    Tried::Conflict(other) => {
                         let detail = format!("process {} holds {}", other.pid, words(&other));
                         return Err(FsError::new(Errno::AGAIN, detail));
                     }
@@ -53,10 +53,10 @@ impl Call {
 
     pub(super) fn unlock(&self, number: u64, lock: Lock) -> FsResult<()> {
         let range = self.range(number, lock)?;
-        let _busy = self.session.busy(&self.core)?;
+        let _busy = self.session.busy()?;
         let file = self.file(number)?;
         self.core.locks.clear(file.ino, &range)?;
-        file.forfeit.as_ref().map_or(Ok(()), |forfeit| forfeit.settle())
+        file.lock_loss.as_ref().map_or(Ok(()), |lock_loss| lock_loss.settle())
     }
 
     pub(super) fn test_lock(&self, number: u64, lock: Lock) -> FsResult<Option<Lock>> {
@@ -69,6 +69,27 @@ impl Call {
             start,
             end,
         }))
+    }
+
+    /// Takes locks that are in the way from clients that are silent. Gives how long the client that
+    /// is in the way now may be silent yet, if there is one.
+    async fn take_from_silent(&self, ino: u64, wanted: &Range) -> FsResult<Option<Duration>> {
+        let Some(lease) = self.core.config.limits.lease else { return Ok(None) };
+        while let Some(held) = self.core.locks.test(ino, wanted) {
+            // One that has ended gives its locks back by itself.
+            let Ok(holder) = self.core.sessions.get(held.holder.session) else { return Ok(None) };
+            let silent = holder.silent_for();
+            if silent < lease {
+                return Ok(Some(lease - silent));
+            }
+            tracing::info!(peer = %holder.peer, ?silent, "a lock is taken from a silent client");
+            let take = move |_: &dyn Storage| {
+                holder.take_locks(ino, held.file);
+                Ok(())
+            };
+            self.run(0, take).await?;
+        }
+        Ok(None)
     }
 
     fn range(&self, file: u64, lock: Lock) -> FsResult<Range> {

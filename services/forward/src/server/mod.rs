@@ -17,25 +17,28 @@ mod config;
 mod core;
 mod counters;
 mod descriptors;
+mod errors;
 mod fair_share;
 mod files;
 mod gather;
 mod hashing;
 mod io;
+mod latencies;
 mod leases;
 mod locking;
 mod locks;
 mod log_limit;
 mod names;
-mod pace;
 mod penalty;
 mod pool;
 mod rate;
 mod round_robin;
 mod service;
 mod session;
+mod sessions;
 mod tickets;
 mod whole;
+mod workers;
 
 use crate::{
     protocol::{Forward, Status},
@@ -56,12 +59,31 @@ use std::{
 const PARTING: Duration = Duration::from_secs(2);
 
 /// The largest arguments of a call: data, and paths.
-const ARGUMENTS: u64 = core::INLINE + (64 << 10);
+const ARGUMENTS: u64 = config::INLINE + (64 << 10);
 
 /// Calls of a caller beyond those of a session that are served: most of them wait for locks.
 const WAITING: usize = 1024;
 
 /// Serves a storage until it is dropped.
+///
+/// Dropping it ends all sessions: files are closed, locks are free. It waits for work on files that
+/// has begun, and for two seconds at most until the last answers have left.
+///
+/// ```
+/// use petasos::OpenOptions;
+/// use petasos_forward::{server::{Server, ServerConfig}, storage::Local};
+/// use std::sync::Arc;
+///
+/// # let folder = tempfile::tempdir()?;
+/// let storage = Arc::new(Local::open(folder.path())?);
+/// let config = ServerConfig::default();
+/// let server = Server::listen(storage, &["self://*"], &OpenOptions::default(), config)?;
+/// // What clients connect to.
+/// println!("{}", server.addresses()[0]);
+/// assert_eq!(server.status().sessions.len(), 0);
+/// drop(server);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Server {
     core: Arc<core::Core>,
     engines: Vec<EngineThread>,
@@ -91,7 +113,8 @@ impl Server {
     /// Serves `storage` at these URLs.
     ///
     /// # Errors
-    /// See [`StartError`].
+    /// [`StartError::Open`] if an endpoint cannot be opened, [`StartError::NoEndpoint`] without any
+    /// URL, [`StartError::Thread`] if the system gives no thread.
     pub fn listen<U: AsRef<str>>(
         storage: Arc<dyn Storage>,
         urls: &[U],
@@ -110,7 +133,8 @@ impl Server {
     /// Serves `storage` at endpoints that are open already.
     ///
     /// # Errors
-    /// See [`StartError`].
+    /// [`StartError::NoEndpoint`] without any, [`StartError::Thread`] if the system gives no
+    /// thread.
     pub fn start(
         storage: Arc<dyn Storage>,
         endpoints: Vec<Box<dyn Endpoint>>,
@@ -128,7 +152,7 @@ impl Server {
     /// are too small for a server of files are raised.
     ///
     /// # Errors
-    /// See [`StartError`].
+    /// As [`Server::start`].
     pub fn start_with(
         storage: Arc<dyn Storage>,
         endpoints: Vec<Box<dyn Endpoint>>,
@@ -163,7 +187,7 @@ impl Server {
         self.engines.iter().map(|engine| engine.handle().address().clone()).collect()
     }
 
-    /// Its engines, to be asked for what they count.
+    /// Its engines, for their counters.
     #[must_use]
     pub fn engines(&self) -> Vec<EngineHandle> {
         self.engines.iter().map(|engine| engine.handle().clone()).collect()
@@ -175,16 +199,13 @@ impl Server {
         self.core.status()
     }
 
-    /// Ends it: clients are told, files are closed. The same as dropping it.
+    /// Ends it: sessions end, files are closed. The same as dropping it.
     pub fn stop(self) {}
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.core.end_all();
-        // What threads do for calls comes to its end, what waits is answered as refused.
-        self.core.timer.stop();
-        self.core.pool.stop();
+        self.core.stop();
         let until = Instant::now() + PARTING;
         for engine in &self.engines {
             let busy =

@@ -3,7 +3,7 @@
 use super::{
     call::{Call, entry, fresh},
     files::{Open, OpenDir, OpenFile},
-    pace::Chore,
+    latencies::WorkKind,
 };
 use crate::{
     FsError, FsResult, RelPath,
@@ -40,7 +40,7 @@ impl Call {
 
     pub(super) async fn stat(&self, node: Node, follow: bool) -> FsResult<Attr> {
         let found = self.find(node)?;
-        self.run_short(Chore::Look, move |storage| match found {
+        self.run_short(WorkKind::Stat, move |storage| match found {
             Found::Path(path) => storage.stat(&path, follow),
             Found::File(file) => file.file.attr(),
         })
@@ -54,7 +54,7 @@ impl Call {
         if let (Found::File(file), Some(_)) = (&found, set.size) {
             file.to_write()?;
         }
-        self.run_short(Chore::Change, move |storage| match found {
+        self.run_short(WorkKind::Change, move |storage| match found {
             Found::Path(path) => storage.set_attr(&path, &set, follow),
             Found::File(file) => file.file.set_attr(&set),
         })
@@ -83,8 +83,8 @@ impl Call {
     }
 
     /// Looks at the directory that a name is in, where the client wants to know of it.
-    pub(super) fn above(&self) -> Above {
-        Above { wanted: self.session.directories }
+    pub(super) fn above(&self) -> ParentAttr {
+        ParentAttr { wanted: self.session.directories }
     }
 
     pub(super) async fn make_dir(
@@ -94,7 +94,7 @@ impl Call {
     ) -> FsResult<(Attr, Option<Attr>)> {
         self.to_change()?;
         let (path, creation, above) = (fresh(path)?, checked_creation(creation)?, self.above());
-        self.run_short(Chore::Make, move |storage| {
+        self.run_short(WorkKind::Make, move |storage| {
             Ok((storage.make_dir(&path, &creation)?, above.of(storage, &path)))
         })
         .await
@@ -115,7 +115,7 @@ impl Call {
             return Err(FsError::new(Errno::INVAL, "a symbolic link that says nothing"));
         }
         let above = self.above();
-        self.run_short(Chore::Make, move |storage| {
+        self.run_short(WorkKind::Make, move |storage| {
             Ok((storage.make_symlink(&path, &target)?, above.of(storage, &path)))
         })
         .await
@@ -139,7 +139,7 @@ impl Call {
             }
         }
         let above = self.above();
-        self.run_short(Chore::Make, move |storage| {
+        self.run_short(WorkKind::Make, move |storage| {
             Ok((storage.make_node(&path, kind, &creation)?, above.of(storage, &path)))
         })
         .await
@@ -147,13 +147,13 @@ impl Call {
 
     pub(super) async fn read_link(&self, path: &[u8]) -> FsResult<Vec<u8>> {
         let path = RelPath::parse(path)?;
-        self.run_short(Chore::Look, move |storage| storage.read_link(&path)).await
+        self.run_short(WorkKind::Stat, move |storage| storage.read_link(&path)).await
     }
 
     pub(super) async fn hard_link(&self, from: &[u8], to: &[u8]) -> FsResult<(Attr, Option<Attr>)> {
         self.to_change()?;
         let (from, to, above) = (entry(from)?, fresh(to)?, self.above());
-        self.run_short(Chore::Make, move |storage| {
+        self.run_short(WorkKind::Make, move |storage| {
             Ok((storage.hard_link(&from, &to)?, above.of(storage, &to)))
         })
         .await
@@ -167,7 +167,7 @@ impl Call {
     ) -> FsResult<(Option<Attr>, Option<Attr>)> {
         self.to_change()?;
         let (from, to, above) = (entry(from)?, entry(to)?, self.above());
-        self.run_short(Chore::Rename, move |storage| {
+        self.run_short(WorkKind::Rename, move |storage| {
             storage.rename(&from, &to, mode)?;
             Ok((above.of(storage, &from), above.of(storage, &to)))
         })
@@ -177,7 +177,7 @@ impl Call {
     pub(super) async fn remove(&self, path: &[u8], directory: bool) -> FsResult<Option<Attr>> {
         self.to_change()?;
         let (path, above) = (entry(path)?, self.above());
-        self.run_short(Chore::Remove, move |storage| {
+        self.run_short(WorkKind::Remove, move |storage| {
             storage.remove(&path, directory)?;
             Ok(above.of(storage, &path))
         })
@@ -185,13 +185,13 @@ impl Call {
     }
 
     pub(super) async fn stat_fs(&self) -> FsResult<StatFs> {
-        self.run_short(Chore::Look, Storage::stat_fs).await
+        self.run_short(WorkKind::Stat, Storage::stat_fs).await
     }
 
     pub(super) async fn get_xattr(&self, node: Node, name: Vec<u8>) -> FsResult<Bytes> {
         check_xattr(&name)?;
         let found = self.find(node)?;
-        let value = self.run_short(Chore::Look, move |storage| match found {
+        let value = self.run_short(WorkKind::Stat, move |storage| match found {
             Found::Path(path) => storage.get_xattr(&path, &name),
             Found::File(file) => file.file.get_xattr(&name),
         });
@@ -200,7 +200,7 @@ impl Call {
 
     pub(super) async fn list_xattr(&self, node: Node) -> FsResult<Vec<Vec<u8>>> {
         let found = self.find(node)?;
-        self.run_short(Chore::Look, move |storage| match found {
+        self.run_short(WorkKind::Stat, move |storage| match found {
             Found::Path(path) => storage.list_xattr(&path),
             Found::File(file) => file.file.list_xattr(),
         })
@@ -221,7 +221,7 @@ impl Call {
             return Err(FsError::new(Errno::TOOBIG, detail));
         }
         let found = self.find(node)?;
-        self.run_short(Chore::Change, move |storage| match found {
+        self.run_short(WorkKind::Change, move |storage| match found {
             Found::Path(path) => storage.set_xattr(&path, &name, &value, mode),
             Found::File(file) => file.file.set_xattr(&name, &value, mode),
         })
@@ -232,7 +232,7 @@ impl Call {
         self.to_change()?;
         check_xattr(&name)?;
         let found = self.find(node)?;
-        self.run_short(Chore::Change, move |storage| match found {
+        self.run_short(WorkKind::Change, move |storage| match found {
             Found::Path(path) => storage.remove_xattr(&path, &name),
             Found::File(file) => file.file.remove_xattr(&name),
         })
@@ -240,13 +240,13 @@ impl Call {
     }
 }
 
-/// What is told of the directory in which a name was given or taken.
+/// The attributes of the directory in which a name was given or taken, for clients that ask.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Above {
+pub(super) struct ParentAttr {
     wanted: bool,
 }
 
-impl Above {
+impl ParentAttr {
     /// To be asked for after the change, which was done whatever comes of this.
     pub(super) fn of(self, storage: &dyn Storage, path: &RelPath) -> Option<Attr> {
         let (directory, _) = path.split().filter(|_| self.wanted)?;

@@ -1,15 +1,18 @@
 //! Threads for work that blocks: what a storage does.
 
 use super::round_robin::RoundRobin;
+use crate::threads::Threads;
 use std::{
     fmt, io,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
-    thread::JoinHandle,
     time::{Duration, Instant},
 };
+
+/// What a piece of work costs beside its bytes, in bytes.
+const WORK: u64 = 16 << 10;
 
 /// Work. It must not panic.
 pub(super) type Work = Box<dyn FnOnce() + Send>;
@@ -17,7 +20,7 @@ pub(super) type Work = Box<dyn FnOnce() + Send>;
 /// A number of threads, which take work by deficit round robin among the clients.
 pub(super) struct Pool {
     shared: Arc<Shared>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Threads,
     count: usize,
 }
 
@@ -49,12 +52,10 @@ impl Pool {
             spin,
         });
         let count = count.max(1);
-        let pool = Pool { shared, threads: Mutex::default(), count };
+        let pool = Pool { shared, threads: Threads::default(), count };
         for number in 0..count {
             let shared = Arc::clone(&pool.shared);
-            let builder = std::thread::Builder::new().name(format!("forward-disk-{number}"));
-            let thread = builder.spawn(move || shared.serve())?;
-            pool.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+            pool.threads.start(format!("forward-disk-{number}"), move || shared.serve())?;
         }
         Ok(pool)
     }
@@ -69,14 +70,14 @@ impl Pool {
         self.shared.queued.load(Relaxed)
     }
 
-    /// Has work done for `of`. After the end of the pool it is dropped.
-    pub(super) fn push(&self, of: u64, cost: u64, work: Work) {
+    /// Has work done for `of` that moves so many bytes. After the end of the pool it is dropped.
+    pub(super) fn push(&self, of: u64, bytes: u64, work: Work) {
         let mut state = self.shared.lock();
         if state.stopped {
             drop(state);
             return drop(work);
         }
-        state.queues.push(of, cost, work);
+        state.queues.push(of, bytes.saturating_add(WORK), work);
         let queued = state.queues.len();
         self.shared.queued.store(queued, Relaxed);
         // The thread that polls for work takes one piece of it.
@@ -98,13 +99,7 @@ impl Pool {
         };
         self.shared.wake.notify_all();
         drop(waiting);
-        let own = std::thread::current().id();
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        let threads = std::mem::take(&mut *threads);
-        for thread in threads.into_iter().filter(|thread| thread.thread().id() != own) {
-            // A panic has been reported by the thread.
-            let _ = thread.join();
-        }
+        self.threads.join();
     }
 }
 

@@ -3,7 +3,8 @@
 use super::{
     call::Call,
     core::Core,
-    session::{End, Keep, stopped},
+    errors::stopped,
+    session::{End, Introduction},
 };
 use crate::{
     FsResult,
@@ -48,6 +49,19 @@ impl Service {
     }
 }
 
+/// Ends a session when it is dropped, as one whose client is gone.
+#[derive(Debug)]
+struct SessionGuard {
+    session: u64,
+    core: Arc<Core>,
+}
+
+impl Drop for SessionGuard {
+    fn drop(&mut self) {
+        self.core.sessions.end(self.session, End::Lost);
+    }
+}
+
 /// Paths and names of any sense are not worth counting; longer ones, which will be refused, are.
 fn long(len: usize) -> usize {
     if len > 3 * LONGEST { len } else { 0 }
@@ -73,19 +87,20 @@ impl Forward for Service {
         name: String,
         directories: bool,
     ) -> FsResult<()> {
-        let ended = self.core.begin(session, &ticket, name, context.peer(), directories)?;
-        let _keep = Keep { session, core: Arc::clone(&self.core) };
+        let client = Introduction { name, peer: context.peer(), directories };
+        let ended = self.core.sessions.begin(session, &ticket, client)?;
+        let _guard = SessionGuard { session, core: Arc::clone(&self.core) };
         ended.await.unwrap_or_else(|_| Err(stopped()))
     }
 
     async fn renew(&self, session: u64) -> FsResult<()> {
-        self.core.session(session)?.hear();
+        self.core.sessions.get(session)?.hear();
         Ok(())
     }
 
     async fn goodbye(&self, session: u64) -> FsResult<()> {
-        self.core.session(session)?;
-        self.core.end(session, End::Farewell);
+        self.core.sessions.get(session)?;
+        self.core.sessions.end(session, End::Goodbye);
         Ok(())
     }
 

@@ -1,16 +1,18 @@
 //! A session: a client's life here.
 
 use super::{
-    core::Core,
+    config::Limits,
     counters::Counting,
+    errors::{stale, stopped},
     files::{Files, Open},
+    locks::Locks,
     penalty::Penalty,
+    pool::Pool,
     rate::Rate,
 };
-use crate::{FsError, FsResult, protocol::SessionStatus, semaphore::Semaphore};
+use crate::{FsResult, protocol::SessionStatus, semaphore::Semaphore};
 use futures_channel::oneshot;
 use petasos::fabric::Address;
-use rustix::io::Errno;
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -18,6 +20,18 @@ use std::{
     },
     time::{Duration, Instant},
 };
+
+/// The longest name of a client, in bytes.
+const MAX_NAME: usize = 256;
+
+/// What a client says of itself when it begins a session, and where it is.
+#[derive(Debug)]
+pub(super) struct Introduction {
+    pub(super) name: String,
+    pub(super) peer: Address,
+    /// It wants to know what directories are in which it gives or takes names.
+    pub(super) directories: bool,
+}
 
 /// A client's life here.
 #[derive(Debug)]
@@ -41,6 +55,8 @@ pub(super) struct Session {
     pub(super) rate: Option<Rate>,
     files: Mutex<Files>,
     life: Mutex<Life>,
+    locks: Arc<Locks>,
+    pool: Arc<Pool>,
 }
 
 #[derive(Debug, Default)]
@@ -56,23 +72,11 @@ struct Life {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// The client said so.
-    Farewell,
+    Goodbye,
     /// The client is gone.
     Lost,
     /// The server ends.
     Stop,
-}
-
-/// There is no such session.
-#[cold]
-pub(super) fn stale() -> FsError {
-    FsError::new(Errno::STALE, "there is no such session, or it has ended")
-}
-
-/// The server ends.
-#[cold]
-pub(super) fn stopped() -> FsError {
-    FsError::new(Errno::SHUTDOWN, "the server ends")
 }
 
 impl Session {
@@ -80,11 +84,14 @@ impl Session {
     pub(super) fn new(
         id: u64,
         before: Option<&Session>,
-        name: String,
-        peer: Address,
-        core: &Core,
+        client: Introduction,
+        limits: &Limits,
+        locks: Arc<Locks>,
+        pool: Arc<Pool>,
     ) -> (Session, oneshot::Receiver<FsResult<()>>) {
-        let limits = &core.config.limits;
+        let Introduction { mut name, peer, directories } = client;
+        let end = (0..=MAX_NAME).rev().find(|at| name.is_char_boundary(*at));
+        name.truncate(end.unwrap_or(0));
         let (sender, ended) = oneshot::channel();
         let session = Session {
             id,
@@ -92,7 +99,7 @@ impl Session {
             penalty: before.map(|session| Arc::clone(&session.penalty)).unwrap_or_default(),
             name,
             peer,
-            directories: false,
+            directories,
             since: Instant::now(),
             heard_us: AtomicU64::new(0),
             counters: Counting::default(),
@@ -101,6 +108,8 @@ impl Session {
             rate: limits.rate.map(Rate::new),
             files: Mutex::new(Files::new(limits.files_per_session)),
             life: Mutex::new(Life { held: Some(sender), ..Life::default() }),
+            locks,
+            pool,
         };
         (session, ended)
     }
@@ -127,17 +136,17 @@ impl Session {
 
     /// Begins something that must not outlive the session; an error if that is over. The rest of a
     /// session ends when nothing of the kind goes on any more.
-    pub(super) fn busy(self: &Arc<Self>, core: &Arc<Core>) -> FsResult<Busy> {
+    pub(super) fn busy(self: &Arc<Self>) -> FsResult<Busy> {
         let mut life = self.life();
         if life.over {
             return Err(stale());
         }
         life.busy += 1;
-        Ok(Busy { session: Arc::clone(self), core: Arc::clone(core) })
+        Ok(Busy(Arc::clone(self)))
     }
 
     /// Ends it: nothing new begins. Files are closed, and locks free, when what goes on has ended.
-    pub(super) fn end(&self, core: &Core, how: End) {
+    pub(super) fn end(&self, how: End) {
         let (held, idle) = {
             let mut life = self.life();
             if life.over {
@@ -146,30 +155,42 @@ impl Session {
             life.over = true;
             (life.held.take(), life.busy == 0)
         };
-        core.locks.give_up(self.id);
+        self.locks.give_up(self.id);
         if idle {
-            self.finish(core);
+            self.finish();
         }
         if let Some(sender) = held {
             let _ = sender.send(if how == End::Stop { Err(stopped()) } else { Ok(()) });
         }
     }
 
-    fn finish(&self, core: &Core) {
+    fn finish(&self) {
         let files = self.files().end();
-        core.locks.end(self.id);
+        self.locks.end(self.id);
         if !files.is_empty() {
-            core.close_all(self.id, files);
+            // Closing may block.
+            self.pool.push(self.id, 0, Box::new(move || drop(files)));
         }
     }
 
-    pub(super) fn status(&self, core: &Core) -> SessionStatus {
+    /// Takes the locks that go with an open file. Blocks.
+    pub(super) fn take_locks(&self, ino: u64, number: u64) {
+        let file = self.files().file(number);
+        if let Ok(file) = file
+            && let Some(lock_loss) = &file.lock_loss
+        {
+            lock_loss.declare();
+        }
+        self.locks.close(ino, self.id, number);
+    }
+
+    pub(super) fn status(&self) -> SessionStatus {
         SessionStatus {
             name: self.name.clone(),
             peer: self.peer.to_string(),
             age_ms: self.since.elapsed().as_millis() as u64,
             files: self.files().len() as u64,
-            locks: core.locks.count(self.id) as u64,
+            locks: self.locks.count(self.id) as u64,
             calls: self.calls.load(Relaxed),
             counters: self.counters.read(),
         }
@@ -178,34 +199,18 @@ impl Session {
 
 /// Something that goes on and must not outlive its session.
 #[derive(Debug)]
-pub(super) struct Busy {
-    session: Arc<Session>,
-    core: Arc<Core>,
-}
+pub(super) struct Busy(Arc<Session>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
         let last = {
-            let mut life = self.session.life();
+            let mut life = self.0.life();
             life.busy -= 1;
             life.over && life.busy == 0
         };
         if last {
-            self.session.finish(&self.core);
+            self.0.finish();
         }
-    }
-}
-
-/// Ends a session when it is dropped, as one whose client is gone.
-#[derive(Debug)]
-pub(super) struct Keep {
-    pub(super) session: u64,
-    pub(super) core: Arc<Core>,
-}
-
-impl Drop for Keep {
-    fn drop(&mut self) {
-        self.core.end(self.session, End::Lost);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     call::{Call, entry, short_enough, within_reach},
-    core::INLINE,
+    config::INLINE,
     files::{Open, OpenFile, Staged},
     gather::read_alone,
     names::checked_attr,
@@ -76,7 +76,7 @@ impl Call {
         entry(path)?;
         let (place, descriptor) = self.reserve()?;
         let core = &self.core;
-        let discard_from = (!core.config.keep_staged).then(|| Arc::clone(&core.storage));
+        let discard_from = (!core.config.keep_staged).then(|| Arc::clone(core.workers.storage()));
         let staged = Staged::take(&core.keys, key, self.session.id, discard_from)?;
         let opened = self.run(0, move |storage| {
             let file = storage.stage(&key)?;

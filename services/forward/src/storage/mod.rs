@@ -60,8 +60,7 @@ pub trait Storage: Send + Sync + 'static {
     /// [`FsError`] with the number that the system call gives.
     fn open_dir(&self, path: &RelPath) -> FsResult<Box<dyn StoredDir>>;
 
-    /// What something is; of a symbolic link at the end of the path, with `follow`, what it leads
-    /// to.
+    /// The attributes of a path; with `follow`, of what a symbolic link at its end leads to.
     ///
     /// # Errors
     /// [`FsError`] with the number that the system call gives.
@@ -79,7 +78,7 @@ pub trait Storage: Send + Sync + 'static {
     /// [`FsError`] with the number that the system call gives.
     fn make_dir(&self, path: &RelPath, creation: &Creation) -> FsResult<Attr>;
 
-    /// Makes a symbolic link. What it says is up to the client; it is never followed out of the
+    /// Makes a symbolic link. Its target is up to the client; it is never followed out of the
     /// export.
     ///
     /// # Errors
@@ -98,7 +97,7 @@ pub trait Storage: Send + Sync + 'static {
         unsupported("special files")
     }
 
-    /// What a symbolic link says.
+    /// The target of a symbolic link.
     ///
     /// # Errors
     /// [`FsError`] with the number that the system call gives.
@@ -107,7 +106,7 @@ pub trait Storage: Send + Sync + 'static {
         unsupported("symbolic links")
     }
 
-    /// Gives a file another name; a symbolic link is not followed.
+    /// Makes a hard link to a file; a symbolic link is not followed.
     ///
     /// # Errors
     /// [`FsError`] with the number that the system call gives.
@@ -116,7 +115,7 @@ pub trait Storage: Send + Sync + 'static {
         unsupported("hard links")
     }
 
-    /// Gives something another name.
+    /// Renames something.
     ///
     /// # Errors
     /// [`FsError`] with the number that the system call gives.
@@ -176,7 +175,7 @@ pub trait Storage: Send + Sync + 'static {
         unsupported("extended attributes")
     }
 
-    /// Begins, or goes on with, a file that has no name yet: what was written under the same key
+    /// Begins or resumes a file that has no name yet: what was written under the same key
     /// before is there. It can be written and read. Staged files live on the same file system as
     /// the export, where clients do not see them.
     ///
@@ -240,7 +239,7 @@ pub trait StoredFile: Send + Sync {
     /// [`FsError`] with the number that the system call gives.
     fn sync(&self, data_only: bool) -> FsResult<()>;
 
-    /// What it is.
+    /// Its attributes.
     ///
     /// # Errors
     /// [`FsError`] with the number that the system call gives.

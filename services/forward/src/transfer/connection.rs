@@ -27,6 +27,36 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const TRIES: u32 = 8;
 
 /// A session, and the next one after it. Belongs to its engine's thread.
+///
+/// Dropping it ends the session, without waiting for the server; [`Connection::disconnect`] waits.
+///
+/// ```
+/// use petasos_forward::{RelPath, client::ConnectOptions, transfer::Connection};
+/// use std::time::Duration;
+///
+/// # use petasos_forward::{server::{Server, ServerConfig}, storage::Local};
+/// # use petasos::{Engine, EngineConfig, OpenOptions};
+/// # use std::sync::Arc;
+/// # let folder = tempfile::tempdir()?;
+/// # let storage = Arc::new(Local::open(folder.path())?);
+/// # let server =
+/// #     Server::listen(storage, &["self://*"], &OpenOptions::default(), ServerConfig::default())?;
+/// # let address = &server.addresses()[0];
+/// # let endpoint = petasos::open("self://*", &OpenOptions::default())?;
+/// # let engine = Engine::new(endpoint, EngineConfig::default());
+/// engine.block_on(async {
+///     // A server that goes away may take half a minute to come back.
+///     let retry = Duration::from_secs(30);
+///     let options = ConnectOptions::default().name("backup");
+///     let connection = Connection::connect(&engine, address, options, retry).await?;
+///     assert!(connection.stat(&RelPath::root(), true).await.is_ok());
+///     assert_eq!(connection.reconnected(), 0);
+///     connection.disconnect().await;
+///     Ok(())
+/// })
+/// # .map_err(|error: Box<dyn std::error::Error>| error)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Connection {
     engine: Engine,
@@ -47,8 +77,8 @@ impl Connection {
     /// Connects, within `retry`, a second, or [`ConnectOptions::patience`], whichever is longest.
     /// When the server goes away later, it is tried for as long as `retry` to connect again:
     /// counted once for all that uses this connection, from the moment from which the server was
-    /// not heard of. A server that is connected but says nothing for so long (a second at least) is
-    /// lost as well. Each time that it answers again, the time begins anew.
+    /// not heard of. A server that is connected but sends nothing for so long (a second at least)
+    /// is lost as well. Each time that it answers again, the time begins anew.
     ///
     /// After that everything fails at once, with the same error.
     ///
@@ -92,7 +122,7 @@ impl Connection {
         self.remote.borrow().clone()
     }
 
-    /// What something is, in this session or the next one.
+    /// The attributes of a path, in this session or the next one.
     ///
     /// Dropping the future gives the call up.
     ///
@@ -119,7 +149,7 @@ impl Connection {
         self.failure.borrow().is_some()
     }
 
-    /// Says good-bye, and waits until the server has closed what was open.
+    /// Ends the session, and waits until the server has closed what was open.
     ///
     /// Dropping the future leaves the rest to the server, which notices the end of the session.
     pub async fn disconnect(self) {

@@ -1,4 +1,4 @@
-//! A large file from a server: piece by piece into a hidden file beside its place, gone on with
+//! A large file from a server: piece by piece into a hidden file beside its place, resumed
 //! where an earlier transfer was interrupted.
 
 use super::{

@@ -27,8 +27,8 @@ const DIRECTORIES: u64 = 16;
 
 /// Copies files and trees from a server: each source gets the path beside it here.
 ///
-/// What fails is said, and in the report; the rest goes on. Dropping the future leaves the files
-/// that are complete, and hidden partial ones; the next transfer goes on from there.
+/// What fails is an [`Event`], and in the report; the rest continues. Dropping the future leaves
+/// the files that are complete, and hidden partial ones; the next transfer resumes from there.
 ///
 /// # Errors
 /// Only where nothing could be begun.
@@ -37,7 +37,7 @@ const DIRECTORIES: u64 = 16;
 /// use petasos_forward::{
 ///     RelPath,
 ///     client::ConnectOptions,
-///     transfer::{self, Connection, Options, Progress},
+///     transfer::{self, Connection, Event, Options, Progress},
 /// };
 /// use std::time::Duration;
 ///
@@ -49,16 +49,18 @@ const DIRECTORIES: u64 = 16;
 /// # let server =
 /// #     Server::listen(storage, &["self://*"], &OpenOptions::default(), ServerConfig::default())?;
 /// # let address = &server.addresses()[0];
-/// # let engine = Engine::new(petasos::open("self://*", &OpenOptions::default())?, EngineConfig::default());
+/// # let endpoint = petasos::open("self://*", &OpenOptions::default())?;
+/// # let engine = Engine::new(endpoint, EngineConfig::default());
 /// # let here = tempfile::tempdir()?;
 /// # std::fs::write(folder.path().join("data"), b"hello")?;
 /// engine.block_on(async {
 ///     let options = ConnectOptions::default();
-///     let connection = Connection::connect(&engine, address, options, Duration::from_secs(5)).await?.into();
+///     let retry = Duration::from_secs(5);
+///     let connection = Connection::connect(&engine, address, options, retry).await?.into();
 ///     let sources = [(RelPath::parse(b"data")?, here.path().join("copy"))];
-///     let progress = Arc::new(Progress::default());
-///     let report =
-///         transfer::get(&connection, &sources, &Options::default(), &progress, Box::new(|_| {})).await?;
+///     let (options, progress) = (Options::default(), Progress::new());
+///     let watch = Box::new(|_: Event<'_>| {});
+///     let report = transfer::get(&connection, &sources, &options, &progress, watch).await?;
 ///     assert_eq!((report.files, report.bytes), (1, 5));
 ///     assert_eq!(std::fs::read(here.path().join("copy"))?, b"hello");
 ///     Ok(())
@@ -375,7 +377,7 @@ impl Getting {
     async fn clear_way(&self, place: &Place) -> Result<(), Cause> {
         place
             .there(&self.job, "removing what is in the way", |directory, name| {
-                super::sync::remove_local(&directory, name)
+                local::remove_all(&directory, name)
             })
             .await
     }
@@ -464,7 +466,7 @@ impl Getting {
                 || local::hard_link((&parent, from.as_encoded_bytes()), (&directory, name), key);
             match link() {
                 Err(Errno::ISDIR) if force => {
-                    super::sync::remove_local(&directory, name)?;
+                    local::remove_all(&directory, name)?;
                     link()
                 }
                 linked => linked,

@@ -5,6 +5,15 @@
 ///
 /// Without a slash it is about a name, wherever it is; with one, about the path within the tree.
 /// A slash at its end means directories alone.
+///
+/// ```
+/// use petasos_forward::transfer::Glob;
+///
+/// assert!(Glob::new(b"*.o").matches(b"src/main.o", false), "a name, wherever it is");
+/// assert!(!Glob::new(b"/src/*").matches(b"src/net/tcp.c", false), "`*` stops at a slash");
+/// assert!(Glob::new(b"src/**/*.c").matches(b"src/net/tcp.c", false));
+/// assert!(!Glob::new(b"build/").matches(b"build", false), "directories alone");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Glob {
     pattern: Vec<u8>,

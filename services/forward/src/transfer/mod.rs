@@ -6,8 +6,8 @@
 //! Directories get their modes and times last. Threads read and write the local disk, so that it
 //! and the network work at the same time.
 //!
-//! What was interrupted is gone on with: of a large file the blocks whose hashes are right stay.
-//! When the server goes away meanwhile, a [`Connection`] connects again, and the transfer goes on.
+//! An interrupted transfer is resumed: of a large file the blocks whose hashes are right stay. When
+//! the server goes away meanwhile, a [`Connection`] connects again, and the transfer continues.
 
 mod connection;
 mod disk;

@@ -13,18 +13,28 @@ use std::{
 };
 
 /// How trees are moved.
+///
+/// ```
+/// use petasos_forward::transfer::{Glob, Options};
+///
+/// let mut options = Options::default();
+/// // 100 MB a second, from end to end with hashes, without what a compiler makes.
+/// options.rate = Some(100_000_000);
+/// options.checksum = true;
+/// options.exclude = vec![Glob::new(b"*.o"), Glob::new(b"target/")];
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
     /// Files on the way at a time. Default: 64.
     pub parallel: usize,
-    /// Memory for data on the way, in bytes. Default: 64 MiB.
+    /// Memory for data on the way here, in bytes. Default: 64 MiB.
     pub memory: u64,
     /// The most bytes a second. Default: no limit.
     pub rate: Option<u64>,
     /// Compares hashes of what was read and what was written, from end to end. Default: no.
     pub checksum: bool,
-    /// Goes on where an earlier transfer of the same file was interrupted. Default: yes.
+    /// Resumes an earlier transfer of the same file that was interrupted. Default: yes.
     pub resume: bool,
     /// Files are on the disk before they get their names. Default: no.
     pub durable: bool,
@@ -58,13 +68,58 @@ impl Options {
     }
 }
 
-/// What a synchronisation does beyond copying.
+/// What a synchronisation does beyond copying. By default it removes nothing, and is no dry run.
+///
+/// ```
+/// use petasos_forward::{
+///     RelPath,
+///     client::ConnectOptions,
+///     transfer::{self, Connection, Event, Options, Progress, SyncOptions},
+/// };
+/// use std::time::Duration;
+///
+/// # use petasos_forward::{server::{Server, ServerConfig}, storage::Local};
+/// # use petasos::{Engine, EngineConfig, OpenOptions};
+/// # use std::sync::Arc;
+/// # let folder = tempfile::tempdir()?;
+/// # let storage = Arc::new(Local::open(folder.path())?);
+/// # let server =
+/// #     Server::listen(storage, &["self://*"], &OpenOptions::default(), ServerConfig::default())?;
+/// # let address = &server.addresses()[0];
+/// # let endpoint = petasos::open("self://*", &OpenOptions::default())?;
+/// # let engine = Engine::new(endpoint, EngineConfig::default());
+/// # let here = tempfile::tempdir()?;
+/// # std::fs::write(here.path().join("new"), b"hello")?;
+/// # std::fs::create_dir(folder.path().join("copy"))?;
+/// # std::fs::write(folder.path().join("copy/old"), b"")?;
+/// engine.block_on(async {
+///     let options = ConnectOptions::default();
+///     let retry = Duration::from_secs(5);
+///     let connection = Connection::connect(&engine, address, options, retry).await?.into();
+///     let mut sync = SyncOptions::default();
+///     sync.delete = true;
+///     // First see what would be done.
+///     sync.dry_run = true;
+///     let show = |event: Event<'_>| println!("{event:?}");
+///     let (options, progress) = (Options::default(), Progress::new());
+///     let to = RelPath::parse(b"copy")?;
+///     let report = transfer::sync_to(
+///         &connection, here.path(), &to, &options, sync, &progress, Box::new(show),
+///     )
+///     .await?;
+///     assert_eq!((report.files, report.deleted), (1, 1));
+///     assert!(folder.path().join("copy/old").exists());
+///     Ok(())
+/// })
+/// # .map_err(|error: Box<dyn std::error::Error>| error)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct SyncOptions {
     /// Removes what the source does not have; what is excluded stays.
     pub delete: bool,
-    /// Only says what would be done.
+    /// Only reports what would be done.
     pub dry_run: bool,
 }
 
@@ -171,13 +226,13 @@ impl Cause {
     }
 }
 
-/// What is told while it happens.
+/// What a transfer reports while it runs.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
     /// This failed.
     Failed(&'a Problem),
-    /// This is left out: what it is.
+    /// This is left out: its path, and its kind.
     LeftOut(&'a [u8], &'static str),
     /// This would be written.
     WouldWrite(&'a [u8]),
@@ -185,10 +240,21 @@ pub enum Event<'a> {
     Delete(&'a [u8]),
 }
 
-/// A function that is told of events, on the thread of the engine.
+/// A function that is called with each event, on the thread of the engine.
 pub type Watch = Box<dyn Fn(Event<'_>)>;
 
 /// How far a transfer is, for other threads to look at.
+///
+/// ```
+/// use petasos_forward::transfer::Progress;
+/// use std::sync::Arc;
+///
+/// let progress = Progress::new();
+/// let shown = Arc::clone(&progress);
+/// // The other one goes to the transfer.
+/// std::thread::spawn(move || println!("{} bytes so far", shown.snapshot().bytes)).join().unwrap();
+/// assert!(!progress.snapshot().all_found);
+/// ```
 #[derive(Debug, Default)]
 pub struct Progress {
     pub(super) files: AtomicU64,

@@ -24,8 +24,9 @@ use std::{
 
 /// Copies files and trees to a server: each source gets the path beside it there.
 ///
-/// What fails is said, and in the report; the rest goes on. Dropping the future leaves the files
-/// that are complete, and nothing of others under their names; the next one goes on from there.
+/// What fails is an [`Event`], and in the report; the rest continues. Dropping the future leaves
+/// the files that are complete, and nothing of others under their names; the next transfer resumes
+/// from there.
 ///
 /// # Errors
 /// Only where nothing could be begun.
@@ -34,7 +35,7 @@ use std::{
 /// use petasos_forward::{
 ///     RelPath,
 ///     client::ConnectOptions,
-///     transfer::{self, Connection, Options, Progress},
+///     transfer::{self, Connection, Event, Options, Progress},
 /// };
 /// use std::time::Duration;
 ///
@@ -46,16 +47,18 @@ use std::{
 /// # let server =
 /// #     Server::listen(storage, &["self://*"], &OpenOptions::default(), ServerConfig::default())?;
 /// # let address = &server.addresses()[0];
-/// # let engine = Engine::new(petasos::open("self://*", &OpenOptions::default())?, EngineConfig::default());
+/// # let endpoint = petasos::open("self://*", &OpenOptions::default())?;
+/// # let engine = Engine::new(endpoint, EngineConfig::default());
 /// # let here = tempfile::tempdir()?;
 /// # std::fs::write(here.path().join("data"), b"hello")?;
 /// engine.block_on(async {
 ///     let options = ConnectOptions::default();
-///     let connection = Connection::connect(&engine, address, options, Duration::from_secs(5)).await?.into();
+///     let retry = Duration::from_secs(5);
+///     let connection = Connection::connect(&engine, address, options, retry).await?.into();
 ///     let sources = [(here.path().to_owned(), RelPath::parse(b"copy")?)];
-///     let progress = Arc::new(Progress::default());
-///     let report =
-///         transfer::put(&connection, &sources, &Options::default(), &progress, Box::new(|_| {})).await?;
+///     let (options, progress) = (Options::default(), Progress::new());
+///     let watch = Box::new(|_: Event<'_>| {});
+///     let report = transfer::put(&connection, &sources, &options, &progress, watch).await?;
 ///     assert_eq!((report.files, report.bytes, report.problems.len()), (1, 5, 0));
 ///     Ok(())
 /// })

@@ -14,25 +14,15 @@ use crate::{
 };
 use futures_util::{StreamExt, stream};
 use rustix::{
-    fs::{AtFlags, Dir, Mode, OFlags, openat, statat, unlinkat},
+    fs::{AtFlags, Dir, statat, unlinkat},
     io::Errno,
 };
-use std::{
-    collections::HashMap,
-    ffi::OsStr,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::ffi::OsStrExt,
-    },
-    path::Path,
-    rc::Rc,
-    sync::Arc,
-};
+use std::{collections::HashMap, os::unix::ffi::OsStrExt, path::Path, rc::Rc, sync::Arc};
 
 /// Makes a tree at a server like one here: what differs in length or time (with
 /// [`Options::checksum`]: in hash) is sent, as a whole.
 ///
-/// Dropping the future leaves the files that are complete; the next synchronisation goes on from
+/// Dropping the future leaves the files that are complete; the next synchronisation continues from
 /// there.
 ///
 /// # Errors
@@ -94,7 +84,7 @@ pub async fn sync_to(
 /// Makes a tree here like one at a server: what differs in length or time (with
 /// [`Options::checksum`]: in hash) is fetched, as a whole.
 ///
-/// Dropping the future leaves the files that are complete; the next synchronisation goes on from
+/// Dropping the future leaves the files that are complete; the next synchronisation continues from
 /// there.
 ///
 /// # Errors
@@ -278,50 +268,21 @@ fn local_tree(path: &Path) -> Result<HashMap<Vec<u8>, Attr>, Errno> {
     Ok(entries)
 }
 
-/// Removes something here, whatever it is, with all that is in it. Links are not followed.
-pub(super) fn remove_local(directory: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
-    /// Deeper than any path can name.
-    const DEEPEST: usize = RelPath::MAX;
-    fn remove(directory: &impl AsFd, name: &OsStr, depth: usize) -> Result<(), Errno> {
-        match unlinkat(directory, name, AtFlags::empty()) {
-            Err(Errno::ISDIR | Errno::PERM) => {}
-            Err(Errno::NOENT) => return Ok(()),
-            removed => return removed,
-        }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let below = openat(directory, name, flags, Mode::empty())?;
-        for entry in Dir::read_from(&below)? {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
-            if !matches!(name, b"." | b"..") && depth < DEEPEST {
-                remove(&below, OsStr::from_bytes(name), depth + 1)?;
-            }
-        }
-        unlinkat(directory, name, AtFlags::REMOVEDIR)
-    }
-    remove(directory, OsStr::from_bytes(name), 0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::{fs, os::unix::fs::symlink};
 
     #[test]
-    fn what_is_removed_and_what_is_not() {
+    fn links_and_files_are_listed() {
         let place = tempfile::tempdir().unwrap();
         let keep = place.path().join("keep");
-        fs::create_dir_all(place.path().join("a/b/c")).unwrap();
         fs::create_dir(&keep).unwrap();
         fs::write(keep.join("x"), "x").unwrap();
-        symlink(&keep, place.path().join("a/b/link")).unwrap();
-        let directory = fs::File::open(place.path()).unwrap().into();
-        remove_local(&directory, b"a").unwrap();
-        remove_local(&directory, b"a").unwrap();
-        assert!(keep.join("x").exists() && !place.path().join("a").exists());
+        symlink(&keep, place.path().join("link")).unwrap();
         let tree = local_tree(place.path()).unwrap();
         let mut paths: Vec<_> = tree.keys().map(|p| String::from_utf8_lossy(p)).collect();
         paths.sort();
-        assert_eq!(paths, ["", "keep", "keep/x"]);
+        assert_eq!(paths, ["", "keep", "keep/x", "link"]);
     }
 }

@@ -1,4 +1,4 @@
-//! A large file to a server: staged there piece by piece, and gone on with where an earlier
+//! A large file to a server: staged there piece by piece, and resumed where an earlier
 //! transfer of the same file was interrupted.
 
 use super::{

@@ -203,7 +203,7 @@ fn recorded(own: &str) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     while frames.len() < 3 {
         assert!(Instant::now() < end, "three calls were made, {} came", frames.len());
-        client.turn();
+        client.progress();
         fake.progress(clock.now(), 64, &mut events);
         frames.extend(events.drain(..).filter_map(|event| match event {
             Event::Message { message, .. } => Some(message.to_vec()),

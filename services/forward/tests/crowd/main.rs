@@ -96,10 +96,11 @@ fn crowd(test: &str) {
         client
     };
     let mut good: Vec<_> = (0..GOOD).map(|number| begin("good", number)).collect();
-    let (mut alone, mut beside, mut busy) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut beside, mut busy) = (Vec::new(), Vec::new());
+    // For what is printed, and so that all have begun.
+    let alone = window(&mut good).iter().sum::<u64>();
     for round in 0..ROUNDS {
         // In turns: so what else this machine does counts for both.
-        alone.push(window(&mut good));
         let mut stuck = begin("stuck", GOOD);
         kill_process(Pid::from_raw(stuck.id() as i32).unwrap(), Signal::STOP).unwrap();
         let mut evil = begin("evil", GOOD + 1);
@@ -133,8 +134,7 @@ fn crowd(test: &str) {
     }
 
     let total = |round: &Vec<u64>| round.iter().sum::<u64>();
-    let [before, fair, now] =
-        [&alone, &busy, &beside].map(|rounds| median(rounds.iter().map(total)));
+    let [fair, now] = [&busy, &beside].map(|rounds| median(rounds.iter().map(total)));
     let each = |rounds: &[Vec<u64>]| -> Vec<u64> {
         (0..GOOD).map(|client| median(rounds.iter().map(|round| round[client]))).collect()
     };
@@ -143,7 +143,7 @@ fn crowd(test: &str) {
     // Of what there is, thirty of thirty-two parts.
     let kept = now as f64 * ALL as f64 / (fair * GOOD as u64) as f64;
     println!(
-        "pieces in a window, all together: {before} alone, {fair} beside one that computes, {now} \
+        "pieces in a window, all together: {alone} alone, {fair} beside one that computes, {now} \
          beside the two, which is {kept:.2} of their fair share; the least that one had: \
          {least_fair} and {least}, where a fair share is {}",
         fair / ALL

@@ -1,11 +1,12 @@
 //! SQLite on two mounts at the same time, whose writers are killed: locks, names and contents have
 //! to agree, or it breaks.
 
-use crate::harness::{Bench, bench_over, finish, have};
+use crate::harness::{Bench, bench_for_programs, finish, have, run};
 use std::{
     io::{BufRead, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
+    sync::OnceLock,
     thread,
     time::{Duration, Instant},
 };
@@ -53,9 +54,22 @@ base.execute("insert into counted values(0)")
 base.commit()
 "#;
 
+/// Python, to run a script that needs nothing of its user's. What is called `python3` may be a
+/// program of a version manager that takes longer to find the interpreter than the script takes.
+fn interpreter(script: &str) -> Command {
+    static PATH: OnceLock<String> = OnceLock::new();
+    let path = PATH.get_or_init(|| {
+        let show = ["-c", "import sys; print(sys.executable)"];
+        run("python3", &show, Path::new("/")).trim().to_owned()
+    });
+    let mut command = Command::new(path);
+    command.args(["-I", "-S", "-c", script]);
+    command
+}
+
 fn python(script: &str, arguments: &[&str]) {
-    let mut command = Command::new("python3");
-    command.arg("-c").arg(script).args(arguments);
+    let mut command = interpreter(script);
+    command.args(arguments);
     let output = finish(command, Duration::from_secs(150));
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {text}");
@@ -68,8 +82,8 @@ struct Writer {
 }
 
 fn writer(base: &Path, name: String, first: u64) -> Writer {
-    let mut command = Command::new("python3");
-    command.arg("-c").arg(WRITER).arg(base).arg(&name).arg(first.to_string());
+    let mut command = interpreter(WRITER);
+    command.arg(base).arg(&name).arg(first.to_string());
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut process = command.spawn().unwrap();
     let lines = BufReader::new(process.stdout.take().unwrap());
@@ -98,7 +112,7 @@ impl Writer {
 }
 
 fn writers_are_killed(any: &str, journal: &str) {
-    let Some(bench) = bench_over(any, |_| {}) else { return };
+    let Some(bench) = bench_for_programs(any) else { return };
     let bench: Bench = bench;
     let (second, _mounted) = bench.second(|_| {});
     let bases = [bench.path("base.db"), second.join("base.db")];

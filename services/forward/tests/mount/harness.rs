@@ -1,6 +1,6 @@
 //! Exports, mounts, and programs that have to end.
 
-use petasos::OpenOptions;
+use petasos::{EngineConfig, Idle, OpenOptions};
 use petasos_forward::{
     mount::{MountOptions, Mounted},
     server::{Server, ServerConfig},
@@ -91,6 +91,16 @@ pub(crate) fn bench_over(any: &str, change: impl FnOnce(&mut MountOptions)) -> O
     bench_of(any, ServerConfig::default(), change)
 }
 
+/// An export for programs that make one call after the other. Over TCP its mount and its server
+/// sleep when there is nothing to do: else two threads would look for the next call all the time.
+pub(crate) fn bench_for_programs(any: &str) -> Option<Bench> {
+    bench_over(any, |options| {
+        if any.starts_with("tcp") {
+            options.spin = Duration::ZERO;
+        }
+    })
+}
+
 /// The same of a server with these settings.
 pub(crate) fn bench_of(
     any: &str,
@@ -105,22 +115,30 @@ pub(crate) fn bench_of(
     let (export, at) = (directory.path().join("export"), directory.path().join("at"));
     fs::create_dir(&export).unwrap();
     fs::create_dir(&at).unwrap();
-    let server = serve_as(&export, any, config);
-    let url = server.addresses()[0].to_string();
     let mut options = MountOptions::default();
     change(&mut options);
+    let server = serve_as(&export, any, config, options.spin);
+    let url = server.addresses()[0].to_string();
     let mounted = Some(mount(&url, &at, options));
     let server = Some(server);
     Some(Bench { mounted, server, export, at, url, directory, watch })
 }
 
 pub(crate) fn serve(export: &Path, url: &str) -> Server {
-    serve_as(export, url, ServerConfig::default())
+    let spin = MountOptions::default().spin;
+    serve_as(export, url, ServerConfig::default(), spin)
 }
 
-fn serve_as(export: &Path, url: &str, config: ServerConfig) -> Server {
+/// A server that looks for more to do for as long as its mounts.
+fn serve_as(export: &Path, url: &str, mut config: ServerConfig, spin: Duration) -> Server {
     let storage = Arc::new(Local::open(export).unwrap());
-    Server::listen(storage, &[url], &OpenOptions::default(), config).unwrap()
+    if !spin.is_zero() {
+        return Server::listen(storage, &[url], &OpenOptions::default(), config).unwrap();
+    }
+    config.spin = spin;
+    let endpoint = petasos::open(url, &OpenOptions::default()).unwrap();
+    let engine = EngineConfig::default().idle(Idle::Sleep);
+    Server::start_with(storage, vec![endpoint], config, engine, |_| {}).unwrap()
 }
 
 pub(crate) fn mount(url: &str, at: &Path, options: MountOptions) -> Mounted {

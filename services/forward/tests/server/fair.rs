@@ -27,14 +27,14 @@ fn one_beside_a_flood() {
         // Some of them for the disk's thread, the rest for their share of the calls that are
         // served.
         until("they wait", || {
-            flood.engine.turn();
+            flood.engine.progress();
             server.status().sessions.iter().map(|session| session.calls).sum::<u64>() == 120
         });
         let queued = server.status().queued;
         assert!(queued >= 32, "{queued}");
         let single = quiet.calls.write(quiet.session, few, 500, vec![2; 10].into());
         until("it waits", || {
-            quiet.engine.turn();
+            quiet.engine.progress();
             server.status().queued > queued
         });
         memory.watch.millis.store(1, SeqCst);
@@ -74,12 +74,12 @@ fn neighbours_are_served_together() {
             let first = calls.write(id, file, 1 << 20, vec![9; 10].into());
             let waiting = |count: u64| {
                 until("they wait", || {
-                    client.engine.turn();
+                    client.engine.progress();
                     server.status().queued >= count
                 });
             };
             until("one is at work", || {
-                client.engine.turn();
+                client.engine.progress();
                 memory.watch.came.load(SeqCst) > 0
             });
             memory.watch.singly.store(singly, SeqCst);
@@ -112,7 +112,7 @@ fn neighbours_are_served_together() {
             memory.watch.came.store(0, SeqCst);
             let first = calls.read(id, file, 1 << 20, 10);
             until("one is at work", || {
-                client.engine.turn();
+                client.engine.progress();
                 memory.watch.came.load(SeqCst) > 0
             });
             pieces.push(256);

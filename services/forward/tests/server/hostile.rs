@@ -24,7 +24,7 @@ fn some_files(client: &Client) -> Vec<u64> {
 /// Nothing is in use for calls, and all that a session had is gone when it ends.
 fn check_idle(server: &Server, client: &Client, open: impl Fn() -> usize) {
     let status = || {
-        client.engine.turn();
+        client.engine.progress();
         server.status()
     };
     until("nothing goes on", || {
@@ -51,7 +51,7 @@ fn dropped_at_any_moment() {
                 let method = random.below(METHODS);
                 under_way.push(any_call(&client, &mut random, method, &files));
                 for _ in 0..random.below(20) {
-                    client.engine.turn();
+                    client.engine.progress();
                 }
                 if random.below(3) > 0 {
                     let which = random.below(under_way.len() as u64) as usize;

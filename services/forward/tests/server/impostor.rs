@@ -7,7 +7,7 @@ use petasos::{
     tcp::handshake::{self, CHALLENGE_LEN, Goal, Identity, VERDICT_LEN, Verdict},
 };
 use petasos_forward::server::ServerConfig;
-use petasos_noise::Spot;
+use petasos_noise::ResponderAddress;
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
@@ -25,7 +25,7 @@ fn shake(to: SocketAddr, own: &Identity) -> (Verdict, Identity, TcpStream) {
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let (mut challenge, mut verdict) = ([0; CHALLENGE_LEN], [0; VERDICT_LEN]);
     stream.read_exact(&mut challenge).unwrap();
-    let (goal, spot) = (Goal::Begin, Spot::of(to));
+    let (goal, spot) = (Goal::Begin, ResponderAddress::of(to));
     let begun = handshake::Client::begin(None, false, [5; 32], own, goal, spot, &challenge);
     let (mut client, hello) = begun.unwrap();
     stream.write_all(&hello).unwrap();

@@ -44,7 +44,7 @@ fn a_client_that_vanishes_leaves_nothing() {
             assert_eq!(refused.unwrap_err().errno(), Errno::AGAIN);
             let waits = other.calls.lock(other.session, theirs, ALL, true);
             for _ in 0..100 {
-                other.engine.turn();
+                other.engine.progress();
             }
             let before = server.status();
             let names: Vec<_> = before.sessions.iter().map(|it| it.name.as_str()).collect();
@@ -53,7 +53,7 @@ fn a_client_that_vanishes_leaves_nothing() {
             if gently {
                 lost.hold = None;
                 for _ in 0..100 {
-                    lost.engine.turn();
+                    lost.engine.progress();
                 }
             } else {
                 drop(lost);
@@ -90,7 +90,7 @@ fn staged_files_end_with_their_session() {
             |client, _| client.wait(client.calls.goodbye(client.session)).unwrap(),
             |mut client, _| {
                 client.hold = None;
-                (0..100).for_each(|_| _ = client.engine.turn());
+                (0..100).for_each(|_| _ = client.engine.progress());
             },
             |client, _| drop(client),
         ];
@@ -176,7 +176,7 @@ fn recorded(url: &str) -> [Vec<u8>; 2] {
     let _waiting = (calls.hello(HELLO), calls.hold(9, ticket, "recorded".to_owned(), false));
     let (clock, mut events, mut frames) = (Clock::start(), Vec::new(), Vec::new());
     until("both are said", || {
-        engine.turn();
+        engine.progress();
         fake.progress(clock.now(), 64, &mut events);
         frames.extend(events.drain(..).filter_map(|event| match event {
             Event::Message { message, .. } => Some(message.to_vec()),
@@ -327,7 +327,7 @@ fn locks_of_idle_clients_stay() {
     let mut wanted = Box::pin(short.lock(other.session, theirs, ALL, true));
     // Both are driven, and neither does anything but wait.
     let late = idle.block_on(std::future::poll_fn(|context| {
-        other.engine.turn();
+        other.engine.progress();
         context.waker().wake_by_ref();
         wanted.as_mut().poll(context)
     }));
@@ -363,7 +363,7 @@ fn the_end_of_a_server_is_told() {
         let call = client.calls.read(client.session, file, 0, 10);
         let waits = client.calls.read(client.session, file, 0, 10);
         for _ in 0..20 {
-            client.engine.turn();
+            client.engine.progress();
         }
         until("it reads", || memory.watch.came.load(SeqCst) > 0);
         let watch = memory.watch.clone();

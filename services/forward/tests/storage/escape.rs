@@ -214,7 +214,10 @@ fn links_that_change() {
                 10 => local.open(&secret, WRITE.with(OpenFlags::TRUNCATE), &mode(0)).map(drop),
                 _ => local.remove(&path("swap/made"), true),
             });
-            count(local.put(&path("moving/file"), b"x", &finish(1)).map(drop));
+            // A file that takes the place of another costs more than all of the rest.
+            if round % 4 == 0 {
+                count(local.put(&path("moving/file"), b"x", &finish(1)).map(drop));
+            }
             if let Ok(names) = local.open_dir(&path("swap")).and_then(|mut dir| dir.next(99)) {
                 assert!(names.entries.iter().all(|entry| entry.name != b"victim"));
             }

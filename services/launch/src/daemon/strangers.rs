@@ -14,7 +14,7 @@
 
 use crate::handshake::{Answering, MESSAGE, Secret};
 use petasos_fabric::{Time, acceptor::unauthenticated_limit};
-use petasos_noise::Spot;
+use petasos_noise::ResponderAddress;
 use petasos_pmix::{Node, server::random};
 use rustix::{
     buffer::spare_capacity,
@@ -258,7 +258,8 @@ impl Stranger {
 
     /// What its message proves.
     fn judge(self, secret: &Secret, me: Node) -> io::Result<(Node, TcpStream)> {
-        let here = Spot::of_connection(self.stream.local_addr()?, self.stream.peer_addr()?);
+        let here =
+            ResponderAddress::of_connection(self.stream.local_addr()?, self.stream.peer_addr()?);
         let (answer, node) = self.answering.hear(secret, me, here, &self.message)?;
         say(&self.stream, &answer)?;
         Ok((node?, self.stream))

@@ -248,8 +248,8 @@ impl Both {
         let mut call = std::pin::pin!(self.bench.null());
         let mut context = Context::from_waker(Waker::noop());
         loop {
-            self.server.turn();
-            self.client.turn();
+            self.server.progress();
+            self.client.progress();
             if let Poll::Ready(answer) = call.as_mut().poll(&mut context) {
                 return Ok(answer?);
             }

@@ -22,8 +22,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often the memory is looked at while nothing happens.
+/// How often the memory is compared while nothing happens. Memory of a hundred megabytes takes
+/// longer than that: then most of the time remains for the transfer.
 const LOOK: Duration = Duration::from_millis(5);
+
+/// Of the time, at most one part in so many goes into that.
+const SHARE: u32 = 10;
 
 /// Operations that are handed over at once.
 const BATCH: usize = 64;
@@ -35,7 +39,8 @@ struct Core {
     pipe: Pipe,
     memories: Vec<Memory>,
     next: u64,
-    looked: Instant,
+    /// When the memory is compared next, though nothing happens.
+    next_look: Instant,
 }
 
 /// Memory of a probe that the other side has as well.
@@ -62,7 +67,13 @@ impl Shared {
 
 impl Core {
     fn settle(&mut self) {
-        self.looked = Instant::now();
+        let begin = Instant::now();
+        self.compare();
+        let end = Instant::now();
+        self.next_look = end + LOOK.max(SHARE * (end - begin));
+    }
+
+    fn compare(&mut self) {
         let mut dropped = Vec::new();
         self.memories.retain(|memory| {
             let there = memory.held.is_some() || memory.region.upgrade().is_some();
@@ -224,7 +235,7 @@ impl End {
     /// Has one opened there.
     pub(super) fn open(mut pipe: Pipe, at: &Address) -> (End, Arc<Shared>) {
         let opened: Opened = pipe.ask(&Request::Open(at.to_string()));
-        let core = Core { pipe, memories: Vec::new(), next: 1, looked: Instant::now() };
+        let core = Core { pipe, memories: Vec::new(), next: 1, next_look: Instant::now() };
         let shared = Arc::new(Shared(Mutex::new(core)));
         let end = End {
             shared: shared.clone(),
@@ -383,7 +394,7 @@ impl Endpoint for End {
         events.extend(passed.events.into_iter().map(|happened| self.event(happened)));
         let mut core = self.shared.lock();
         // A completion, or an event, comes with its memory.
-        if some || core.looked.elapsed() > LOOK {
+        if some || Instant::now() > core.next_look {
             core.settle();
         }
         passed.worked

@@ -617,13 +617,18 @@ impl<E: Endpoint> Device for Over<E> {
         if room > 0 {
             worked |= self.inner.progress(now, room, &mut happened);
         }
-        happened.drain(..).for_each(|event| self.handle_event(event));
+        // Most passes find messages alone, or nothing.
+        if !happened.is_empty() {
+            happened.drain(..).for_each(|event| self.handle_event(event));
+        }
         self.events = happened;
         if !self.refused.is_empty() {
             self.tell_refused();
         }
-        let count = self.mail.len().min(most);
-        events.extend(self.mail.drain(..count));
+        if !self.mail.is_empty() {
+            let count = self.mail.len().min(most);
+            events.extend(self.mail.drain(..count));
+        }
         if data && self.mail.is_empty() {
             self.fetch_stashed(most.saturating_sub(events.len() - before), events);
         }

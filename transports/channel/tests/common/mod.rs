@@ -85,6 +85,11 @@ pub(crate) fn read(bytes: &[u8]) -> (u32, u32, u32) {
     (from, to, number)
 }
 
+/// How many messages there are among the events, without a look into them.
+pub(crate) fn messages(events: &[Event]) -> u32 {
+    events.iter().filter(|event| matches!(event, Event::Message { .. })).count() as u32
+}
+
 /// How many messages of the peer at `from` are among the events; their numbers go on from `first`.
 pub(crate) fn numbers_of(end: &End, events: &[Event], from: &Address, first: u32) -> u32 {
     let mut next = first;

@@ -1,6 +1,6 @@
 //! What runs out: credit, windows, slots, buffers; and that each channel is what it says.
 
-use crate::common::{End, join, message, net, open, read, until};
+use crate::common::{End, join, message, messages, net, open, read, until};
 use petasos_channel::{Config, Force};
 use petasos_fabric::{
     Endpoint, Event, InjectError, Lease, Level, Operation, Payload, Peer, Region, Slice, Token,
@@ -60,14 +60,13 @@ fn stopped(force: Force, len: usize) {
     assert_eq!(a.counters().records, records, "sent without credit");
     let account = net.account(b.address()).unwrap();
     assert!(account.slots_most <= config.window as usize, "{account:?}");
-    until(&net, &mut [&mut a, &mut b], "all of it", |_, events| {
-        numbers(&events[1]).len() == count as usize
-    });
+    let events =
+        until(&net, &mut [&mut a, &mut b], "all of it", |_, events| messages(&events[1]) == count);
+    assert!(numbers(&events[1]).into_iter().eq(1..=count));
     // And once more, the last ones in order.
     let again = fill(&net, &mut a, ab, count + 1, len);
-    let events = until(&net, &mut [&mut a, &mut b], "all of it", |_, events| {
-        numbers(&events[1]).len() == again as usize
-    });
+    let events =
+        until(&net, &mut [&mut a, &mut b], "all of it", |_, events| messages(&events[1]) == again);
     assert!(numbers(&events[1]).into_iter().eq(count + 1..count + 1 + again));
     let counters = a.counters();
     match force {

@@ -43,7 +43,7 @@ impl<T> Handle<T> {
     /// other owner.
     pub(super) unsafe fn new(code: c_int, object: *mut T) -> Result<Handle<T>, isize> {
         match NonNull::new(object) {
-            Some(object) if code == 0 => Ok(Handle(object, Home::here())),
+            Some(object) if code == 0 => Ok(Handle(object, Home::current())),
             _ => Err(if code == 0 { -(libc::EINVAL as isize) } else { code as isize }),
         }
     }
@@ -62,7 +62,7 @@ impl<T> Handle<T> {
     /// Closes it. False if the library did not: then it may still work on what it was given.
     pub(super) fn close(self) -> bool {
         let this = ManuallyDrop::new(self);
-        if !this.1.is_here() {
+        if !this.1.is_current() {
             return true;
         }
         // SAFETY: an object of the library's (by `new`), closed once: here, or where it is dropped.
@@ -73,7 +73,7 @@ impl<T> Handle<T> {
 
 impl<T> Drop for Handle<T> {
     fn drop(&mut self) {
-        if !self.1.is_here() {
+        if !self.1.is_current() {
             return;
         }
         // SAFETY: as in `close`: fields and locals are dropped in an order in which what depends on

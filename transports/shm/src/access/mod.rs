@@ -11,7 +11,6 @@
 //! 3. and else through packets, which the two-sided engine sends and the owner serves.
 
 mod list;
-mod queue;
 mod step;
 
 pub(crate) use list::Accesses;
@@ -38,16 +37,16 @@ pub(crate) struct Access {
 
 /// What a key says of how to reach the memory.
 #[derive(Clone)]
-struct Route {
-    slot: u32,
-    tag: u64,
+pub(crate) struct Route {
+    pub(crate) slot: u32,
+    pub(crate) tag: u64,
     incarnation: Incarnation,
     /// The route through the engine, which proves that this side has the key.
     proof: Bytes,
 }
 
 /// How far a slice got.
-enum Step {
+pub(crate) enum Step {
     Moved,
     Done(Result<Done, OpErrorKind>),
     /// The owner must serve it.
@@ -70,7 +69,7 @@ pub(crate) fn route(slot: u32, tag: u64) -> Bytes {
 }
 
 impl Route {
-    fn of(imported: &Imported) -> Option<Route> {
+    pub(crate) fn of(imported: &Imported) -> Option<Route> {
         let parts = &imported.parts;
         let (slot, tag) = parts.route(Key::ROUTE_ADDRESS)?.split_first_chunk::<4>()?;
         Some(Route {
@@ -84,7 +83,7 @@ impl Route {
 
 impl Access {
     /// Nothing of it has been moved yet.
-    fn new(operation: Operation, route: Route, total: u64, streams: bool) -> Access {
+    pub(crate) fn new(operation: Operation, route: Route, total: u64, streams: bool) -> Access {
         Access { operation, route, total, at: Cursor::default(), streams, waiting: false }
     }
 
@@ -94,6 +93,25 @@ impl Access {
 
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting
+    }
+
+    pub(crate) fn set_waiting(&mut self, waiting: bool) {
+        self.waiting = waiting;
+    }
+
+    /// Bytes that have been moved.
+    pub(crate) fn moved(&self) -> u64 {
+        self.at.moved()
+    }
+
+    /// Whether the owner is told when the data is there.
+    pub(crate) fn has_event(&self) -> bool {
+        matches!(self.operation, Operation::Put { event: Some(_), .. })
+    }
+
+    /// The operation, for the engine.
+    pub(crate) fn into_operation(self) -> Operation {
+        self.operation
     }
 
     fn pieces(&self) -> Option<(Direction, &Slices, &Spans)> {
@@ -135,7 +153,7 @@ impl Access {
     }
 }
 
-fn within(offset: u64, len: u64, bound: u64) -> Result<(), OpErrorKind> {
+pub(crate) fn within(offset: u64, len: u64, bound: u64) -> Result<(), OpErrorKind> {
     match offset.checked_add(len) {
         Some(end) if end <= bound => Ok(()),
         _ => Err(OpErrorKind::OutOfBounds { offset, len, bound }),

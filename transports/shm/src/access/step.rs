@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 impl Channel {
     /// One slice of an access.
-    pub(super) fn step(
+    pub(crate) fn step(
         &mut self,
         access: &mut Access,
         budget: usize,

@@ -4,10 +4,10 @@ use super::TcpEndpoint;
 use crate::{
     Counters,
     address::numeric,
-    claims::Standing,
     connection::Connection,
     dial::nonce,
-    handshake::{self, Errand, Identity, Session, Verdict},
+    handshake::{self, Identity, Request, Session, Verdict},
+    peers::Standing,
     poller::{Poller, Source},
     quota::{HostQuotas, OverQuota, Permit},
     unauthenticated::{Heard, Unauthenticated},
@@ -153,9 +153,9 @@ impl TcpEndpoint {
             }
             Heard::Hello(hello) => {
                 let client = all.remove(slot);
-                let Some(client) = self.vouch(client, hello.errand) else { return };
-                match hello.errand {
-                    Errand::Resume(name) => self.meet_by_session(client, name, hello.identity),
+                let Some(client) = self.vouch(client, hello.request) else { return };
+                match hello.request {
+                    Request::Resume(name) => self.meet_by_session(client, name, hello.identity),
                     _ => self.meet(client, hello.identity),
                 }
             }
@@ -203,7 +203,7 @@ impl TcpEndpoint {
     }
 
     /// Admits a peer: the one that is waited for, or a new one.
-    pub(crate) fn admit(
+    pub(super) fn admit(
         &mut self,
         mut client: Unauthenticated,
         identity: &Identity,

@@ -6,11 +6,10 @@ use super::{
 };
 use crate::{
     address::{SCHEME, options, split},
-    claims::Standing,
     connection::Connection,
     dial::{Dial, Dialled, Local},
     handshake::{Identity, Session},
-    peers::{Connectivity, PeerEntry},
+    peers::{Connectivity, PeerEntry, Standing},
     poller::Source,
 };
 use petasos_fabric::{Address, LostReason, Peer, ResolveError};

@@ -12,40 +12,25 @@ use petasos_fabric::{Event, LostReason, Peer};
 const QUIET: u32 = 4096;
 
 impl TcpEndpoint {
-    /// There is something to send to this peer.
-    pub(crate) fn mark_dirty(&mut self, peer: Peer) {
-        if let Some(entry) = self.entry(peer)
-            && !entry.dirty
-        {
-            entry.dirty = true;
-            self.dirty.push(peer);
-        }
-    }
-
     /// Sends what there is, to all. True if there was anything.
     pub(super) fn flush(&mut self) -> bool {
         while let Some(peer) = self.engine.next_output() {
-            self.mark_dirty(peer);
+            self.peers.mark_dirty(peer);
         }
-        let dirty = std::mem::take(&mut self.dirty);
+        let dirty = self.peers.take_dirty();
         for &peer in &dirty {
             self.write(peer);
         }
         let busy = !dirty.is_empty();
-        if self.dirty.is_empty() {
-            // The list serves again.
-            self.dirty = dirty;
-            self.dirty.clear();
-        }
+        self.peers.reuse_dirty(dirty);
         busy
     }
 
     fn write(&mut self, peer: Peer) {
         let TcpEndpoint { peers, engine, counters, poller, .. } = self;
-        let Some(entry) = peers.get_mut(peer) else {
+        let Some(entry) = peers.begin_write(peer) else {
             return;
         };
-        entry.dirty = false;
         let connection = match &mut entry.connectivity {
             Connectivity::Open(connection) => connection,
             Connectivity::Suspended => return self.reconnect(peer),
@@ -103,7 +88,7 @@ impl TcpEndpoint {
                 counters.violations += 1;
                 LostReason::Protocol(violation.to_string())
             }
-            Err(Broken::Forged) => {
+            Err(Broken::NotAuthentic) => {
                 counters.violations += 1;
                 LostReason::Protocol("something that the peer did not send, or not now".to_owned())
             }
@@ -199,7 +184,7 @@ impl TcpEndpoint {
         let Some(entry) = self.entry(peer) else { return };
         if let (Some(identity), Some(session)) = (entry.unheard.take(), entry.session) {
             self.known_peers.shows(&identity, &session);
-            self.heard.push((peer, identity));
+            self.deferred.note_owner(peer, identity);
         }
     }
 }

@@ -4,11 +4,11 @@ use petasos_fabric::{
     Access, Address, Clock, Endpoint, Event, Incarnation, LostReason, Operation, Peer, PeerState,
     Region, RemoteSpan, Token,
 };
-use petasos_noise::Spot;
+use petasos_noise::ResponderAddress;
 use petasos_tcp::{
     Config, Secret, TcpEndpoint,
     handshake::{
-        CHALLENGE_LEN, Client, Errand, Goal, HELLO_LEN, Identity, Server, VERDICT_LEN, Verdict,
+        CHALLENGE_LEN, Client, Goal, HELLO_LEN, Identity, Request, Server, VERDICT_LEN, Verdict,
     },
 };
 use std::{
@@ -182,7 +182,7 @@ fn claim(server: SocketAddr, secret: Option<&str>, claimed: &Identity) -> Option
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let mut challenge = [0; CHALLENGE_LEN];
     stream.read_exact(&mut challenge).ok()?;
-    let spot = Spot::of(server);
+    let spot = ResponderAddress::of(server);
     let (mut client, hello) =
         Client::begin(secret.as_ref(), false, [7; 32], claimed, Goal::Begin, spot, &challenge)
             .ok()?;
@@ -342,9 +342,9 @@ fn impostor(place: SocketAddr, claimed: Identity) {
             if stream.write_all(&challenge).and_then(|()| stream.read_exact(&mut hello)).is_err() {
                 continue;
             }
-            let verdict = match server.hello(None, &hello).map(|hello| hello.errand) {
-                Ok(Errand::Vouch(_)) => Verdict::Vouched,
-                Ok(Errand::Resume(_)) => Verdict::Resumed,
+            let verdict = match server.hello(None, &hello).map(|hello| hello.request) {
+                Ok(Request::Vouch(_)) => Verdict::Vouched,
+                Ok(Request::Resume(_)) => Verdict::Resumed,
                 _ => Verdict::Welcome,
             };
             let _ = stream.write_all(&server.verdict(verdict, None, &claimed));

@@ -183,7 +183,7 @@ fn clients_that_send_nothing_or_garbage_are_closed() {
 
 #[test]
 fn an_authenticated_peer_that_talks_nonsense_is_cut_off() {
-    use petasos_noise::Spot;
+    use petasos_noise::ResponderAddress;
     use petasos_tcp::handshake::{Client, Goal, Identity};
     let mut server = open("tcp://*", None).unwrap();
     let address = server.address().clone();
@@ -195,7 +195,7 @@ fn an_authenticated_peer_that_talks_nonsense_is_cut_off() {
             address: Address::parse("tcp://127.0.0.1:1").unwrap(),
             incarnation: petasos_fabric::Incarnation::random(),
         };
-        let spot = Spot::of(stream.peer_addr().unwrap());
+        let spot = ResponderAddress::of(stream.peer_addr().unwrap());
         let (_, hello) =
             Client::begin(None, false, [7; 32], &own, Goal::Begin, spot, &challenge).unwrap();
         stream.write_all(&hello).unwrap();

@@ -95,7 +95,7 @@ impl Context {
             )
         };
         let context = made(status, context).map_err(refused("ucp_init"))?;
-        Ok(Context { context, library, transports, home: Home::here() })
+        Ok(Context { context, library, transports, home: Home::current() })
     }
 
     pub(super) fn as_ptr(&self) -> *mut ucp_context {
@@ -106,7 +106,7 @@ impl Context {
     /// objects of the library alone, whose connections and memory are the parent's, and whose
     /// threads it does not have.
     pub(super) fn is_here(&self) -> bool {
-        self.home.is_here()
+        self.home.is_current()
     }
 
     /// Whether a worker must not be destroyed while an answer of its to a peer that connects waits:

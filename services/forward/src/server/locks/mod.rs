@@ -55,7 +55,7 @@ pub(super) enum Tried<'a> {
     /// The lock is held.
     Held,
     /// This one is in the way.
-    InTheWay(Range),
+    Conflict(Range),
     /// Something is in the way: to be woken when that may have changed.
     Wait(Waiting<'a>),
 }
@@ -72,7 +72,7 @@ pub(super) struct Waiting<'a> {
 impl Waiting<'_> {
     /// Waits until it is worth another try.
     pub(super) async fn chance(mut self) -> FsResult<()> {
-        (&mut self.wake).await.map_err(|_| super::session::stale())
+        (&mut self.wake).await.map_err(|_| super::errors::stale())
     }
 }
 
@@ -113,7 +113,7 @@ impl Locks {
         let file = state.files.entry(ino).or_default();
         if let Some(other) = file.ranges.conflict(&wanted) {
             if !wait {
-                return Ok(Tried::InTheWay(other));
+                return Ok(Tried::Conflict(other));
             }
             if state.is_circle(ino, &wanted) {
                 let detail = "the holder of the lock waits for one of this process";

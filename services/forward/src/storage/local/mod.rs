@@ -42,6 +42,18 @@ use rustix::{
 use std::{io, path::Path, sync::Arc, time::Duration};
 
 /// A directory of the local file system.
+///
+/// Dropping it leaves what is staged, under `.petasos` in the directory, for the next server there.
+///
+/// ```
+/// use petasos_forward::{RelPath, storage::{Local, Storage}};
+///
+/// # let folder = tempfile::tempdir()?;
+/// std::fs::write(folder.path().join("a"), b"hello")?;
+/// let local = Local::open(folder.path())?;
+/// assert_eq!(local.stat(&RelPath::parse(b"a")?, true)?.size, 5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Local {
     export: Export,
     staging: Staging,

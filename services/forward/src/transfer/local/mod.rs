@@ -2,10 +2,12 @@
 
 mod holes;
 mod partial;
+mod remove;
 mod write;
 
 pub(super) use holes::{data, has_holes};
 pub(super) use partial::Partial;
+pub(super) use remove::remove_all;
 pub(super) use write::{apply, dress, hard_link, make_dir, make_fifo, make_symlink, write_whole};
 
 use crate::{

@@ -1,4 +1,4 @@
-//! Files, links and directories come to be: each under its name in one step.
+//! Files, links and directories are made: each gets its name in one step.
 
 use super::hidden;
 use crate::protocol::{SetAttr, SetTime, Timestamp};

@@ -1,0 +1,468 @@
+//! The contract, on top of the endpoint's state.
+
+use crate::{
+    Shm, access,
+    channel::kind,
+    name::SCHEME,
+    ring::{LINE, MAX_SHORT, Piece},
+    segment::{self, Segment},
+    sync::{Ordering, fence},
+    table::Entry,
+    watchlist::FRONT,
+};
+use petasos_fabric::{
+    Access, Address, AllocError, Endpoint, Event, ExportError, ImportError, InjectError, Key,
+    Lease, LostReason, Notifier, Operation, Peer, PeerInfo, Region, RegionId, RegisterError,
+    Remote, ResolveError, Sleep, Slice, Time, Token, answered_by_engine,
+};
+use smallvec::SmallVec;
+use std::{
+    collections::VecDeque,
+    os::fd::{AsFd, BorrowedFd},
+    time::Duration,
+};
+
+/// Messages shorter than a word do not take the shortest path, as they would make it longer.
+const WORD: usize = 8;
+/// How often `relax` polls for a message, with a pause before each poll.
+const POLLS: u32 = 8;
+/// So many peers at most are all polled within two passes.
+const FEW: usize = 3 * FRONT;
+/// How soon to poll again for what rings no doorbell: leases, regions that are being closed.
+const POLL_AGAIN: Duration = Duration::from_millis(1);
+
+impl Endpoint for Shm {
+    fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
+        self.connect(address, patience, false)
+    }
+
+    fn resolve_running(
+        &mut self,
+        address: &Address,
+        patience: Duration,
+    ) -> Result<Peer, ResolveError> {
+        self.connect(address, patience, true)
+    }
+
+    fn peer(&self, peer: Peer) -> Option<PeerInfo> {
+        let info = self.engine.peer_info(peer)?;
+        let channel = self.channels.get(peer.index);
+        let user = match self.engine.is_self(peer) {
+            true => Some(self.uid),
+            false => channel
+                .filter(|channel| channel.handle == peer)
+                .map(|channel| channel.process.user()),
+        };
+        Some(info.with_user(user))
+    }
+
+    fn forget(&mut self, peer: Peer) {
+        if self.engine.peer_info(peer).is_some() {
+            self.let_go(peer, &LostReason::Forgotten);
+            self.departed.retain(|departed| *departed != peer);
+            self.engine.forget(peer);
+        }
+    }
+
+    #[inline]
+    fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
+        if let [bytes] = parts
+            && (WORD..=LINE).contains(&bytes.len())
+            && let Some(asleep) = self.inject_plainly::<1>(peer, bytes)
+        {
+            if asleep {
+                self.wake_up(peer.index);
+            }
+            return Ok(());
+        }
+        self.inject_any(peer, parts)
+    }
+
+    fn submit(&mut self, operations: &mut VecDeque<Operation>) {
+        while self.has_room()
+            && let Some(operation) = operations.pop_front()
+        {
+            match operation {
+                Operation::Deregister { token, region, patience } => {
+                    self.deregister(token, region, patience);
+                }
+                operation => {
+                    if let Some(operation) = self.accept_access(operation) {
+                        self.engine.submit(operation);
+                    }
+                }
+            }
+        }
+    }
+
+    fn cancel(&mut self, token: Token) {
+        if !self.cancel_access(token) {
+            self.engine.cancel(token);
+        }
+    }
+
+    fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
+        self.now = now;
+        self.schedule.pass(self.counters.received);
+        let room = budget.max(1);
+        if self.has_chores() || self.schedule.is_due(now) {
+            self.progress_all(room, events)
+        } else if self.watched.len() > FRONT {
+            self.ring_pending();
+            self.receive_many(room, events)
+        } else if self.channels.has_pending() {
+            self.ring_and_receive(room, events)
+        } else {
+            self.receive_come(room, events)
+        }
+    }
+
+    #[inline]
+    fn poll_message(&mut self, message: &mut Lease) -> Option<Peer> {
+        // Mostly there is nothing, and there is one peer: the test is as cheap as can be. Or there
+        // is a short message, and nothing else to do.
+        let mut quiet = false;
+        if let [only] = *self.watched.peers() {
+            if !self.has_come(only) {
+                return None;
+            }
+            quiet = !self.has_chores();
+            if quiet && let Some(peer) = self.receive_plainly(only, message) {
+                return Some(*peer);
+            }
+        }
+        self.poll_any_message(message, quiet)
+    }
+
+    /// With few peers, the one that sent last is likely to send next, and most of a pass is not
+    /// about that one. With many, a peer that begins is found in some later pass, and would wait
+    /// for that.
+    #[inline]
+    fn relax(&self) {
+        let (peer, looks) = match self.watched.len() {
+            0..=1 => (self.watched.only(), POLLS),
+            2..=FEW => (self.watched.turn(), POLLS),
+            _ => (self.watched.get(0), 1),
+        };
+        let looks = match peer {
+            Some(peer) if !self.has_chores() && !self.has_come(peer) => looks,
+            _ => 1,
+        };
+        for _ in 0..looks {
+            std::hint::spin_loop();
+            if peer.is_none_or(|peer| self.has_come(peer)) {
+                return;
+            }
+        }
+    }
+
+    fn arm(&mut self, now: Time) -> Sleep {
+        if !self.ready.is_empty() || self.engine.has_events() || self.engine.has_output() {
+            return Sleep::Busy;
+        }
+        self.report_unused_segments();
+        self.ring_pending();
+        self.armed = true;
+        if self.doorbell.prepare() || self.arrivals.has_backlog() {
+            return Sleep::Busy;
+        }
+        let mut until = self.attempts.deadline().unwrap_or(Time::NEVER);
+        until = self.arrivals.deadline().map_or(until, |deadline| until.min(deadline));
+        until = until.min(self.channels.trim_at());
+        if self.closing.waiting() > 0 {
+            until = until.min(now.after(POLL_AGAIN));
+        }
+        until = until.min(self.engine.deadline());
+        if self.engine.has_waiting() {
+            // A lease that is dropped rings no doorbell.
+            until = until.min(now.after(POLL_AGAIN));
+        }
+        if !self.channels.ending().is_empty() {
+            return Sleep::Busy;
+        }
+        if !self.wait_for_room() {
+            return Sleep::Busy;
+        }
+        self.set_asleep(true);
+        fence(Ordering::SeqCst);
+        for index in self.watched.iter() {
+            let Some(channel) = self.channels.get_mut(*index) else { continue };
+            if channel.pair.peek() != Ok(None) {
+                return Sleep::Busy;
+            }
+        }
+        if until <= now { Sleep::Busy } else { Sleep::Until(until) }
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.poller.as_fd())
+    }
+
+    fn notifier(&self) -> Notifier {
+        Notifier::new(self.doorbell.clone())
+    }
+
+    fn alloc(&mut self, len: usize) -> Result<Region, AllocError> {
+        segment::alloc(len, self.config.huge_pages)
+    }
+
+    fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
+        let region = self.engine.register(memory, access)?;
+        let segment = memory.region().backing::<Segment>();
+        let entry = Entry {
+            base: memory.as_ptr() as usize as u64,
+            len: memory.len() as u64,
+            access,
+            segment: segment.map_or(0, |segment| segment.id),
+            offset: memory.offset() as u64,
+            segment_len: segment.map_or(0, |segment| segment.len() as u64),
+        };
+        self.exports.open(region, &entry);
+        Ok(region)
+    }
+
+    fn export(&self, region: RegionId) -> Result<Key, ExportError> {
+        let tag = self.exports.tag(region).ok_or(ExportError::UnknownRegion)?;
+        let mut parts = self.engine.key_parts(region)?;
+        parts.routes.push((Key::ROUTE_ADDRESS, access::route(region.index, tag)));
+        Ok(Key::compose(&parts))
+    }
+
+    fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
+        let parts = key.parse()?;
+        let usable = parts.route(Key::ROUTE_TWO_SIDED).is_some();
+        if parts.owner.scheme() != SCHEME || !usable {
+            return Err(ImportError::NoRoute { owner: parts.owner, scheme: SCHEME });
+        }
+        let known = self.engine.find_peer(&parts.owner).is_some();
+        let peer = self.resolve(&parts.owner, Key::IMPORT_PATIENCE)?;
+        let imported = self.engine.import(parts, peer);
+        if imported.is_err() && !known {
+            self.forget(peer);
+        }
+        imported
+    }
+
+    answered_by_engine! {
+        engine: address incarnation capabilities release
+    }
+}
+
+impl Shm {
+    /// Sends a short message of one cell, or of two, if nothing is in the way: a few dozen
+    /// instructions. Then says whether the peer sleeps, and is to be rung.
+    #[inline(always)]
+    fn inject_plainly<const CELLS: usize>(&mut self, peer: Peer, bytes: &[u8]) -> Option<bool> {
+        if let Some((channel, pending)) = self.channels.to(peer)
+            && !channel.served
+            && !self.engine.has_output()
+            && match CELLS {
+                1 => channel.pair.producer.send_one(bytes),
+                _ => channel.pair.producer.send_two(bytes),
+            }
+        {
+            self.counters.sent += 1;
+            return Some(channel.has_published(peer.index, pending));
+        }
+        None
+    }
+
+    /// Rings for a peer that sleeps.
+    #[cold]
+    #[inline(never)]
+    fn wake_up(&mut self, index: u32) {
+        self.counters.wake_ups += 1;
+        if let Some(channel) = self.channel(index) {
+            channel.ring();
+        }
+    }
+
+    /// Any message that may be sent without a queue. A function of its own, so that the path of one
+    /// cell is short.
+    #[inline(never)]
+    fn inject_any(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
+        let sent = match parts {
+            [bytes] if bytes.len() > LINE => self.inject_plainly::<2>(peer, bytes),
+            [bytes] if bytes.len() < WORD => self.inject_plainly::<1>(peer, bytes),
+            _ => None,
+        };
+        if let Some(asleep) = sent {
+            if asleep {
+                self.wake_up(peer.index);
+            }
+            return Ok(());
+        }
+        let Shm { channels, engine, counters, .. } = self;
+        let Some((channel, pending)) = channels.to(peer) else {
+            return engine.inject(peer, parts);
+        };
+        let len = parts.iter().map(|part| part.len()).sum();
+        if len > self.config.max_message {
+            return Err(InjectError::TooLong { len, max: self.config.max_message });
+        }
+        let queued = channel.served || (engine.has_output() && engine.messages_queued(peer));
+        let long = len > Lease::LINES;
+        if !queued && (!long || engine.may_send(peer, len)) {
+            let sent = if len <= MAX_SHORT {
+                let mut room = [0; MAX_SHORT];
+                let bytes = if let [bytes] = parts { bytes } else { gather(parts, &mut room) };
+                channel.pair.send_short(bytes)
+            } else {
+                let pieces: SmallVec<[Piece<'_>; 4]> =
+                    parts.iter().copied().map(Piece::of).collect();
+                channel.pair.send(kind::MESSAGE, &pieces, len)
+            };
+            match sent {
+                Ok(true) => {
+                    if long {
+                        engine.sent_around(peer, len);
+                    }
+                    counters.sent += 1;
+                    counters.wake_ups += u64::from(channel.published(peer.index, pending));
+                    if channel.pair.uses_long() {
+                        channels.sent_long(self.now);
+                    }
+                    return Ok(());
+                }
+                Ok(false) => {}
+                Err(broken) => {
+                    self.violated(peer.index, broken.to_string());
+                    return Err(InjectError::PeerLost);
+                }
+            }
+        }
+        self.engine.inject(peer, parts)
+    }
+
+    /// Whether another operation is taken: as many as the engine takes, its own and others
+    /// together.
+    fn has_room(&self) -> bool {
+        self.engine.has_room() && self.accesses.len() < self.engine.config().max_operations
+    }
+
+    /// Whether there is more to do in a pass than to poll the peers in front: one test of all that
+    /// could tell, as mostly there is not.
+    #[inline]
+    fn has_chores(&self) -> bool {
+        let lists = self.channels.ending().len()
+            | self.partial.len()
+            | self.accesses.scheduled().len()
+            | self.sending.len()
+            | self.closing.waiting()
+            | self.ready.len();
+        lists | usize::from(self.armed) != 0 || !self.engine.is_quiet()
+    }
+
+    /// Takes any message from any peer; `quiet` if it is known that there is nothing else to do. A
+    /// function of its own, so that the path of one cell is short.
+    #[inline(never)]
+    fn poll_any_message(&mut self, message: &mut Lease, quiet: bool) -> Option<Peer> {
+        match self.watched.only() {
+            // Events and other work come first.
+            _ if !quiet && self.has_chores() => None,
+            Some(only) => self.receive_further(only, message),
+            None => self.receive_one(message),
+        }
+    }
+
+    /// A pass with everything.
+    #[cold]
+    #[inline(never)]
+    fn progress_all(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
+        let end = events.len().saturating_add(room);
+        let left = |events: &mut Vec<Event>| end.saturating_sub(events.len());
+        let mut worked = self.armed && self.wake();
+        // The engine's events came before what lies in the rings. And peers wait for credit.
+        if !self.engine.is_quiet() {
+            worked |= self.engine.take_events(room, events);
+        }
+        if !self.partial.is_empty() {
+            worked |= self.receive_parts(left(events), events);
+        }
+        worked |= self.receive_many(left(events), events);
+        if !self.channels.ending().is_empty() {
+            worked |= self.end_all(left(events), events);
+        }
+        if !self.accesses.scheduled().is_empty() {
+            worked |= self.move_accesses();
+        }
+        if self.engine.has_output() || !self.sending.is_empty() {
+            worked |= self.transmit_all();
+        }
+        self.ring_pending();
+        if self.closing.waiting() > 0 {
+            worked |= self.check_closing();
+        }
+        if self.engine.is_closing() {
+            self.engine.keep_time(self.now);
+        }
+        if self.schedule.is_due(self.now) {
+            worked |= self.poll_descriptors();
+        }
+        let count = self.ready.len().min(left(events));
+        events.extend(self.ready.drain(..count));
+        worked |= count > 0;
+        if left(events) > 0 && self.engine.has_events() {
+            worked |= self.engine.take_events(left(events), events);
+        }
+        worked
+    }
+
+    /// The sleep is over. True if descriptors had something.
+    #[cold]
+    fn wake(&mut self) -> bool {
+        self.armed = false;
+        self.doorbell.awake();
+        self.set_asleep(false);
+        self.poll_descriptors()
+    }
+
+    /// Says to the peers that are watched whether they have to ring.
+    fn set_asleep(&self, asleep: bool) {
+        for index in self.watched.iter() {
+            if let Some(channel) = self.channels.get(*index) {
+                channel.pair.set_asleep(asleep);
+            }
+        }
+    }
+
+    /// Whether all that has to be sent or moved waits for peers, which will ring.
+    fn wait_for_room(&mut self) -> bool {
+        for index in &self.sending {
+            let Some(channel) = self.channels.get_mut(*index) else { continue };
+            if channel.stuck.is_none() {
+                return false;
+            }
+            channel.pair.starve();
+            fence(Ordering::SeqCst);
+            if channel.pair.has_room() != Ok(false) {
+                return false;
+            }
+        }
+        for &index in self.accesses.scheduled() {
+            if self.accesses.all_of(index).any(|access| !access.is_waiting()) {
+                return false;
+            }
+            let Some(channel) = self.channels.get_mut(index) else { continue };
+            if std::mem::take(&mut channel.unposted) {
+                channel.pair.starve();
+                fence(Ordering::SeqCst);
+                if channel.pair.has_room() != Ok(false) {
+                    return false;
+                }
+                channel.unposted = true;
+            }
+        }
+        true
+    }
+}
+
+/// The concatenation of some parts, which fits into `room`.
+fn gather<'a>(parts: &[&[u8]], room: &'a mut [u8]) -> &'a [u8] {
+    let mut at = 0;
+    for part in parts {
+        room[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    }
+    &room[..at]
+}
