@@ -9,8 +9,8 @@
 //!              \                  /
 //!               petasos-figures
 //!   all_limits, latency, bulk        measurements: ours beside the machine's
-//!   figures, grid, plots             how they are shown
-//!   server, client, service, bare    the two processes of a measurement, and what one asks the other
+//!   figures, pivot, grid, plots      how they are shown
+//!   pair, server, client, service    the two processes of a measurement
 //!   limits                           what the machine can do, without Petasos
 //! ```
 //!
@@ -22,8 +22,9 @@
 //! |---|---|
 //! | `limits`, `all_limits`, `accounting`, `machine` | what a machine can do at best, what the system counts of a process, and on which machine a run was |
 //! | `latency`, `bulk`, `bare`, `beside` | calls, bulk data and bare operations of an endpoint, each beside its limit |
-//! | `server`, `client`, `service`, `channel`, `again` | the processes that measure, which are this executable, started again |
-//! | `figures`, `grid`, `plots`, `table`, `output`, `progress` | figures with their units, and how they are shown |
+//! | `pair`, `server`, `client`, `service`, `channel`, `again` | the processes that measure, which are this executable, started again |
+//! | `waiting`, `message`, `noise` | how the two sides wait, and what they send |
+//! | `figures`, `pivot`, `grid`, `plots`, `table`, `output`, `progress` | figures with their units, and how they are shown |
 //! | `exit`, `interrupt`, `log`, `scratch` | how a command fails, ends, logs and cleans up |
 
 #![forbid(unsafe_code)]
