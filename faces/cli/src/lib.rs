@@ -17,7 +17,7 @@ mod plugins;
 
 use petasos_figures::{
     all_limits, beside, bulk, channel, client, exit, figures, grid, interrupt, latency, limits,
-    log, machine, output, progress, scratch, server, service,
+    log, machine, noise, output, pair, progress, scratch, server, service, waiting,
 };
 
 use clap::Parser;

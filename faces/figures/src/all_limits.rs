@@ -1,10 +1,11 @@
 //! All limits of a machine, one after the other, as tables and as JSON.
 
 use crate::{
+    beside::typical,
     exit::Outcome,
     figures::{self, DOUBTED},
     grid::Grid,
-    limits::{self, Bulk, Plan, RoundTrip},
+    limits::{self, Bulk, BulkPoint, Plan, RoundTrip},
     output,
     progress::Progress,
 };
@@ -59,14 +60,13 @@ impl Found {
                 }
             }
         }
-        let round_trips = round_trips.into_iter().filter_map(|mut all: Vec<RoundTrip>| {
-            all.sort_by(|a, b| a.median.total_cmp(&b.median));
-            let middle = all.len() / 2;
-            all.into_iter().nth(middle)
-        });
+        let round_trips = round_trips
+            .into_iter()
+            .filter(|all: &Vec<RoundTrip>| !all.is_empty())
+            .map(|all| typical(all, |found| found.median));
         Ok(Found {
             round_trips: round_trips.collect(),
-            bulk: bulk.into_iter().filter_map(median).collect(),
+            bulk: bulk.into_iter().filter_map(typical_bulk).collect(),
             refused,
         })
     }
@@ -126,14 +126,13 @@ impl Found {
 }
 
 /// Each size by itself.
-fn median(all: Vec<Bulk>) -> Option<Bulk> {
-    let mut typical = all.first()?.clone();
-    for (at, point) in typical.points.iter_mut().enumerate() {
-        let mut points: Vec<_> = all.iter().filter_map(|bulk| bulk.points.get(at)).collect();
-        points.sort_by(|a, b| a.median.total_cmp(&b.median));
-        *point = points[points.len() / 2].clone();
+fn typical_bulk(all: Vec<Bulk>) -> Option<Bulk> {
+    let mut bulk = all.first()?.clone();
+    for (at, point) in bulk.points.iter_mut().enumerate() {
+        let points = all.iter().filter_map(|bulk| bulk.points.get(at)).cloned().collect();
+        *point = typical(points, |point: &BulkPoint| point.median);
     }
-    Some(typical)
+    Some(bulk)
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 
 use crate::{
     exit::{Code, Failure, Outcome},
-    latency,
     limits::{self, Plan, pin},
+    message,
 };
 use petasos::fabric::{
     Access, Address, Clock, Done, Endpoint, Event, InjectError, Key, Lease, Operation, Peer,
@@ -209,7 +209,7 @@ impl Client {
 
     /// Has messages of so many bytes come back: the median time of one, in nanoseconds.
     pub fn echo(&mut self, plan: &Plan, bytes: usize) -> Outcome<f64> {
-        let mut message = latency::message(bytes);
+        let mut message = message::message(bytes);
         if let Some(first) = message.first_mut() {
             *first = ECHO;
         }

@@ -32,9 +32,9 @@ impl Beside {
     }
 }
 
-/// Of several, which must not be none, that with the median ratio.
-pub fn typical<T>(mut found: Vec<T>, ratio: impl Fn(&T) -> f64) -> T {
-    found.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
+/// Of several, which must not be none, that with the median value: of a ratio, say.
+pub fn typical<T>(mut found: Vec<T>, value: impl Fn(&T) -> f64) -> T {
+    found.sort_by(|a, b| value(a).total_cmp(&value(b)));
     found.swap_remove(found.len() / 2)
 }
 

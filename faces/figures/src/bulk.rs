@@ -7,9 +7,10 @@ use crate::{
     beside::Beside,
     client,
     exit::{Code, Failure, Outcome},
-    figures::{Pair, Reached, Setting},
     limits::{self, BulkPoint, Plan},
-    service::Way,
+    noise::Noise,
+    pair::{Pair, ServerConnection, Setting},
+    service::Direction,
 };
 use petasos::{
     Bulk,
@@ -52,8 +53,8 @@ pub fn measure(setting: &Setting<'_>, amount: Amount) -> Outcome<Option<Moved>> 
             if round == 0 {
                 pair.check(&memory, bytes)?;
             }
-            let pulled = pair.transfers(plan, Way::Pull, &memory, bytes)?;
-            let pushed = pair.transfers(plan, Way::Push, &memory, bytes)?;
+            let pulled = pair.transfers(plan, Direction::Pull, &memory, bytes)?;
+            let pushed = pair.transfers(plan, Direction::Push, &memory, bytes)?;
             Ok((limits, pulled.median, pushed.median))
         };
         let ([of_pull, of_push], pulled, pushed) = match work() {
@@ -88,7 +89,7 @@ pub fn limits_of(setting: &Setting<'_>, amount: Amount) -> Outcome<[limits::Bulk
     Ok([both.clone(), both])
 }
 
-impl Reached {
+impl ServerConnection {
     /// Memory that the server reaches, with a pattern in it.
     pub fn memory(&self, bytes: usize, of_transport: bool) -> Outcome<Region> {
         let region = if of_transport {
@@ -107,7 +108,7 @@ impl Reached {
     pub fn transfers(
         &self,
         plan: &Plan,
-        way: Way,
+        way: Direction,
         memory: &Region,
         bytes: usize,
     ) -> Outcome<BulkPoint> {
@@ -124,21 +125,21 @@ impl Reached {
         Ok(point)
     }
 
-    fn lend(&self, way: Way, memory: &Region, bytes: usize) -> Outcome<Bulk> {
+    fn lend(&self, way: Direction, memory: &Region, bytes: usize) -> Outcome<Bulk> {
         let slice = memory.slice(0, bytes).ok_or_else(|| {
             Failure::new(Code::Failed, format!("{bytes} bytes of {} in memory", memory.len()))
         })?;
-        let access = if way == Way::Pull { Access::READ } else { Access::WRITE };
+        let access = if way == Direction::Pull { Access::READ } else { Access::WRITE };
         Ok(self.engine.bulk(slice, access)?)
     }
 
     /// A call in which the server moves all that is lent, so many times.
-    fn transfer(&self, lent: &Bulk, way: Way, times: usize) -> Outcome {
+    fn transfer(&self, lent: &Bulk, way: Direction, times: usize) -> Outcome {
         let call = self.bench().transfer(lent.handle(), way, times as u32);
         self.engine.block_on(call)?.map_err(|text| Failure::new(Code::Failed, text))
     }
 
-    fn transfer_once(&self, way: Way, memory: &Region, bytes: usize) -> Outcome {
+    fn transfer_once(&self, way: Direction, memory: &Region, bytes: usize) -> Outcome {
         let lent = self.lend(way, memory, bytes)?;
         self.transfer(&lent, way, 1)?;
         Ok(self.engine.block_on(lent.close())?)
@@ -146,12 +147,12 @@ impl Reached {
 
     /// Makes sure that what was pulled last comes back whole: for memory with the pattern.
     pub fn check(&self, memory: &Region, bytes: usize) -> Outcome {
-        self.transfer_once(Way::Pull, memory, bytes)?;
+        self.transfer_once(Direction::Pull, memory, bytes)?;
         let blank = vec![0xff; PATTERN];
         for at in (0..bytes).step_by(PATTERN) {
             memory.write(at, &blank[..PATTERN.min(bytes - at)]);
         }
-        self.transfer_once(Way::Push, memory, bytes)?;
+        self.transfer_once(Direction::Push, memory, bytes)?;
         let (pattern, mut found) = (pattern(), blank);
         for at in (0..bytes).step_by(PATTERN) {
             let len = PATTERN.min(bytes - at);
@@ -179,13 +180,7 @@ const CALL_TIME: Duration = Duration::from_millis(100);
 const PATTERN: usize = 1_048_573;
 
 fn pattern() -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    std::iter::repeat_with(|| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 32) as u8
-    })
-    .take(PATTERN)
-    .collect()
+    let mut pattern = vec![0; PATTERN];
+    Noise::from_seed(0x9e37_79b9_7f4a_7c15).fill(&mut pattern);
+    pattern
 }

@@ -3,7 +3,7 @@
 use crate::{
     channel::Open,
     exit::{Code, Failure, MAKE_A_SECRET, Outcome},
-    server::Waiting,
+    waiting::Waiting,
 };
 use petasos::{
     Engine, EngineConfig, OpenError, OpenOptions,

@@ -1,27 +1,12 @@
-//! What calls and bulk data take between this process and a server process of its own, and how
-//! that is shown beside a limit of the machine.
+//! Figures of ours beside limits of the machine, and how they are shown.
 
 use crate::{
-    bare::{self, End},
-    channel::{Channel, Open},
-    client,
-    exit::{Code, Failure, Outcome},
     grid::Grid,
-    limits::{self, Plan},
     output,
     plots::{At, Plot},
-    server::{Order, Server, Waiting},
-    service::BenchClient,
     table::Table,
 };
-use petasos::{Engine, fabric::Address};
 use serde::Serialize;
-use std::{
-    ops::Deref,
-    path::{Path, PathBuf},
-    thread,
-    time::Duration,
-};
 
 /// A figure of ours, and the limit of the machine that belongs to it.
 #[derive(Clone, Debug, Serialize)]
@@ -200,153 +185,6 @@ pub fn notes<'a>(rows: impl IntoIterator<Item = &'a Row>) -> String {
     let lines: Vec<_> =
         ways.iter().map(|(how, whats)| format!("  {}: {how}", whats.join(", "))).collect();
     lines.join("\n")
-}
-
-/// Runs work on a thread of its own on the client's core.
-pub fn on_client_core<T: Send>(plan: &Plan, work: impl FnOnce() -> T + Send) -> T {
-    let run = || {
-        limits::pin(plan.cores.client);
-        work()
-    };
-    thread::scope(|scope| {
-        scope.spawn(run).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
-}
-
-/// A way to wait, in a word.
-pub fn word(waiting: Waiting) -> &'static str {
-    if waiting == Waiting::Sleeping { "blocking" } else { "spinning" }
-}
-
-/// How both sides wait when the lowest latency is wanted: they spin, where they have a core each.
-pub fn spinning(plan: &Plan) -> Waiting {
-    if plan.cores.alone() { Waiting::Sleeping } else { Waiting::Spinning }
-}
-
-/// A server somewhere, and an engine here that calls it.
-pub struct Reached {
-    pub engine: Engine,
-    pub address: Address,
-}
-
-/// A server process of this command's own, and an engine here that calls it.
-pub struct Pair {
-    // Dropped in this order: the engine says good-bye before the server goes.
-    reached: Reached,
-    pub server: Server,
-}
-
-impl Deref for Pair {
-    type Target = Reached;
-    fn deref(&self) -> &Reached {
-        &self.reached
-    }
-}
-
-/// What a pair is made of.
-pub struct Setting<'a> {
-    pub transport: &'static petasos::Transport,
-    pub waiting: Waiting,
-    pub plan: &'a Plan,
-    pub secret: &'a Path,
-    pub store: Option<PathBuf>,
-    pub scratch: &'a Path,
-    /// The one channel to be measured.
-    pub channel: Option<&'static Channel>,
-    /// From how many bytes on arguments and results are lent, if not as usual.
-    pub lend_above: Option<usize>,
-    /// Engines of the server, with a thread and an address each.
-    pub engines: usize,
-}
-
-impl Setting<'_> {
-    fn order(&self, bare: bool) -> Order {
-        Order {
-            url: self.transport.any.to_owned(),
-            secret: Some(self.secret.to_owned()),
-            waiting: self.waiting,
-            core: self.plan.cores.server,
-            store: self.store.clone(),
-            channel: self.channel.map(|channel| channel.name.to_owned()),
-            lend_above: self.lend_above,
-            bare,
-            alone: self.plan.cores.alone(),
-            engines: self.engines,
-        }
-    }
-
-    fn open(&self) -> Open {
-        self.channel.map_or(petasos::open, |channel| channel.open)
-    }
-
-    /// Starts a server on its core.
-    pub fn server(&self, bare: bool) -> Outcome<(Server, Address)> {
-        let server = Server::start(&self.order(bare), self.scratch)?;
-        let address = address(&server)?;
-        Ok((server, address))
-    }
-
-    /// Starts a server, and connects to it.
-    pub fn pair(&self) -> Outcome<Pair> {
-        Pair::start(self)
-    }
-
-    /// Starts a server without calls, and connects to it.
-    pub fn bare(&self) -> Outcome<(bare::Client, Server)> {
-        let (server, _) = self.server(true)?;
-        Ok((self.bare_to(&server)?, server))
-    }
-
-    /// Connects to a server without calls.
-    pub fn bare_to(&self, server: &Server) -> Outcome<bare::Client> {
-        let address = address(server)?;
-        let endpoint = client::endpoint(self.open(), &address, Some(self.secret))?;
-        let end = End::new(endpoint, self.plan.cores.alone());
-        bare::Client::connect(end, &address)
-    }
-}
-
-fn address(server: &Server) -> Outcome<Address> {
-    Address::parse(server.url()).map_err(Failure::system("the URL that the server process gave"))
-}
-
-impl Reached {
-    pub fn bench(&self) -> BenchClient {
-        BenchClient::new(&self.engine, &self.address)
-    }
-}
-
-impl Pair {
-    /// Starts the server on its core.
-    pub fn start(setting: &Setting<'_>) -> Outcome<Pair> {
-        let (server, address) = setting.server(false)?;
-        let patience = Duration::from_secs(10);
-        let secret = Some(setting.secret);
-        let mut config = setting.waiting.config();
-        config.lend_above = setting.lend_above;
-        let engine = client::engine_over(setting.open(), &address, secret, config, patience)?;
-        Ok(Pair { reached: Reached { engine, address }, server })
-    }
-
-    /// Works while the server does not take a core: on a limit of the machine, say.
-    pub fn frozen<T>(&self, work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
-        let _frozen = self.server.freeze()?;
-        work()
-    }
-
-    /// A failure, with what became of the server.
-    pub fn explain(&mut self, failure: Failure) -> Failure {
-        match self.server.ended() {
-            Some(status) => {
-                let pid = self.server.pid();
-                let said = format!("{failure}").lines().next().unwrap_or_default().to_owned();
-                let text = format!("the server process {pid} ended ({status}): {said}");
-                Failure::new(Code::Unreachable, text)
-                    .advise("run it again; if it ends again, look for its own message above")
-            }
-            None => failure,
-        }
-    }
 }
 
 #[cfg(test)]

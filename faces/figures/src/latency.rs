@@ -4,10 +4,11 @@ use crate::{
     beside::typical,
     client,
     exit::{Code, Failure, Outcome},
-    figures::{Pair, Reached},
     limits::{self, Plan, RoundTrip, RoundTripFn},
-    server::Waiting,
+    message::{message, same},
+    pair::{Pair, ServerConnection},
     service::{BenchClient, MESSAGE},
+    waiting::Waiting,
 };
 use petasos::{CallOptions, Transport, wire::Encoding};
 
@@ -65,21 +66,6 @@ pub fn limit_of(
     })
 }
 
-/// Bytes of which no part looks like another, to be sent and to come back.
-pub fn message(bytes: usize) -> Vec<u8> {
-    (0..bytes).map(|at| (at % 251) as u8).collect()
-}
-
-/// What came back is what was sent, as far as its length and its ends tell.
-pub fn same(message: &[u8], bytes: usize) -> Outcome {
-    let last = bytes.checked_sub(1);
-    let ends = [Some(0).filter(|_| bytes > 0), last].map(|at| at.map(|at| (at % 251) as u8));
-    match message.len() == bytes && [message.first().copied(), message.last().copied()] == ends {
-        true => Ok(()),
-        false => Err(Failure::new(Code::Mismatch, "another message came back")),
-    }
-}
-
 impl Pair {
     /// Measures calls beside `limit`, in all about two times as long as the plan says.
     pub fn latency(&self, plan: &Plan, limit: RoundTripFn, encoding: Encoding) -> Outcome<Latency> {
@@ -96,7 +82,7 @@ impl Pair {
     }
 }
 
-impl Reached {
+impl ServerConnection {
     /// The bench of the server, in an encoding.
     pub fn bench_in(&self, encoding: Encoding) -> BenchClient {
         self.bench().with(CallOptions::default().encoding(encoding))

@@ -9,8 +9,8 @@
 //!              \                  /
 //!               petasos-figures
 //!   all_limits, latency, bulk        measurements: ours beside the machine's
-//!   figures, grid, plots             how they are shown
-//!   server, client, service, bare    the two processes of a measurement, and what one asks the other
+//!   figures, pivot, grid, plots      how they are shown
+//!   pair, server, client, service    the two processes of a measurement
 //!   limits                           what the machine can do, without Petasos
 //! ```
 //!
@@ -22,8 +22,9 @@
 //! |---|---|
 //! | `limits`, `all_limits`, `accounting`, `machine` | what a machine can do at best, what the system counts of a process, and on which machine a run was |
 //! | `latency`, `bulk`, `bare`, `beside` | calls, bulk data and bare operations of an endpoint, each beside its limit |
-//! | `server`, `client`, `service`, `channel`, `again` | the processes that measure, which are this executable, started again |
-//! | `figures`, `grid`, `plots`, `table`, `output`, `progress` | figures with their units, and how they are shown |
+//! | `pair`, `server`, `client`, `service`, `channel`, `again` | the processes that measure, which are this executable, started again |
+//! | `waiting`, `message`, `noise` | how the two sides wait, and what they send |
+//! | `figures`, `pivot`, `grid`, `plots`, `table`, `output`, `progress` | figures with their units, and how they are shown |
 //! | `exit`, `interrupt`, `log`, `scratch` | how a command fails, ends, logs and cleans up |
 
 #![forbid(unsafe_code)]
@@ -61,7 +62,15 @@ pub mod log;
 #[doc(hidden)]
 pub mod machine;
 #[doc(hidden)]
+pub mod message;
+#[doc(hidden)]
+pub mod noise;
+#[doc(hidden)]
 pub mod output;
+#[doc(hidden)]
+pub mod pair;
+#[doc(hidden)]
+pub mod pivot;
 #[doc(hidden)]
 pub mod plots;
 #[doc(hidden)]
@@ -74,3 +83,5 @@ pub mod server;
 pub mod service;
 #[doc(hidden)]
 pub mod table;
+#[doc(hidden)]
+pub mod waiting;

@@ -12,10 +12,9 @@ use crate::{
     exit::{Code, Failure, Outcome},
     interrupt, limits, scratch,
     service::{Bench, Measured},
+    waiting::Waiting,
 };
-use petasos::{
-    Engine, EngineConfig, EngineHandle, EngineThread, Idle, OpenOptions, fabric::Endpoint,
-};
+use petasos::{Engine, EngineConfig, EngineHandle, EngineThread, OpenOptions, fabric::Endpoint};
 use petasos_forward::{
     server::{self as forward, ServerConfig, StartError},
     storage::Local,
@@ -48,35 +47,6 @@ const GRACE: Duration = Duration::from_secs(3);
 
 /// The last word to a server whose work is done.
 const GOOD_BYE: &str = "end";
-
-/// How an engine waits; also says so in reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Waiting {
-    /// Looks again at once.
-    Spinning,
-    /// Sleeps at once.
-    Sleeping,
-    /// Spins a little, then sleeps.
-    Adaptive,
-}
-
-impl Waiting {
-    pub fn idle(self) -> Idle {
-        match self {
-            Waiting::Spinning => Idle::Spin,
-            Waiting::Sleeping => Idle::Sleep,
-            Waiting::Adaptive => Idle::Tuned,
-        }
-    }
-
-    /// Settings of an engine that waits so.
-    pub fn config(self) -> EngineConfig {
-        let mut config = EngineConfig::default();
-        config.idle = self.idle();
-        config
-    }
-}
 
 /// What a server is to do.
 #[derive(Debug, Serialize, Deserialize)]

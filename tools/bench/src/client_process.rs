@@ -11,8 +11,8 @@ use crate::{
     client,
     exit::{Code, Failure, Outcome},
     interrupt, limits,
-    server::Waiting,
-    service::{BenchClient, Way},
+    service::{BenchClient, Direction},
+    waiting::Waiting,
 };
 use petasos::{
     Bulk, Engine,
@@ -312,7 +312,7 @@ impl Caller {
         match &self.lent {
             None => Ok(self.bench.null().await?),
             Some(lent) => {
-                let moved = self.bench.transfer(lent.handle(), Way::Pull, 1).await?;
+                let moved = self.bench.transfer(lent.handle(), Direction::Pull, 1).await?;
                 moved.map_err(|text| Failure::new(Code::Failed, text))
             }
         }

@@ -2,9 +2,9 @@
 
 use crate::{
     exit::Outcome,
-    figures::Pair,
-    latency::{message, same},
     limits::{self, Percentiles},
+    message::{message, same},
+    pair::Pair,
 };
 use petasos::{TypedCall, wire::Wire};
 use std::{

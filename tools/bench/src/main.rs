@@ -18,7 +18,8 @@ mod report;
 // Shared with the command; see the front page of the crate.
 use petasos_figures::{
     accounting, again, all_limits, bare, beside, bulk, channel, client, exit, figures, grid,
-    interrupt, latency, limits, log, machine, output, plots, progress, scratch, server, service,
+    interrupt, latency, limits, log, machine, message, output, pair, pivot, plots, progress,
+    scratch, server, service, waiting,
 };
 
 use bench::{forward, launch};

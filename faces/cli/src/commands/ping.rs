@@ -4,8 +4,8 @@ use crate::{
     cli, client,
     exit::{Code, Failure, Outcome},
     interrupt, output,
-    server::Waiting,
     service::BenchClient,
+    waiting::Waiting,
 };
 use hdrhistogram::Histogram;
 use petasos::CallOptions;

@@ -5,7 +5,7 @@ mod libraries;
 mod usual;
 
 use crate::{
-    cli::{Bind, MapBy, Run, WireBy},
+    cli::run::{Bind, MapBy, Run, WireBy},
     exit::{Code, Failure, Outcome},
     log, output,
     plugins::{self, Moving},
@@ -180,7 +180,7 @@ fn exported(word: &String) -> Outcome<(String, String)> {
 
 fn launch(options: &Run) -> Outcome<Launch> {
     let usage = |error| Failure::new(Code::Usage, error);
-    let given = match (&options.hosts, &options.hostfile) {
+    let given = match (&options.hosts.hosts, &options.hosts.hostfile) {
         (Some(text), _) => Some(parse_hosts(text).map_err(usage)?),
         (None, Some(path)) => {
             let text = std::fs::read_to_string(path);
@@ -200,7 +200,7 @@ fn launch(options: &Run) -> Outcome<Launch> {
         found => found.map_err(|error| Failure::new(Code::Usage, error))?,
     };
     let tasks = allocation.as_ref().and_then(|of| of.tasks).filter(|_| given.is_none());
-    let ranks = options.ranks.or(tasks).unwrap_or(1);
+    let ranks = options.hosts.ranks.or(tasks).unwrap_or(1);
     let mut launch = Launch::new(ranks, options.program.clone());
     match allocation.filter(|of| given.as_ref().is_none_or(|given| of.has(given))) {
         Some(of) => {
@@ -209,10 +209,10 @@ fn launch(options: &Run) -> Outcome<Launch> {
         }
         None => launch.hosts = given.unwrap_or_default(),
     }
-    if let Some(command) = &options.remote_start {
+    if let Some(command) = &options.start.remote_start {
         launch.remote = command.split_whitespace().map(str::to_owned).collect();
     }
-    launch.map = match options.map {
+    launch.map = match options.setup.map {
         MapBy::ByCore => Map::ByCore,
         MapBy::ByNode => Map::ByNode,
     };
@@ -222,29 +222,30 @@ fn launch(options: &Run) -> Outcome<Launch> {
         WireBy::Pmi1 => Speaks::Pmi1,
         WireBy::Pmix => Speaks::Pmix,
     };
-    launch.oversubscribe = options.oversubscribe;
-    launch.directory.clone_from(&options.wdir);
-    launch.variables = options.export.iter().map(exported).collect::<Outcome<_>>()?;
-    launch.bind = options.bind == Bind::Core;
+    launch.oversubscribe = options.hosts.oversubscribe;
+    launch.directory.clone_from(&options.setup.wdir);
+    launch.variables = options.setup.export.iter().map(exported).collect::<Outcome<_>>()?;
+    launch.bind = options.setup.bind == Bind::Core;
     set(&mut launch.settings, options);
-    launch.files = options.stage.iter().map(|text| files::named(text)).collect::<Result<_, _>>()?;
-    launch.stage_program = options.stage_program;
-    launch.stage_directory.clone_from(&options.stage_dir);
-    launch.plugins = plugins::all(Moving { rate: options.stage_rate, quiet: options.json });
+    launch.files =
+        options.staging.stage.iter().map(|text| files::named(text)).collect::<Result<_, _>>()?;
+    launch.stage_program = options.staging.stage_program;
+    launch.stage_directory.clone_from(&options.staging.stage_dir);
+    launch.plugins = plugins::all(Moving { rate: options.staging.stage_rate, quiet: options.json });
     Ok(launch)
 }
 
 /// How the job is run.
 fn set(settings: &mut Settings, options: &Run) {
-    settings.fan_out = options.fan_out;
+    settings.fan_out = options.start.fan_out;
     settings.labels = options.label;
-    settings.keep_going = options.keep_going;
-    settings.restarts = options.restarts;
-    settings.restart_failed = options.restart_failed;
-    settings.spares = options.spares;
-    settings.timeout = options.timeout;
-    settings.connect = options.connect_timeout;
-    settings.silence = options.silence;
+    settings.keep_going = options.recovery.keep_going;
+    settings.restarts = options.recovery.restarts;
+    settings.restart_failed = options.recovery.restart_failed;
+    settings.spares = options.recovery.spares;
+    settings.timeout = options.times.timeout;
+    settings.connect = options.times.connect_timeout;
+    settings.silence = options.times.silence;
     settings.measure_links = options.measure_links;
     settings.log = log::filter_given();
 }

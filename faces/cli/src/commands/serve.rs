@@ -1,14 +1,8 @@
 //! `petasos serve`: a server to be pinged, and to keep files for a quickstart elsewhere.
 
 use crate::{
-    cli,
-    exit::Outcome,
-    interrupt,
-    listen::Listening,
-    metrics::Metrics,
-    output,
-    scratch::Scratch,
-    server::{Engines, Waiting},
+    cli, exit::Outcome, interrupt, listen::Listening, metrics::Metrics, output, scratch::Scratch,
+    server::Engines, waiting::Waiting,
 };
 use petasos::{EngineHandle, OpenOptions, Stats, Usage};
 use serde_json::json;

@@ -12,12 +12,13 @@ use crate::{
     channel::{self, Channel},
     cli, client,
     exit::{Code, Failure, Outcome},
-    figures::{self, Pair, Setting},
     grid::Grid,
     limits::{self, Plan},
     output,
+    pair::{Pair, Setting},
     progress::Progress,
     scratch::Scratch,
+    waiting::Waiting,
 };
 use petasos::{
     Transport, Tuning, TuningError, channel::Thresholds, fabric::two_sided::header, wire::Encoding,
@@ -119,7 +120,7 @@ pub(crate) fn run(options: &cli::Tune) -> Outcome {
     let spin = tuner.spin()?;
     let mut found = Vec::new();
     for transport in transports {
-        let measured = figures::on_client_core(&tuner.plan, || tuner.measure(transport, &progress));
+        let measured = limits::on_client_core(&tuner.plan, || tuner.measure(transport, &progress));
         found.push(measured.map_err(|failure| failure.within(transport.title))?);
     }
     drop(progress);
@@ -263,7 +264,7 @@ impl Tuner {
     ) -> Setting<'_> {
         Setting {
             transport,
-            waiting: figures::spinning(&self.plan),
+            waiting: Waiting::for_latency(&self.plan),
             plan: &self.plan,
             secret: &self.secret,
             store: None,

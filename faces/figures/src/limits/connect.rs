@@ -10,10 +10,11 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
-use super::helper::{Helper, Request};
+use super::helper::Helper;
+use super::order::{Family, Request, Waiting};
 use super::report::Once;
 use super::tcp::{receive, send, spinning};
-use super::{LimitError, MESSAGE_BYTES, Plan, Waiting, timing};
+use super::{LimitError, MESSAGE_BYTES, Plan, timing};
 
 /// Messages there and back over a new connection of TCP.
 const ROUND_TRIPS: usize = 3;
@@ -26,13 +27,6 @@ pub(super) const MOST: u64 = 400;
 
 /// How long the other side has to put an old connection away before the next one comes.
 const SETTLE: Duration = Duration::from_micros(200);
-
-/// A way to connect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    Tcp,
-    Unix,
-}
 
 /// New connections, one after the other.
 ///

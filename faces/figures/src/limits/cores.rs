@@ -2,6 +2,9 @@
 
 use rustix::process::getpid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::{panic, thread};
+
+use super::Plan;
 
 /// The cores of the two sides of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,4 +63,15 @@ pub fn pin(core: Option<usize>) -> bool {
     let mut set = CpuSet::new();
     set.set(core);
     sched_setaffinity(None, &set).is_ok()
+}
+
+/// Works on a thread of its own on the client's core: the caller's stays where it was.
+///
+/// A helper process started there dies with the thread, whatever happens.
+pub fn on_client_core<T: Send>(plan: &Plan, work: impl FnOnce() -> T + Send) -> T {
+    let run = || {
+        pin(plan.cores.client);
+        work()
+    };
+    thread::scope(|scope| scope.spawn(run).join().unwrap_or_else(|died| panic::resume_unwind(died)))
 }

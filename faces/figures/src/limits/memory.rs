@@ -2,16 +2,16 @@
 
 use std::hint::black_box;
 use std::io::{IoSlice, IoSliceMut};
-use std::thread;
 
 use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
 use nix::unistd::Pid;
 
 use super::buffer::{Buffer, last_level_cache};
-use super::helper::{Helper, Request};
+use super::helper::Helper;
+use super::order::Request;
 use super::report::Bulk;
-use super::{LimitError, Plan, pin, timing};
+use super::{LimitError, Plan, on_client_core, timing};
 
 pub(super) const MEMCPY: &str = "memcpy";
 pub(super) const VM_READV: &str = "process_vm_readv";
@@ -48,7 +48,7 @@ pub fn memcpy(plan: &Plan, sizes: &[usize]) -> Result<Bulk, LimitError> {
             pairs[0].1.check(MEMCPY, bytes)?;
             Ok(point)
         };
-        sizes.iter().map(measure).collect()
+        sizes.iter().map(measure).collect::<Result<Vec<_>, LimitError>>()
     })?;
     let how = format!(
         "one thread{}, a fixed pair of page-aligned buffers, or more in turn for sizes past the \
@@ -81,7 +81,7 @@ pub fn vm_readv(plan: &Plan, sizes: &[usize]) -> Result<Bulk, LimitError> {
             target.check(VM_READV, bytes)?;
             Ok(point)
         };
-        sizes.iter().map(measure).collect()
+        sizes.iter().map(measure).collect::<Result<Vec<_>, LimitError>>()
     })?;
     let how = format!(
         "one thread{} reads a child process, a fixed page-aligned buffer in each, pieces of at \
@@ -113,7 +113,7 @@ pub fn vm_writev(plan: &Plan, sizes: &[usize]) -> Result<Bulk, LimitError> {
             copy.check(VM_WRITEV, bytes)?;
             Ok(point)
         };
-        sizes.iter().map(measure).collect()
+        sizes.iter().map(measure).collect::<Result<Vec<_>, LimitError>>()
     })?;
     let how = format!(
         "one thread{} writes into a child process, a fixed page-aligned buffer in each, pieces of \
@@ -179,22 +179,6 @@ pub(super) fn largest(sizes: &[usize]) -> Result<usize, LimitError> {
         return Err(LimitError::EmptySize);
     }
     Ok(sizes.iter().copied().max().unwrap_or(1))
-}
-
-/// Runs `measure` on a thread of its own on the client's core: the caller's stays where it was.
-///
-/// A helper process started there dies with the thread, whatever happens.
-pub(super) fn on_client_core<T: Send>(
-    plan: &Plan,
-    measure: impl FnOnce() -> Result<T, LimitError> + Send,
-) -> Result<T, LimitError> {
-    let run = || {
-        pin(plan.cores.client);
-        measure()
-    };
-    thread::scope(|scope| {
-        scope.spawn(run).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
 }
 
 fn on_core(plan: &Plan) -> String {

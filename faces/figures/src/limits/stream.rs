@@ -5,10 +5,11 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
 use super::buffer::Buffer;
-use super::helper::{Helper, Request};
-use super::memory::{largest, on_client_core};
+use super::helper::Helper;
+use super::memory::largest;
+use super::order::Request;
 use super::report::{Bulk, BulkPoint};
-use super::{LimitError, Plan, tcp, timing};
+use super::{LimitError, Plan, on_client_core, tcp, timing};
 
 pub(super) const STREAM: &str = "tcp_stream";
 pub(super) const FETCH: &str = "tcp_fetch";
@@ -55,7 +56,7 @@ fn measure(
         let mut stream = tcp::connect(&mut helper)?;
         let mut target = Buffer::blank(most)?;
         let size = |&bytes: &usize| one_size(plan, name, &mut stream, &mut target, bytes, ahead);
-        sizes.iter().map(size).collect()
+        sizes.iter().map(size).collect::<Result<Vec<_>, LimitError>>()
     })?;
     let how = format!(
         "writes of 1 MiB over TCP on 127.0.0.1, no delay, {flow}; {}; median of transfers",

@@ -5,22 +5,13 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::thread;
 
-use super::helper::{Helper, Request, hear};
-use super::memory::on_client_core;
+use super::helper::{Helper, hear};
+use super::order::{Request, Waiting};
 use super::report::RoundTrip;
-use super::{LimitError, MESSAGE_BYTES, Plan, timing};
+use super::{LimitError, MESSAGE_BYTES, Plan, on_client_core, timing};
 
 pub(super) const SPINNING: &str = "tcp_spinning";
 pub(super) const SLEEPING: &str = "tcp_sleeping";
-
-/// How a side waits for the next message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
-    /// Reads that do not block, again and again.
-    Spinning,
-    /// Reads that block.
-    Sleeping,
-}
 
 /// A message of 64 bytes over TCP to a child process and back, with `TCP_NODELAY`.
 ///

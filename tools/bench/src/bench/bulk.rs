@@ -5,10 +5,12 @@ use crate::{
     beside::Beside,
     bulk::{self, Amount, Moved},
     exit::Outcome,
-    figures::{self, Row},
+    figures::Row,
+    limits,
     machine::memory,
     output,
     plots::Plot,
+    waiting::Waiting,
 };
 use petasos::Transport;
 
@@ -56,7 +58,7 @@ pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<V
             }
             let amount = Amount { bytes, of_transport, rounds: bench.rounds };
             let measure = || of_size(bench, transport, amount);
-            rows.extend(figures::on_client_core(&bench.plan, measure)?.into_iter().flatten());
+            rows.extend(limits::on_client_core(&bench.plan, measure)?.into_iter().flatten());
         }
     }
     rows.extend(in_place::measure(bench, transport)?);
@@ -69,7 +71,7 @@ fn of_size(
     amount: Amount,
 ) -> Outcome<Option<[Row; 2]>> {
     let plan = &bench.plan_of(4);
-    let setting = bench.setting(transport, figures::spinning(plan), plan);
+    let setting = bench.setting(transport, Waiting::for_latency(plan), plan);
     let found = bulk::measure(&setting, amount)?;
     let Some(Moved { pull, push }) = found else { return Ok(None) };
     let memory = if amount.of_transport { " of the transport's memory" } else { "" };

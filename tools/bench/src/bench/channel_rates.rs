@@ -7,10 +7,12 @@ use crate::{
     beside::Beside,
     channel::{Carries, Channel},
     exit::{Code, Failure, Outcome},
-    figures::{Row, Setting},
+    figures::Row,
     limits::{self, Plan},
     output,
+    pair::Setting,
     server::Server,
+    waiting::Waiting,
 };
 use petasos::Transport;
 use rustix::process::{Resource, getrlimit};
@@ -95,7 +97,7 @@ impl Rates<'_> {
     }
 
     fn setting(&self, channel: &'static Channel) -> Setting<'_> {
-        let waiting = crate::figures::spinning(self.plan);
+        let waiting = Waiting::for_latency(self.plan);
         let setting = self.bench.setting(self.transport, waiting, self.plan);
         Setting { channel: Some(channel), ..setting }
     }

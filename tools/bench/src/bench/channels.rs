@@ -11,13 +11,15 @@ use crate::{
     channel::{Carries, Channel},
     client,
     exit::{Code, Failure, Outcome},
-    figures::{self, Pair, Row, Setting},
+    figures::Row,
     latency, limits,
     limits::{Bulk, Plan},
-    output,
+    message, output,
+    pair::{Pair, Setting},
     plots::Plot,
     server::Server,
-    service::Way,
+    service::Direction,
+    waiting::Waiting,
 };
 use petasos::{
     Transport, TypedCall,
@@ -59,12 +61,12 @@ pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<V
     let mut rows = Vec::new();
     for channel in Channel::of(transport.scheme) {
         let plan = bench.plan_of(10);
-        let setting = bench.setting(transport, figures::spinning(&plan), &plan);
+        let setting = bench.setting(transport, Waiting::for_latency(&plan), &plan);
         let setting = Setting { channel: Some(channel), ..setting };
         let experiment = Experiment { bench, transport, channel, setting, plan };
-        rows.extend(figures::on_client_core(&bench.plan, || experiment.measure())?);
+        rows.extend(limits::on_client_core(&bench.plan, || experiment.measure())?);
         let rates = Rates { bench, transport, channel, plan: &experiment.plan };
-        rows.extend(figures::on_client_core(&bench.plan, || rates.measure())?);
+        rows.extend(limits::on_client_core(&bench.plan, || rates.measure())?);
     }
     Ok(rows)
 }
@@ -213,7 +215,7 @@ impl Experiment<'_> {
         if bytes == 0 {
             return Ok((time, None));
         }
-        let mut message = latency::message(bytes);
+        let mut message = message::message(bytes);
         let (most, few, many) = WINDOW;
         let times = (most / bytes).clamp(few, many);
         let point =
@@ -240,7 +242,7 @@ impl Experiment<'_> {
         if bytes == 0 {
             return Ok((time.median, None));
         }
-        let (bench, message) = (pair.bench(), latency::message(bytes));
+        let (bench, message) = (pair.bench(), message::message(bytes));
         // Each sample ends with its last call: answers come in bursts.
         let (most, _, many) = WINDOW;
         let times = (most / bytes).clamp(4 * CALLS_IN_FLIGHT, many);
@@ -270,11 +272,11 @@ impl Experiment<'_> {
         let lent = pair.engine.bulk(memory.whole(), Access::READ)?;
         let bench = pair.bench();
         let time = limits::round_trips(&self.plan, "pull", "", || {
-            let call = bench.transfer(lent.handle(), Way::Pull, 1);
+            let call = bench.transfer(lent.handle(), Direction::Pull, 1);
             pair.engine.block_on(call)?.map_err(|text| Failure::new(Code::Failed, text))
         })?;
         pair.engine.block_on(lent.close())?;
-        let moved = pair.transfers(&self.plan, Way::Pull, &memory, bytes)?;
+        let moved = pair.transfers(&self.plan, Direction::Pull, &memory, bytes)?;
         Ok((time.median, Some(moved.median)))
     }
 

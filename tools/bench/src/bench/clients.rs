@@ -8,7 +8,7 @@ use crate::{
     figures::{self, Row},
     limits,
     plots::Plot,
-    server::Waiting,
+    waiting::Waiting,
 };
 use petasos::{Transport, fabric::Address};
 

@@ -8,10 +8,11 @@ use crate::{
     beside::typical,
     client,
     exit::Outcome,
-    figures::{self, Row},
+    figures::Row,
     limits::{self, Family, Once},
-    server::{Server, Waiting},
+    server::Server,
     service::BenchClient,
+    waiting::Waiting,
 };
 use petasos::{Transport, fabric::Address};
 use std::time::{Duration, Instant};
@@ -32,13 +33,13 @@ pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<V
     let mut rows = Vec::new();
     for waiting in bench.waitings() {
         let measured = || new_peers(bench, transport, waiting);
-        rows.extend(figures::on_client_core(&bench.plan, measured)?);
+        rows.extend(limits::on_client_core(&bench.plan, measured)?);
     }
     Ok(rows)
 }
 
 fn new_peers(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> Outcome<Vec<Row>> {
-    let word = figures::word(waiting);
+    let word = waiting.word();
     let plan = bench.plan_of(2);
     let setting = bench.setting(transport, waiting, &plan);
     let (family, against) = match client::is_within_node(transport.scheme) {

@@ -12,10 +12,12 @@ use crate::{
     beside::Beside,
     client,
     exit::{Code, Failure, Outcome},
-    figures::{Row, Setting},
+    figures::Row,
     limits::{self, Cores, Plan},
-    server::{self, Server, Waiting},
+    pair::Setting,
+    server::{self, Server},
     service::BenchClient,
+    waiting::Waiting,
 };
 use petasos::{Engine, Transport, fabric::Address};
 use std::{

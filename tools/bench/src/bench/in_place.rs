@@ -8,9 +8,10 @@ use crate::{
     bare::PAGE,
     beside::Beside,
     exit::{Code, Failure, Outcome},
-    figures::{self, Row},
+    figures::Row,
     limits, output,
     service::sum,
+    waiting::Waiting,
 };
 use petasos::{Transport, fabric::Region};
 
@@ -34,7 +35,7 @@ pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<V
     let mut rows = Vec::new();
     for &bytes in sizes(bench) {
         bench.step(transport, format_args!("read in place, {}", output::size(bytes as u64)));
-        let found = figures::on_client_core(&bench.plan, || of_size(bench, transport, bytes))?;
+        let found = limits::on_client_core(&bench.plan, || of_size(bench, transport, bytes))?;
         rows.extend(found.into_iter().flatten());
     }
     Ok(rows)
@@ -47,7 +48,7 @@ fn of_size(
     bytes: usize,
 ) -> Outcome<Option<[Row; 2]>> {
     let plan = &bench.plan_of(4);
-    let setting = bench.setting(transport, figures::spinning(plan), plan);
+    let setting = bench.setting(transport, Waiting::for_latency(plan), plan);
     let (mut in_place, mut pulled) = (Vec::new(), Vec::new());
     for _ in 0..bench.rounds {
         let (mut client, server) = setting.bare()?;

@@ -30,14 +30,15 @@ use crate::{
     cli::{self, Measuring, Topic},
     client,
     exit::{Failure, Outcome},
-    figures::{self, Row, Setting},
+    figures::Row,
     interrupt,
     limits::Plan,
     machine,
+    pair::Setting,
     progress::Progress,
     report::Folder,
     scratch::Scratch,
-    server::Waiting,
+    waiting::Waiting,
 };
 use petasos::Transport;
 use so_far::SoFar;
@@ -280,7 +281,7 @@ impl Bench {
 
     /// The manners of waiting that are measured.
     fn waitings(&self) -> Vec<Waiting> {
-        let mut waitings = vec![figures::spinning(&self.plan), Waiting::Sleeping];
+        let mut waitings = vec![Waiting::for_latency(&self.plan), Waiting::Sleeping];
         waitings.dedup();
         waitings
     }

@@ -4,12 +4,12 @@ use super::Bench;
 use crate::{
     beside::{Beside, typical},
     exit::Outcome,
-    figures::{self, Row},
+    figures::Row,
     latency::{self, Latency},
     limits,
     load::Load,
     plots::Plot,
-    server::Waiting,
+    waiting::Waiting,
 };
 use petasos::{Transport, wire::Encoding};
 
@@ -20,16 +20,16 @@ pub(super) const QUICK_IN_FLIGHT: [usize; 3] = [1, 16, 64];
 pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
     let mut rows = Vec::new();
     for waiting in bench.waitings() {
-        bench.step(transport, format_args!("null calls, {}", figures::word(waiting)));
+        bench.step(transport, format_args!("null calls, {}", waiting.word()));
         let measure = || calls(bench, transport, waiting);
-        rows.extend(figures::on_client_core(&bench.plan, measure)?);
+        rows.extend(limits::on_client_core(&bench.plan, measure)?);
     }
     Ok(rows)
 }
 
 fn calls(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> Outcome<Vec<Row>> {
     let (scheme, plan) = (transport.scheme, &bench.plan);
-    let word = figures::word(waiting);
+    let word = waiting.word();
     let limit = latency::limit(transport, waiting);
     let setting = bench.setting(transport, waiting, plan);
     let in_flight = if bench.quick { &QUICK_IN_FLIGHT[..] } else { &IN_FLIGHT };

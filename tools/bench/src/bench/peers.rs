@@ -13,12 +13,13 @@ use crate::{
     bulk::{self, Amount},
     client,
     exit::{Code, Failure, Outcome},
-    figures::{self, Pair, Setting},
     latency,
-    limits::{Plan, RoundTrip},
+    limits::{self, Plan, RoundTrip},
     load::Load,
+    pair::{Pair, Setting},
     peer_process,
-    server::{Server, Waiting},
+    server::Server,
+    waiting::Waiting,
 };
 use petasos::{Transport, wire::Encoding};
 use petasos_peers::{Error, Peer, Place, Session};
@@ -55,7 +56,7 @@ pub(super) fn measure(
         // There are many cells.
         let plan = bench.plan_of(3);
         let group = Group { bench, plan, transport, waiting };
-        let found = figures::on_client_core(&bench.plan, || group.measure(report))?;
+        let found = limits::on_client_core(&bench.plan, || group.measure(report))?;
         report.add(found, transport.scheme, word(waiting));
     }
     Ok(())

@@ -6,11 +6,13 @@ use crate::{
     beside::Beside,
     bulk::{self, Amount},
     exit::{Code, Failure, Outcome},
-    figures::{self, Pair, Row, Setting},
+    figures::Row,
     limits::{self, Plan},
     output,
+    pair::{Pair, Setting},
     plots::Plot,
     service::{Flow, sum},
+    waiting::Waiting,
 };
 use petasos::{
     Bulk, Transport,
@@ -36,9 +38,9 @@ const WORKED: usize = 512 << 10;
 
 pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
     let plan = bench.plan_of(10);
-    let setting = bench.setting(transport, figures::spinning(&plan), &plan);
+    let setting = bench.setting(transport, Waiting::for_latency(&plan), &plan);
     let experiment = Experiment { bench, transport, setting, plan };
-    figures::on_client_core(&bench.plan, || experiment.measure())
+    limits::on_client_core(&bench.plan, || experiment.measure())
 }
 
 struct Experiment<'a> {

@@ -11,7 +11,7 @@ use crate::{
     beside::{Beside, typical},
     client,
     exit::{Code, Failure, Outcome},
-    figures::{self, Row},
+    figures::Row,
     limits::{self, Plan},
     output,
 };
@@ -64,9 +64,9 @@ pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<V
         bench.skip("puts beside bare messages: there is one core for both sides".to_owned());
         return Ok(matches(bench, transport));
     }
-    let mut rows = figures::on_client_core(&bench.plan, || puts(bench, transport))?;
-    rows.extend(figures::on_client_core(&bench.plan, || long_puts(bench, transport))?);
-    rows.extend(figures::on_client_core(&bench.plan, || {
+    let mut rows = limits::on_client_core(&bench.plan, || puts(bench, transport))?;
+    rows.extend(limits::on_client_core(&bench.plan, || long_puts(bench, transport))?);
+    rows.extend(limits::on_client_core(&bench.plan, || {
         Ok::<_, Failure>(matches(bench, transport))
     })?);
     Ok(rows)

@@ -5,9 +5,10 @@ use crate::{
     all_limits::Found,
     exit::Outcome,
     figures::{self, Row},
-    grid::{self, Grid, LARGE_STEP},
+    grid::Grid,
     machine::Machine,
     output,
+    pivot::{self, LARGE_STEP},
     plots::Plot,
     report::{Folder, Page, Section, charts},
 };
@@ -90,7 +91,7 @@ impl Results {
         if let Some(limits) = &self.limits {
             limits.grids().iter().for_each(|grid| text += &grid.text());
         }
-        for (_, grid) in grid::pivots(&self.figures) {
+        for (_, grid) in pivot::pivots(&self.figures) {
             text += &grid.text();
         }
         if self.few().next().is_some() {
@@ -163,7 +164,7 @@ impl Results {
     /// The tables of the plots, also of rows that are few.
     fn plotted(&self) -> Vec<(Plot, Grid)> {
         let rows: Vec<Row> = self.figures.iter().cloned().map(Row::dense).collect();
-        grid::pivots(&rows)
+        pivot::pivots(&rows)
     }
 
     fn sections(&self) -> Vec<Section> {

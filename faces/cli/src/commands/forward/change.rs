@@ -1,12 +1,8 @@
 //! `rm`, `mkdir` and `mv`.
 
-use super::{
-    look::each,
-    options::{Mkdir, Mv, Rm},
-    out::name_json,
-    session,
-};
+use super::{inspect::each, out::name_json, session};
 use crate::{
+    cli::forward::{Mkdir, Mv, Rm},
     exit::{Code, Failure, Outcome, as_json},
     output,
 };
@@ -28,7 +24,7 @@ fn done(what: impl FnOnce() -> Value) -> Outcome {
 }
 
 pub(super) fn rm(options: &Rm) -> Outcome {
-    each("rm", &options.places, &options.reach, async |remote, place| {
+    each("rm", &options.places, &options.access, async |remote, place| {
         if place.path.is_root() {
             let text = format!("{}: this is the root of the export", place.address);
             return Err(Failure::new(Code::Usage, text).advise("name what is to go: URL/PATH"));
@@ -51,7 +47,7 @@ pub(super) fn rm(options: &Rm) -> Outcome {
 }
 
 pub(super) fn mkdir(options: &Mkdir) -> Outcome {
-    each("mkdir", &options.places, &options.reach, async |remote, place| {
+    each("mkdir", &options.places, &options.access, async |remote, place| {
         let creation = Creation { mode: options.mode, owner: None };
         if options.parents {
             make_dirs(remote, &place.path, creation).await?;
@@ -100,7 +96,7 @@ pub(super) fn mv(options: &Mv) -> Outcome {
         (_, true) => RenameMode::Exchange,
         _ => RenameMode::Replace,
     };
-    session::with("mv", &from.address, &options.reach, async |remote| {
+    session::with("mv", &from.address, &options.access, async |remote| {
         let mut target = to.path.clone();
         if mode != RenameMode::Exchange
             && let Ok(attr) = remote.stat(&to.path, true).await

@@ -3,23 +3,22 @@
 mod bucket;
 mod change;
 pub(crate) mod guard;
-mod look;
+mod inspect;
 mod mount;
 pub(crate) mod mount_ask;
 pub(crate) mod mount_helper;
 mod moving;
-mod options;
 mod out;
-mod place;
 mod serve;
 mod session;
 mod status;
 
 pub(crate) use mount::let_go;
-pub(crate) use options::Forward;
 
-use crate::exit::Outcome;
-use options::Command;
+use crate::{
+    cli::forward::{Command, Forward},
+    exit::Outcome,
+};
 
 pub(crate) fn run(options: &Forward) -> Outcome {
     match &options.command {
@@ -27,9 +26,9 @@ pub(crate) fn run(options: &Forward) -> Outcome {
         Command::Put(options) => moving::put(options),
         Command::Get(options) => moving::get(options),
         Command::Sync(options) => moving::sync(options),
-        Command::Ls(options) => look::ls(options),
-        Command::Stat(options) => look::stat(options),
-        Command::Cat(options) => look::cat(options),
+        Command::Ls(options) => inspect::ls(options),
+        Command::Stat(options) => inspect::stat(options),
+        Command::Cat(options) => inspect::cat(options),
         Command::Rm(options) => change::rm(options),
         Command::Mkdir(options) => change::mkdir(options),
         Command::Mv(options) => change::mv(options),

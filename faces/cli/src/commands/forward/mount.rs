@@ -4,11 +4,9 @@
 //! when it is done, and then has nothing any more of the process that started it: no terminal, no
 //! descriptor, no working directory. Signals end it there.
 
-use super::{
-    guard, mount_ask,
-    options::{CacheMode, Mount},
-};
+use super::{guard, mount_ask};
 use crate::{
+    cli::forward::{CacheMode, Mount},
     client,
     exit::{Code, Failure, Outcome, as_json},
     interrupt, output,

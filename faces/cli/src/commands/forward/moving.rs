@@ -1,12 +1,11 @@
 //! `put`, `get` and `sync`: what they share is how they are set up, watched, and summed up.
 
-use super::{
-    options::{Get, Moving, Put, Reach, Sync},
-    out::name_json,
-    place::{Place, Side},
-    session,
-};
+use super::{out::name_json, session};
 use crate::{
+    cli::{
+        forward::{Get, Moving, Put, ServerAccess, Sync},
+        place::{Place, Side},
+    },
     exit::{Code, Failure, Outcome, files},
     output::{self, count},
 };
@@ -43,8 +42,8 @@ const AT_LEAST: Duration = Duration::from_secs(1);
 const SAID: u64 = 20;
 
 pub(super) fn put(options: &Put) -> Outcome {
-    let Put { sources, target, moving, reach } = options;
-    run("put", &target.address, reach, moving, async |connection, how, progress, watch| {
+    let Put { sources, target, moving, access } = options;
+    run("put", &target.address, access, moving, async |connection, how, progress, watch| {
         let into = target.directory
             || sources.len() > 1
             || target.path.is_root()
@@ -70,13 +69,13 @@ pub(super) fn put(options: &Put) -> Outcome {
 }
 
 pub(super) fn get(options: &Get) -> Outcome {
-    let Get { sources, target, moving, reach } = options;
+    let Get { sources, target, moving, access } = options;
     let Some(first) = sources.first() else { return Ok(()) };
     if let Some(other) = sources.iter().find(|place| place.address != first.address) {
         let text = format!("{} and {} are two servers", first.address, other.address);
         return Err(Failure::new(Code::Usage, text).advise("one command for each"));
     }
-    run("get", &first.address, reach, moving, async |connection, how, progress, watch| {
+    run("get", &first.address, access, moving, async |connection, how, progress, watch| {
         let target = resolved(target);
         let into = target.is_dir();
         if sources.len() > 1 && !into {
@@ -96,12 +95,12 @@ pub(super) fn get(options: &Get) -> Outcome {
 }
 
 pub(super) fn sync(options: &Sync) -> Outcome {
-    let Sync { source, target, delete, dry_run, moving, reach } = options;
+    let Sync { source, target, delete, dry_run, moving, access } = options;
     let mut sync = SyncOptions::default();
     (sync.delete, sync.dry_run) = (*delete, *dry_run);
     match (source, target) {
         (Side::Here(here), Side::There(there)) => {
-            run("sync", &there.address, reach, moving, async |connection, how, progress, watch| {
+            run("sync", &there.address, access, moving, async |connection, how, progress, watch| {
                 let here = resolved(here);
                 transfer::sync_to(connection, &here, &there.path, how, sync, progress, watch)
                     .await
@@ -109,7 +108,7 @@ pub(super) fn sync(options: &Sync) -> Outcome {
             })
         }
         (Side::There(there), Side::Here(here)) => {
-            run("sync", &there.address, reach, moving, async |connection, how, progress, watch| {
+            run("sync", &there.address, access, moving, async |connection, how, progress, watch| {
                 let here = resolved(here);
                 transfer::sync_from(connection, &there.path, &here, how, sync, progress, watch)
                     .await
@@ -165,14 +164,14 @@ fn how(moving: &Moving) -> Options {
 fn run(
     what: &str,
     address: &Address,
-    reach: &Reach,
+    access: &ServerAccess,
     moving: &Moving,
     work: impl AsyncFnOnce(&Rc<Connection>, &Options, &Arc<Progress>, Watch) -> Outcome<Report>,
 ) -> Outcome {
     // The engine gives up before the session does: it knows why the server cannot be reached.
     let most = moving.retry.max(AT_LEAST) * 3 / 4;
-    let engine = session::engine_within(address, reach, most)?;
-    let connecting = session::connecting(what, reach);
+    let engine = session::engine_within(address, access, most)?;
+    let connecting = session::connecting(what, access);
     let progress = Progress::new();
     let report = engine.block_on(async {
         let connection = Connection::connect(&engine, address, connecting, moving.retry).await?;

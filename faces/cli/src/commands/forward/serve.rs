@@ -1,7 +1,8 @@
 //! `petasos forward serve`: exports a directory until it is interrupted.
 
-use super::{bucket::bucket, options::Serve};
+use super::bucket::bucket;
 use crate::{
+    cli::forward::Serve,
     exit::{Code, Failure, Outcome},
     interrupt,
     listen::{self, Listening},

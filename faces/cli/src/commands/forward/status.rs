@@ -1,7 +1,8 @@
 //! `petasos forward status`: what a server does, and for which clients.
 
-use super::{options, session};
+use super::session;
 use crate::{
+    cli::forward,
     exit::Outcome,
     output::{self, count, size},
 };
@@ -9,9 +10,9 @@ use comfy_table::Cell;
 use petasos_forward::protocol::{Counters, Status};
 use std::time::Duration;
 
-pub(super) fn run(options: &options::Status) -> Outcome {
+pub(super) fn run(options: &forward::Status) -> Outcome {
     let address = &options.place.address;
-    let status = session::with("status", address, &options.reach, async |remote| {
+    let status = session::with("status", address, &options.access, async |remote| {
         Ok(remote.status().await?)
     })?;
     match options.json.json {

@@ -4,12 +4,13 @@ use super::{copy, files, hold::Held, source::Source, stage::Stage};
 use crate::{
     client,
     exit::{Code, Failure, Outcome},
-    figures::{Reached, Row},
+    figures::Row,
     limits::Plan,
     output,
+    pair::ServerConnection,
     progress::Progress,
-    server::Waiting,
-    service::Way,
+    service::Direction,
+    waiting::Waiting,
 };
 use petasos::{Transport, fabric::Address, wire::Encoding};
 use std::{path::Path, time::Duration};
@@ -43,21 +44,21 @@ impl Elsewhere<'_> {
         // Adaptive: on a network the latency is so long that a core is better left to its driver.
         let config = Waiting::Adaptive.config();
         let engine = client::engine_over(petasos::open, self.url, self.secret, config, PATIENCE)?;
-        let reached = Reached { engine, address: self.url.clone() };
-        let held = reached.engine.block_on(Held::begin(&reached))?;
-        let mut rows = self.calls(&reached, plan)?;
+        let connection = ServerConnection { engine, address: self.url.clone() };
+        let held = connection.engine.block_on(Held::begin(&connection))?;
+        let mut rows = self.calls(&connection, plan)?;
         progress.step(format!("bulk data, {}", output::size(bulk as u64)));
-        rows.extend(self.memory(&reached, plan, bulk)?);
+        rows.extend(self.memory(&connection, plan, bulk)?);
         drop(progress);
-        let done = files(&reached, &held, self.transport.scheme, source, stage, copied);
-        let emptied = reached.engine.block_on(held.end());
+        let done = files(&connection, &held, self.transport.scheme, source, stage, copied);
+        let emptied = connection.engine.block_on(held.end());
         // What failed first is what is said.
         rows.extend(done?);
         emptied.map(|()| rows)
     }
 
-    fn calls(&self, reached: &Reached, plan: &Plan) -> Outcome<Vec<Row>> {
-        let null = reached.null_call(plan, Encoding::Native)?;
+    fn calls(&self, connection: &ServerConnection, plan: &Plan) -> Outcome<Vec<Row>> {
+        let null = connection.null_call(plan, Encoding::Native)?;
         let row = |what: &str, time| {
             let row = Row::new(self.transport.scheme, what, (time, "ns"), None, &null.how);
             row.doubted(null.doubt.as_deref())
@@ -66,13 +67,18 @@ impl Elsewhere<'_> {
     }
 
     /// Bulk data between memories; what came back is compared once.
-    fn memory(&self, reached: &Reached, plan: &Plan, bytes: usize) -> Outcome<[Row; 2]> {
+    fn memory(
+        &self,
+        connection: &ServerConnection,
+        plan: &Plan,
+        bytes: usize,
+    ) -> Outcome<[Row; 2]> {
         let plan = Plan { time: plan.time / ROUNDS, ..*plan };
-        let memory = reached.memory(bytes, false)?;
-        reached.check(&memory, bytes)?;
+        let memory = connection.memory(bytes, false)?;
+        connection.check(&memory, bytes)?;
         let row = |what: &str, way| {
             let rates =
-                (0..ROUNDS).map(|_| Ok(reached.transfers(&plan, way, &memory, bytes)?.median));
+                (0..ROUNDS).map(|_| Ok(connection.transfers(&plan, way, &memory, bytes)?.median));
             let mut rates = rates.collect::<Outcome<Vec<_>>>()?;
             rates.sort_by(f64::total_cmp);
             let what = format!("{what}, {}", output::size(bytes as u64));
@@ -80,7 +86,7 @@ impl Elsewhere<'_> {
             let value = (rates[rates.len() / 2], "GB/s");
             Ok::<_, Failure>(Row::new(self.transport.scheme, what, value, None, how))
         };
-        Ok([row("memory to server", Way::Pull)?, row("server to memory", Way::Push)?])
+        Ok([row("memory to server", Direction::Pull)?, row("server to memory", Direction::Push)?])
     }
 }
 

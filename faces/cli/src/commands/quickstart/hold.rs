@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     exit::{Code, Failure, Outcome},
-    figures::Reached,
+    pair::ServerConnection,
 };
 use futures_util::{StreamExt, TryStreamExt, stream, stream::FuturesUnordered};
 use petasos::CallError;
@@ -46,16 +46,16 @@ pub(super) struct Held {
 }
 
 impl Held {
-    pub(super) async fn begin(reached: &Reached) -> Outcome<Held> {
+    pub(super) async fn begin(connection: &ServerConnection) -> Outcome<Held> {
         // A server that is there answers this one, with files or without.
-        reached.bench().null().await?;
+        connection.bench().null().await?;
         let name = format!("petasos quickstart, process {}", std::process::id());
         let mut options = ConnectOptions::default().name(name).timeout(TIMEOUT);
         options.silence = Some(SILENCE);
         options.patience = Some(PATIENCE);
         // Another session would have another lock: what is lost stays lost.
         let connection =
-            Connection::connect(&reached.engine, &reached.address, options, Duration::ZERO);
+            Connection::connect(&connection.engine, &connection.address, options, Duration::ZERO);
         let connection = Rc::new(connection.await.map_err(without_files)?);
         let flags = OpenFlags::READ.with(OpenFlags::WRITE).with(OpenFlags::CREATE);
         let lock = connection.remote().open(&path(LOCK)?, flags, 0o600).await?;

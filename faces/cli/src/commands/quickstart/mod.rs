@@ -14,12 +14,14 @@ use crate::{
     bulk::{self, Amount, Moved},
     cli, client,
     exit::{Code, Failure, Outcome},
-    figures::{self, Pair, Reached, Row, Setting},
+    figures::{self, Row},
     latency::{self, Latency},
-    limits::Plan,
+    limits::{self, Plan},
     machine, output,
+    pair::{Pair, ServerConnection, Setting},
     progress::Progress,
     scratch::Scratch,
+    waiting::Waiting,
 };
 use elsewhere::Elsewhere;
 use hold::Held;
@@ -81,7 +83,7 @@ pub(crate) fn run(options: &cli::Quickstart) -> Outcome {
     if let Some(url) = &options.server {
         let there = Elsewhere { transport: transports[0], url, secret: options.secret.as_deref() };
         let all = || there.all(&plan, &source, stage.as_ref(), copied, bulk);
-        figures = figures::on_client_core(&plan, all)?;
+        figures = limits::on_client_core(&plan, all)?;
     }
     let ours = if options.server.is_none() { &transports[..] } else { &[] };
     for (at, transport) in ours.iter().enumerate() {
@@ -90,7 +92,7 @@ pub(crate) fn run(options: &cli::Quickstart) -> Outcome {
         let store = scratch.directory(&format!("store-{}", transport.scheme))?;
         let setting = Setting {
             transport,
-            waiting: figures::spinning(&plan),
+            waiting: Waiting::for_latency(&plan),
             plan: &plan,
             secret: &secret,
             store: Some(store.clone()),
@@ -99,7 +101,7 @@ pub(crate) fn run(options: &cli::Quickstart) -> Outcome {
             lend_above: None,
             engines: 1,
         };
-        let rows = figures::on_client_core(&plan, || one(&setting, &source, stage, copied, bulk));
+        let rows = limits::on_client_core(&plan, || one(&setting, &source, stage, copied, bulk));
         figures.extend(rows.map_err(|failure| failure.within(transport.title))?);
         crate::scratch::remove(&store);
     }
@@ -208,7 +210,7 @@ fn memory(setting: &Setting<'_>, bytes: usize) -> Outcome<Vec<Row>> {
 
 /// The files: there and back.
 fn files(
-    reached: &Reached,
+    connection: &ServerConnection,
     held: &Held,
     scheme: &'static str,
     source: &Source,
@@ -226,13 +228,13 @@ fn files(
         Ok::<_, Failure>(Row::new(scheme, what, unit, Some(limit), how))
     };
     let written = timed("files written", ("file copy", copied.copied), &mut |progress| {
-        reached.engine.block_on(transfer::upload(held, source, progress))
+        connection.engine.block_on(transfer::upload(held, source, progress))
     })?;
     // What is there is compared by names first: the limit beside the next row lists nothing, either.
-    reached.engine.block_on(transfer::compare_names(held, source))?;
+    connection.engine.block_on(transfer::compare_names(held, source))?;
     let read =
         timed("files read back, compared", ("file compare", copied.compared), &mut |progress| {
-            reached.engine.block_on(transfer::download(held, source, stage, progress))
+            connection.engine.block_on(transfer::download(held, source, stage, progress))
         })?;
     Ok(vec![written, read])
 }

@@ -1,6 +1,9 @@
 //! Data made for a first try: a tree with something of everything.
 
-use crate::exit::{Failure, Outcome};
+use crate::{
+    exit::{Failure, Outcome},
+    noise::Noise,
+};
 use std::{
     fs::{self, Permissions},
     io::Write,
@@ -13,7 +16,8 @@ const SMALL: [usize; 8] = [0, 1, 4095, 4096, 4097, 65_535, 65_537, 300_000];
 
 /// Fills the directory with about `bytes` of data that does not repeat.
 pub(super) fn make(path: &Path, bytes: u64) -> Outcome {
-    let mut noise = Noise::new()?;
+    let seed = getrandom::u64().map_err(Failure::system("the system's random source"))?;
+    let mut noise = Noise::from_seed(seed);
     let mut left = bytes;
     let mut file = |name: &str, len: u64| {
         let path = path.join(name);
@@ -51,23 +55,4 @@ pub(super) fn make(path: &Path, bytes: u64) -> Outcome {
     let link = path.join("link");
     symlink("small/executable", &link).map_err(|e| Failure::file("making", &link, &e))?;
     Ok(())
-}
-
-/// Bytes without a pattern, faster than memory.
-struct Noise(u64);
-
-impl Noise {
-    fn new() -> Outcome<Noise> {
-        let seed = getrandom::u64().map_err(Failure::system("the system's random source"))?;
-        Ok(Noise(seed | 1))
-    }
-
-    fn fill(&mut self, into: &mut [u8]) {
-        for chunk in into.chunks_mut(8) {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            chunk.copy_from_slice(&self.0.to_le_bytes()[..chunk.len()]);
-        }
-    }
 }

@@ -154,11 +154,11 @@ mod tests {
             "-n4 -x A=1 -x B -H a:2,b --wdir=/tmp --oversubscribe -- p -np 2",
         ] {
             let run = taken(line).unwrap();
-            assert_eq!(run.ranks, Some(4), "{line}");
-            assert_eq!(run.export, ["A=1", "B"], "{line}");
-            assert_eq!(run.hosts.as_deref(), Some("a:2,b"), "{line}");
-            assert_eq!(run.wdir.as_deref(), Some("/tmp".as_ref()), "{line}");
-            assert!(run.oversubscribe, "{line}");
+            assert_eq!(run.hosts.ranks, Some(4), "{line}");
+            assert_eq!(run.setup.export, ["A=1", "B"], "{line}");
+            assert_eq!(run.hosts.hosts.as_deref(), Some("a:2,b"), "{line}");
+            assert_eq!(run.setup.wdir.as_deref(), Some("/tmp".as_ref()), "{line}");
+            assert!(run.hosts.oversubscribe, "{line}");
             assert_eq!(run.program, ["p", "-np", "2"], "{line}");
         }
     }

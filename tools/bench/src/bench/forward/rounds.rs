@@ -14,7 +14,8 @@ use crate::{
     bench::Bench,
     bulk::{self, Amount},
     exit::{Code, Failure, Outcome},
-    figures, scratch,
+    limits, scratch,
+    waiting::Waiting,
 };
 use petasos::Transport;
 use std::{
@@ -156,9 +157,9 @@ impl<'a> Rounds<'a> {
         for transport in &self.transports {
             self.bench.step(transport, "bandwidth");
             let plan = self.bench.plan_of(2);
-            let setting = self.bench.setting(transport, figures::spinning(&plan), &plan);
+            let setting = self.bench.setting(transport, Waiting::for_latency(&plan), &plan);
             let amount = Amount { bytes: TRANSFER, of_transport: false, rounds: 1 };
-            let moved = figures::on_client_core(&plan, || bulk::measure(&setting, amount))?;
+            let moved = limits::on_client_core(&plan, || bulk::measure(&setting, amount))?;
             if let Some(moved) = moved {
                 let (pull, push) = (moved.pull.value, moved.push.value);
                 self.bandwidths.push(Bandwidth { over: transport.scheme, pull, push });

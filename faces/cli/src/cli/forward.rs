@@ -1,8 +1,10 @@
 //! The command line of `petasos forward`.
 
-use super::place::{Place, Side};
+use super::{
+    Json,
+    place::{Place, Side},
+};
 use crate::{
-    cli::Json,
     client::parse_url,
     metrics::parse_address,
     output::{parse_rate, parse_size, parse_time},
@@ -62,7 +64,7 @@ pub(crate) enum Command {
 
 /// How to reach a server.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Reach {
+pub(crate) struct ServerAccess {
     /// A file with the secret that both sides of TCP know
     #[arg(long, value_name = "FILE")]
     pub(crate) secret: Option<PathBuf>,
@@ -218,7 +220,7 @@ pub(crate) struct Put {
     #[command(flatten)]
     pub(crate) moving: Moving,
     #[command(flatten)]
-    pub(crate) reach: Reach,
+    pub(crate) access: ServerAccess,
 }
 
 #[derive(Debug, Args)]
@@ -233,7 +235,7 @@ pub(crate) struct Get {
     #[command(flatten)]
     pub(crate) moving: Moving,
     #[command(flatten)]
-    pub(crate) reach: Reach,
+    pub(crate) access: ServerAccess,
 }
 
 #[derive(Debug, Args)]
@@ -255,7 +257,7 @@ pub(crate) struct Sync {
     #[command(flatten)]
     pub(crate) moving: Moving,
     #[command(flatten)]
-    pub(crate) reach: Reach,
+    pub(crate) access: ServerAccess,
 }
 
 #[derive(Debug, Args)]
@@ -274,7 +276,7 @@ pub(crate) struct Ls {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) reach: Reach,
+    pub(crate) access: ServerAccess,
 }
 
 #[derive(Debug, Args)]
@@ -290,7 +292,7 @@ pub(crate) struct Stat {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) reach: Reach,
+    pub(crate) access: ServerAccess,
 }
 
 #[derive(Debug, Args)]
@@ -300,7 +302,7 @@ pub(crate) struct Cat {
     #[arg(value_name = "URL/PATH", required = true, value_parser = place())]
     pub(crate) places: Vec<Place>,
     #[command(flatten)]
-    pub(crate) reach: Reach,
+    pub(crate) access: ServerAccess,
 }
 
 #[derive(Debug, Args)]
@@ -316,7 +318,7 @@ pub(crate) struct Rm {
     #[arg(short, long)]
     pub(crate) force: bool,
     #[command(flatten)]
-    pub(crate) reach: Reach,
+    pub(crate) access: ServerAccess,
 }
 
 #[derive(Debug, Args)]
@@ -332,7 +334,7 @@ pub(crate) struct Mkdir {
     #[arg(short, long, default_value = "755", value_parser = parse_mode)]
     pub(crate) mode: u32,
     #[command(flatten)]
-    pub(crate) reach: Reach,
+    pub(crate) access: ServerAccess,
 }
 
 #[derive(Debug, Args)]
@@ -351,7 +353,7 @@ pub(crate) struct Mv {
     #[arg(long)]
     pub(crate) exchange: bool,
     #[command(flatten)]
-    pub(crate) reach: Reach,
+    pub(crate) access: ServerAccess,
 }
 
 #[derive(Debug, Args)]
@@ -362,7 +364,7 @@ pub(crate) struct Status {
     #[command(flatten)]
     pub(crate) json: Json,
     #[command(flatten)]
-    pub(crate) reach: Reach,
+    pub(crate) access: ServerAccess,
 }
 
 fn place() -> impl TypedValueParser<Value = Place> {

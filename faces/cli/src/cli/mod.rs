@@ -1,11 +1,19 @@
-//! The command line.
+//! The command line: which commands there are, and their options.
+
+pub(crate) mod forward;
+mod jobs;
+pub(crate) mod place;
+pub(crate) mod run;
+
+pub(crate) use forward::Forward;
+pub(crate) use jobs::{Events, Notify, Query, Which};
+pub(crate) use run::Run;
 
 use crate::{
     client::parse_url,
-    commands::forward::Forward,
     exit::CODES,
     metrics::parse_address,
-    output::{parse_rate, parse_size, parse_time},
+    output::{parse_size, parse_time},
 };
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use petasos::fabric::Address;
@@ -85,192 +93,6 @@ impl Command {
             _ => false,
         }
     }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Run {
-    /// How many ranks [default: 1, or as many as Slurm was asked for tasks]
-    #[arg(short = 'n', long = "ranks", visible_alias = "np", value_name = "N")]
-    pub(crate) ranks: Option<u32>,
-    /// Hosts, between commas, each with the number of ranks it takes if that is not its number of
-    /// cores: a,b:4; several at once as node[01-16]:4 [default: those of the Slurm allocation, or this
-    /// host, for any number]
-    #[arg(
-        short = 'H',
-        long,
-        visible_alias = "host",
-        value_name = "HOSTS",
-        conflicts_with = "hostfile"
-    )]
-    pub(crate) hosts: Option<String>,
-    /// A file with a host on each line, as NAME or NAME slots=N
-    #[arg(long, alias = "machinefile", value_name = "FILE")]
-    pub(crate) hostfile: Option<PathBuf>,
-    /// Give hosts more ranks than they take, where there are more
-    #[arg(long)]
-    pub(crate) oversubscribe: bool,
-    /// Set a variable for the ranks, or hand on that of this environment, also one that belongs to this
-    /// host (all others go along by themselves); may be given several times
-    #[arg(short = 'x', value_name = "NAME[=VALUE]")]
-    pub(crate) export: Vec<String>,
-    /// The directory in which ranks begin [default: this one]
-    #[arg(long, visible_aliases = ["wd", "chdir"], value_name = "DIR")]
-    pub(crate) wdir: Option<PathBuf>,
-    /// How ranks are spread over hosts
-    #[arg(long, value_enum, default_value = "by-core")]
-    pub(crate) map: MapBy,
-    /// What each rank keeps to
-    #[arg(long, value_enum, default_value = "none")]
-    pub(crate) bind: Bind,
-    /// How long the job may take
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    pub(crate) timeout: Option<Duration>,
-    /// How long after the first rank has connected all others must have
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
-    pub(crate) connect_timeout: Duration,
-    /// How long a host may be silent before it is held for lost (0: as long as the system allows, 5 s)
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
-    pub(crate) silence: Duration,
-    /// Measure how long messages between the hosts take before the ranks start, for them to read
-    #[arg(long)]
-    pub(crate) measure_links: bool,
-    /// What the program speaks to its daemon
-    #[arg(long, value_enum, default_value = "auto")]
-    pub(crate) wire: WireBy,
-    /// Begin each line of output with its rank
-    #[arg(long)]
-    pub(crate) label: bool,
-    /// Let the other ranks go on when one fails
-    #[arg(long)]
-    pub(crate) keep_going: bool,
-    /// How often a rank that failed may be started again, by one of the others (with --keep-going) or by
-    /// --restart-failed
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    pub(crate) restarts: u32,
-    /// Start ranks again that fail, with --spares also those of a host that is lost
-    #[arg(long)]
-    pub(crate) restart_failed: bool,
-    /// Keep the last N hosts of the list without ranks, to take the place of hosts that are lost: with
-    /// --restart-failed without anybody asking, with --keep-going when a rank asks
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) spares: u32,
-    /// The command that starts a program on another host; {host} stands for its name [default: ssh -x
-    /// -o BatchMode=yes, or srun within an allocation of Slurm]
-    #[arg(long, value_name = "COMMAND", env = "PETASOS_REMOTE_START")]
-    pub(crate) remote_start: Option<String>,
-    /// How many other hosts a host starts: where there are more, those that are started start others; 0: this
-    /// one starts all
-    #[arg(long, value_name = "N", default_value_t = 16)]
-    pub(crate) fan_out: u32,
-    /// A file or directory that the ranks find on their hosts, in $PETASOS_STAGE_DIR, by its own
-    /// name or this one; may be given several times
-    #[arg(long, value_name = "FILE[:NAME]", help_heading = "Files")]
-    pub(crate) stage: Vec<OsString>,
-    /// Copy the program to the hosts, and run it there
-    #[arg(long, help_heading = "Files")]
-    pub(crate) stage_program: bool,
-    /// Where on each host the job's directory for files is made [default: where that host has
-    /// temporary files]
-    #[arg(long, value_name = "DIR", help_heading = "Files")]
-    pub(crate) stage_dir: Option<String>,
-    /// The most bytes a second that are copied to one host: 100MiB
-    #[arg(long, value_name = "SIZE", value_parser = parse_rate, help_heading = "Files")]
-    pub(crate) stage_rate: Option<u64>,
-    /// Show which rank would go where (with --bind core, on this host also to which CPU), and which
-    /// files, and run nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// In the end, print what became of each rank as JSON on standard error (with --dry-run, the
-    /// placement on standard output)
-    #[arg(long)]
-    pub json: bool,
-    /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true)]
-    pub(crate) program: Vec<String>,
-}
-
-/// How ranks are spread.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum MapBy {
-    /// Host by host
-    ByCore,
-    /// One on each host in turn
-    ByNode,
-}
-
-/// What a program speaks.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum WireBy {
-    /// PMI-1 if it is linked with MPICH, PMIx if with Open MPI; both for others, which may be scripts
-    /// that start such programs
-    Auto,
-    /// Petasos programs, and those that speak nothing
-    Native,
-    /// MPICH and its descendants
-    Pmi1,
-    /// Open MPI, and other clients of OpenPMIx 4 and later
-    Pmix,
-}
-
-/// What a rank keeps to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Bind {
-    /// Nothing
-    None,
-    /// A core, one after the other
-    Core,
-}
-
-/// Which job.
-#[derive(Debug, Args)]
-pub(crate) struct Which {
-    /// The job, by its name in `petasos ps` [default: the only one]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) job: Option<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Events {
-    #[command(flatten)]
-    pub(crate) which: Which,
-    /// Only events with these codes
-    #[arg(long, value_delimiter = ',', allow_hyphen_values = true)]
-    pub(crate) code: Vec<i32>,
-    /// End after so many
-    #[arg(long, value_name = "N")]
-    pub(crate) count: Option<u64>,
-    #[command(flatten)]
-    pub(crate) json: Json,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Query {
-    #[command(flatten)]
-    pub(crate) which: Which,
-    /// What: keys of job data such as pmix.job.size, or petasos.nodes, petasos.processes,
-    /// petasos.published, petasos.inventory, petasos.inventory.NODE
-    #[arg(required = true)]
-    pub(crate) keys: Vec<String>,
-    #[command(flatten)]
-    pub(crate) json: Json,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Notify {
-    #[command(flatten)]
-    pub(crate) which: Which,
-    /// The code of the event
-    #[arg(allow_hyphen_values = true)]
-    pub(crate) code: i32,
-    /// More about it, as NAME=TEXT
-    #[arg(value_name = "NAME=TEXT")]
-    pub(crate) info: Vec<String>,
-    /// Only for these ranks, between commas
-    #[arg(long, value_delimiter = ',')]
-    pub(crate) ranks: Vec<u32>,
-    /// Only for handlers that are registered for this code: default ones of some MPIs end their program
-    #[arg(long)]
-    pub(crate) by_code: bool,
 }
 
 /// What all have in common.

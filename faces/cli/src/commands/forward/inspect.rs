@@ -1,12 +1,16 @@
 //! `ls`, `stat` and `cat`.
 
 use super::{
-    options::{Cat, Ls, Stat},
     out::{self, Out},
-    place::Place,
     session,
 };
-use crate::exit::{Code, Failure, Outcome};
+use crate::{
+    cli::{
+        forward::{Cat, Ls, ServerAccess, Stat},
+        place::Place,
+    },
+    exit::{Code, Failure, Outcome},
+};
 use futures_util::{StreamExt, stream};
 use petasos::fabric::{Region, Slice};
 use petasos_forward::{
@@ -23,12 +27,12 @@ const AHEAD: usize = 6;
 pub(super) fn each(
     what: &str,
     places: &[Place],
-    reach: &super::options::Reach,
+    access: &ServerAccess,
     mut work: impl AsyncFnMut(&Remote, &Place) -> Outcome,
 ) -> Outcome {
     let mut first = Ok(());
     for group in places.chunk_by(|a, b| a.address == b.address) {
-        session::with(what, &group[0].address, reach, async |remote| {
+        session::with(what, &group[0].address, access, async |remote| {
             for place in group {
                 if let Err(failure) = work(remote, place).await {
                     match &first {
@@ -45,7 +49,7 @@ pub(super) fn each(
 
 pub(super) fn ls(options: &Ls) -> Outcome {
     let mut out = Out::new();
-    let done = each("ls", &options.places, &options.reach, async |remote, place| {
+    let done = each("ls", &options.places, &options.access, async |remote, place| {
         let attr = remote.stat(&place.path, false).await?;
         // A name with a slash after it is what it leads to.
         let follow = attr.kind == Kind::Symlink && place.directory;
@@ -126,7 +130,7 @@ async fn list(
 
 pub(super) fn stat(options: &Stat) -> Outcome {
     let mut out = Out::new();
-    let done = each("stat", &options.places, &options.reach, async |remote, place| {
+    let done = each("stat", &options.places, &options.access, async |remote, place| {
         let attr = remote.stat(&place.path, options.follow).await?;
         if options.json {
             return out.json(&out::attr_json(place.path.as_bytes(), &attr)).map(drop);
@@ -158,7 +162,7 @@ pub(super) fn stat(options: &Stat) -> Outcome {
 
 pub(super) fn cat(options: &Cat) -> Outcome {
     let mut out = Out::new();
-    let done = each("cat", &options.places, &options.reach, async |remote, place| {
+    let done = each("cat", &options.places, &options.access, async |remote, place| {
         let file = remote.open(&place.path, OpenFlags::READ, 0).await?;
         let copied = copy(&file, &mut out).await;
         file.close().await?;

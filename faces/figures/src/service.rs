@@ -27,7 +27,7 @@ const PIECE: usize = 16 << 10;
 
 /// Which way bulk data goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Wire)]
-pub enum Way {
+pub enum Direction {
     /// From the caller's memory to the server.
     Pull,
     /// From the server to the caller's memory.
@@ -72,7 +72,7 @@ pub trait Bench {
         &self,
         context: Context,
         memory: BulkHandle,
-        way: Way,
+        way: Direction,
         times: u32,
     ) -> Result<(), String>;
 }
@@ -142,10 +142,10 @@ fn work(block: &Slice, passes: u32, piece: &mut [u8]) -> u64 {
     all
 }
 
-async fn go(remote: &RemoteBulk, way: Way, local: &Slice) -> Result<(), petasos::BulkError> {
+async fn go(remote: &RemoteBulk, way: Direction, local: &Slice) -> Result<(), petasos::BulkError> {
     match way {
-        Way::Pull => remote.pull_into(0, local.clone()).await?,
-        Way::Push => remote.push(0, local.clone()).await?,
+        Direction::Pull => remote.pull_into(0, local.clone()).await?,
+        Direction::Push => remote.push(0, local.clone()).await?,
     };
     Ok(())
 }
@@ -199,7 +199,7 @@ impl Bench for Measured {
         &self,
         context: Context,
         memory: BulkHandle,
-        way: Way,
+        way: Direction,
         times: u32,
     ) -> Result<(), String> {
         let remote = context.engine().open(&memory).map_err(|e| e.to_string())?;
