@@ -7,6 +7,7 @@
 
 mod arena;
 mod board;
+mod candidates;
 mod cells;
 mod contender;
 mod local;
