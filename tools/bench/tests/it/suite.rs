@@ -154,7 +154,7 @@ fn what_was_measured_is_shown_when_the_run_is_cut_short() {
     // The first part is over soon, on a busy machine too. So many rounds of the second, which starts
     // tens of processes in each, take longer than the signal.
     let what = ["bench", "null", "clients", "--transport", "shm"];
-    let how = ["--quick", "--rounds", "10", "--time", "1ms", "--json"];
+    let how = ["--quick", "--rounds", "3", "--time", "1ms", "--json"];
     let mut command = place.command(&[&what[..], &how[..]].concat());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     until("a client process of the second part", || child_of(child.id(), "client-process"));
