@@ -4,7 +4,7 @@
 
 use crate::{
     Fixture, Random,
-    world::{World, memory, room},
+    world::{World, all_are, memory, room},
 };
 use petasos_fabric::{
     Access, AtomicOp, AtomicType, Done, Endpoint, Event, InjectError, Key, Level, OpError,
@@ -121,7 +121,7 @@ pub fn closing_under_fire(w: &mut World) {
             complete(fixture, &mut *owner, close).expect("a region is closed");
             target.write(0, &vec![0xEE; len]);
             drive(&mut *owner, 1000);
-            let untouched = target.to_vec().iter().all(|b| *b == 0xEE);
+            let untouched = all_are(&target.to_vec(), 0xEE);
             assert!(untouched, "a put landed after the region was closed, in round {round}");
         }
         drop(send);

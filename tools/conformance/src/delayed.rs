@@ -2,7 +2,7 @@
 //! meanwhile: both ends in this process, in the time of their fixture, from a seed. In
 //! [`crate::stopped`] the peer is a process.
 
-use crate::{Fixture, Random};
+use crate::{Fixture, Random, world::all_are};
 use petasos_fabric::{
     Access, Done, Endpoint, Event, Level, OpError, OpErrorKind, Operation, Peer, Region, RegionId,
     Remote, RemoteSpan, Support, Token,
@@ -168,8 +168,8 @@ impl Pair<'_> {
             }
         }
         self.ends[0].end.release(remote);
-        let changed = memory.to_vec().iter().filter(|byte| **byte != OWN).count();
-        assert_eq!(changed, 0, "bytes of closed memory changed; patience {patience:?}");
+        let kept = all_are(&memory.to_vec(), OWN);
+        assert!(kept, "bytes of closed memory changed; patience {patience:?}");
         let shown = |local: &Region| !put && local.to_vec().contains(&OWN);
         assert!(!locals.iter().any(shown), "a get shows what its owner wrote to closed memory");
         met

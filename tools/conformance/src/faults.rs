@@ -3,7 +3,7 @@
 use crate::{
     Faults, Faulty,
     mix::{self, Mix},
-    world::{Node, World, memory, room},
+    world::{Node, World, all_are, memory, room},
 };
 use bytes::Bytes;
 use petasos_fabric::{
@@ -190,7 +190,7 @@ pub fn loss_of_a_sender(w: &mut World) {
         }
         w.kill(a);
         match w.result(b, token) {
-            Ok(_) => assert!(into.to_vec().iter().all(|b| *b == 1)),
+            Ok(_) => assert!(all_are(&into.to_vec(), 1)),
             Err(error) => {
                 assert!(matches!(error.kind, OpErrorKind::PeerLost(_)), "{error}");
                 let receive = UnderWay { what: "Receive", token, into: Some(into) };

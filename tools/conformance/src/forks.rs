@@ -8,7 +8,7 @@
 //!
 //! The test starts a process that [`obey`]s an [`Overseer`], and knows how to fork.
 
-use crate::processes::PATIENCE;
+use crate::{processes::PATIENCE, world::all_are};
 use petasos_fabric::{
     Access, Address, Clock, Done, Endpoint, Event, Key, Level, OpErrorKind, Operation, Peer,
     Region, RegionId, Remote, RemoteSpan, Slice, Support, Token,
@@ -74,7 +74,7 @@ fn fill(memory: &Slice, byte: u8) {
 }
 
 fn is_full_of(memory: &Slice, byte: u8) -> bool {
-    memory.to_vec().iter().all(|b| *b == byte)
+    all_are(&memory.to_vec(), byte)
 }
 
 /// An endpoint, and how to wait for what it does.

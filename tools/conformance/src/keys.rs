@@ -2,7 +2,7 @@
 
 use crate::{
     Random,
-    world::{World, memory, pattern, room},
+    world::{World, all_are, memory, pattern, room},
 };
 use petasos_fabric::{Access, Enforcement, Key, OpErrorKind};
 use std::time::Duration;
@@ -145,7 +145,7 @@ pub fn closing_waits_for_access(w: &mut World) {
         }
         w.run_for(Duration::from_millis(2));
         assert!(
-            target.to_vec().iter().all(|b| *b == 0xEE),
+            all_are(&target.to_vec(), 0xEE),
             "a put landed after the region was closed ({steps} steps)"
         );
         let region = target.region().clone();

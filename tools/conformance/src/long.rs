@@ -1,6 +1,6 @@
 //! Long messages: the header first, and then the receiver's choice.
 
-use crate::world::{Node, World, memory, pattern, room};
+use crate::world::{Node, World, all_are, memory, pattern, room};
 use bytes::Bytes;
 use petasos_fabric::{Body, Done, OpErrorKind, Operation, Peer, Slice, Token};
 
@@ -143,11 +143,11 @@ pub fn cancelled_by_its_sender(w: &mut World) {
         let guard = memory(&vec![0xEE; 100_000]);
         let token = receive(w, b, body, &guard);
         match w.result(b, token) {
-            Ok(_) => assert!(guard.to_vec().iter().all(|b| *b == 1)),
+            Ok(_) => assert!(all_are(&guard.to_vec(), 1)),
             Err(_) => {
                 guard.write(0, &vec![0xEE; 100_000]);
                 w.run_for(std::time::Duration::from_millis(2));
-                assert!(guard.to_vec().iter().all(|b| *b == 0xEE), "written after the end");
+                assert!(all_are(&guard.to_vec(), 0xEE), "written after the end");
             }
         }
         if !wait {
@@ -174,7 +174,7 @@ pub fn cancelled_by_its_receiver(w: &mut World) {
             into.write(0, &vec![0xEE; len]);
             let _ = w.result(a, sent);
             w.run_for(std::time::Duration::from_millis(5));
-            assert!(into.to_vec().iter().all(|b| *b == 0xEE), "written after the end");
+            assert!(all_are(&into.to_vec(), 0xEE), "written after the end");
         } else {
             w.ok(a, sent);
         }

@@ -3,6 +3,7 @@
 //! The test starts the other process, which [`serve`]s, passes on the two lines that it prints, and
 //! knows how to kill it.
 
+use crate::world::all_are;
 use petasos_fabric::{
     Access, Address, Clock, Endpoint, Event, Key, Level, OpErrorKind, Operation, Peer, Region,
     Remote, RemoteSpan, Slice, Token,
@@ -39,8 +40,7 @@ pub fn serve(end: &mut dyn Endpoint) {
                 Event::Message { peer, message } => owed.push_back((peer, message.to_vec())),
                 Event::PutArrived { peer, offset, len, data, .. } => {
                     let there = memory.part(offset as usize, len as usize);
-                    let good =
-                        there.is_some_and(|put| put.to_vec().iter().all(|b| *b == data as u8));
+                    let good = there.is_some_and(|put| all_are(&put.to_vec(), data as u8));
                     owed.push_back((peer, arrival(offset, len, data, good)));
                 }
                 Event::PeerLost { .. } => return,

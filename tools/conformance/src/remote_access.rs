@@ -2,7 +2,7 @@
 
 use crate::{
     Random,
-    world::{World, memory, pattern, room},
+    world::{World, all_are, memory, pattern, room},
 };
 use petasos_fabric::{
     Access, Level, OpErrorKind, Operation, Refusal, RemoteSpan, Slice, Slices, Spans, Support,
@@ -155,7 +155,7 @@ pub fn lengths_must_agree(w: &mut World) {
         event: None,
     });
     w.fails(a, put, |kind| matches!(kind, OpErrorKind::TooLarge { .. }));
-    assert!(target.to_vec().iter().all(|b| *b == 0));
+    assert!(all_are(&target.to_vec(), 0));
 }
 
 /// The event of a put comes when that put is visible, and tells where it was.
@@ -285,7 +285,7 @@ pub fn ordered(w: &mut World) {
         w.send(a, ab, &[i]);
         let (_, message) = w.message(b);
         assert_eq!(message, [i]);
-        assert!(target.part(0, len).expect("within").to_vec().iter().all(|b| *b == i));
+        assert!(all_are(&target.part(0, len).expect("within").to_vec(), i));
     }
 }
 

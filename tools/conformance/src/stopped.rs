@@ -15,7 +15,7 @@
 mod watch;
 
 use self::watch::Watch;
-use crate::{Fixture, Random};
+use crate::{Fixture, Random, world::all_are};
 use petasos_fabric::{
     Access, Address, Done, Endpoint, Event, Key, Level, OpError, OpErrorKind, Operation, Peer,
     Region, RegionId, Remote, RemoteSpan, Slice, Support, Token,
@@ -212,7 +212,7 @@ pub fn serve(fixture: &dyn Fixture) {
         let error = loop {
             let token = driver.submit(|token| access(token, what, remote, &memory));
             let result = driver.done(token);
-            let unseen = what == What::Put || memory.to_vec().iter().all(|byte| *byte != OWN);
+            let unseen = what == What::Put || !memory.to_vec().contains(&OWN);
             if !unseen {
                 driver
                     .say(peer, &[&[message::BAD], b"it got what its owner wrote to closed memory"]);
@@ -460,7 +460,6 @@ impl Held {
             Held::Exclusive(memory) => memory.to_vec(),
             Held::Shared(memory) => memory.to_vec(),
         };
-        let changed = bytes.iter().filter(|byte| **byte != OWN).count();
-        assert_eq!(changed, 0, "bytes of closed memory changed; stopped: {when:?}");
+        assert!(all_are(&bytes, OWN), "bytes of closed memory changed; stopped: {when:?}");
     }
 }

@@ -449,3 +449,11 @@ pub fn room(len: usize) -> Slice {
 pub fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|i| (i as u8).wrapping_mul(31) ^ (i >> 8) as u8 ^ seed).collect()
 }
+
+/// Whether all bytes are this one. Blocks are compared: a loop over the bytes of some megabytes
+/// takes long in tests, which are hardly optimised.
+#[must_use]
+pub(crate) fn all_are(bytes: &[u8], byte: u8) -> bool {
+    let block = [byte; 4096];
+    bytes.chunks(block.len()).all(|chunk| *chunk == block[..chunk.len()])
+}

@@ -20,11 +20,16 @@
 //! Each peer is used as its documentation recommends for speed; how, and what was tried, is said in
 //! the module of each. A call of a peer that is a crate carries `bytes` bytes there and the same
 //! bytes back, and each answer is checked.
+//!
+//! Two pairs of modules know each other by design. What the asynchronous stacks have in common
+//! chooses among them, as one executable has all; so does the other process, which is told what to
+//! serve in words of the stack that started it.
 
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "_async")]
 mod asynchronous;
+mod built_in;
 #[cfg(feature = "capnp")]
 mod capnp;
 mod error;
@@ -51,6 +56,7 @@ mod ucx_perftest;
 #[allow(clippy::all, missing_docs, unreachable_pub, unused)]
 mod echo_capnp;
 
+pub use built_in::peers;
 pub use error::{Error, Unavailable};
-pub use peer::{Peer, Place, Session, Times, Transport, Waiting, peers};
+pub use peer::{Peer, Place, Session, Times, Transport, Waiting};
 pub use process::serve;

@@ -1,6 +1,6 @@
-//! The peers, and how one is measured.
+//! A peer, and how it is measured.
 
-use crate::{Error, Unavailable, fi_pingpong, ucx_perftest};
+use crate::{Error, Unavailable};
 use serde::{Deserialize, Serialize};
 use std::{ffi::OsString, fmt, path::PathBuf, time::Duration};
 
@@ -57,7 +57,7 @@ impl Place {
     }
 }
 
-type Open = fn(&Place, Transport, Waiting) -> Result<Box<dyn Session>, Unavailable>;
+pub(crate) type Open = fn(&Place, Transport, Waiting) -> Result<Box<dyn Session>, Unavailable>;
 
 /// Another stack, over one transport.
 #[derive(Clone, Copy, Debug)]
@@ -72,8 +72,8 @@ pub struct Peer {
     pub smallest: usize,
     /// How it is used, in a line.
     pub how: &'static str,
-    version: fn() -> Result<String, Unavailable>,
-    open: Open,
+    pub(crate) version: fn() -> Result<String, Unavailable>,
+    pub(crate) open: Open,
 }
 
 impl Peer {
@@ -140,76 +140,4 @@ pub trait Session {
     ///
     /// See [`Session`].
     fn stream(&mut self, bytes: usize, time: Duration) -> Result<f64, Error>;
-}
-
-/// All peers that are built in, those on shared memory first.
-pub fn peers() -> Vec<Peer> {
-    use {Transport::*, Waiting::*};
-    let mut peers = Vec::new();
-    #[cfg(feature = "iceoryx2")]
-    peers.push(Peer {
-        name: crate::iceoryx2::NAME,
-        transport: Shm,
-        waiting: Spinning,
-        smallest: 0,
-        how: crate::iceoryx2::HOW,
-        version: || Ok(crate::iceoryx2::VERSION.to_owned()),
-        open: crate::iceoryx2::open,
-    });
-    for transport in [Shm, Tcp] {
-        peers.push(Peer {
-            name: fi_pingpong::NAME,
-            transport,
-            waiting: Spinning,
-            smallest: fi_pingpong::SMALLEST,
-            how: fi_pingpong::HOW,
-            version: fi_pingpong::version,
-            open: fi_pingpong::open,
-        });
-        for waiting in [Spinning, Sleeping] {
-            peers.push(Peer {
-                name: ucx_perftest::NAME,
-                transport,
-                waiting,
-                smallest: ucx_perftest::SMALLEST,
-                how: ucx_perftest::HOW,
-                version: ucx_perftest::version,
-                open: ucx_perftest::open,
-            });
-        }
-    }
-    #[cfg(feature = "_async")]
-    for transport in [Unix, Tcp] {
-        #[cfg(feature = "tarpc")]
-        peers.push(Peer {
-            name: crate::tarpc::NAME,
-            transport,
-            waiting: Sleeping,
-            smallest: 0,
-            how: crate::tarpc::HOW,
-            version: || Ok(crate::tarpc::VERSION.to_owned()),
-            open: crate::tarpc::open,
-        });
-        #[cfg(feature = "capnp")]
-        peers.push(Peer {
-            name: crate::capnp::NAME,
-            transport,
-            waiting: Sleeping,
-            smallest: 0,
-            how: crate::capnp::HOW,
-            version: || Ok(crate::capnp::VERSION.to_owned()),
-            open: crate::capnp::open,
-        });
-        #[cfg(feature = "tonic")]
-        peers.push(Peer {
-            name: crate::tonic::NAME,
-            transport,
-            waiting: Sleeping,
-            smallest: 0,
-            how: crate::tonic::HOW,
-            version: || Ok(crate::tonic::VERSION.to_owned()),
-            open: crate::tonic::open,
-        });
-    }
-    peers
 }

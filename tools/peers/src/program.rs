@@ -20,6 +20,9 @@ use std::{
 /// How long a program may take to listen, and beyond its measurement to begin and to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The longest pause between two looks at whether a program listens.
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
 /// Another program may take the port that was found free.
 const ATTEMPTS: usize = 3;
 
@@ -171,6 +174,7 @@ impl Sides {
 
     fn wait_until_listening(&self, server: &mut Process, port: u16) -> Result<(), Error> {
         let end = Instant::now() + PATIENCE;
+        let mut pause = Duration::from_millis(2);
         while !is_listening(port) {
             if let Some(status) = server.wait(Duration::ZERO) {
                 let [_, errors] = read_all(server.outputs())?;
@@ -179,7 +183,9 @@ impl Sides {
             if Instant::now() > end {
                 return Err(Error::TooLong { program: self.name, limit: PATIENCE });
             }
-            std::thread::sleep(Duration::from_millis(2));
+            std::thread::sleep(pause);
+            // The kernel walks its whole table of connections for each look.
+            pause = (2 * pause).min(LONGEST_PAUSE);
         }
         Ok(())
     }

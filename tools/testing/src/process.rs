@@ -30,12 +30,6 @@ pub fn role() -> Option<String> {
     std::env::var(ROLE).ok()
 }
 
-/// Whether this process is root's.
-#[must_use]
-pub fn is_root() -> bool {
-    std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0)
-}
-
 /// A command that runs the test `name` (its path within the test binary) of this binary again, in
 /// `role`: the test looks at [`role`] first and then does something else.
 #[must_use]
@@ -63,7 +57,7 @@ pub fn copy_program(from: &Path, to: &Path) {
 /// therefore cannot change its user.
 #[must_use]
 pub fn again_as_nobody(name: &str, role: &str) -> Option<Starter> {
-    if !is_root() {
+    if !crate::is_root() {
         crate::skip("only root can run a part of this test as another user");
         return None;
     }

@@ -14,6 +14,7 @@ pub(crate) mod forward;
 mod in_place;
 pub(crate) mod launch;
 mod null;
+mod options;
 mod paper;
 #[cfg(feature = "peers")]
 mod peers;
@@ -25,9 +26,10 @@ mod portals;
 mod results;
 mod so_far;
 
+pub(crate) use options::Options;
+
 use crate::{
     all_limits::{Found, QUICK, SIZES},
-    cli::{self, Measuring, Topic},
     client,
     exit::{Failure, Outcome},
     figures::Row,
@@ -40,11 +42,13 @@ use crate::{
     scratch::Scratch,
     waiting::Waiting,
 };
+use options::{BenchCommand, Measuring, Topic};
 use petasos::Transport;
 use so_far::SoFar;
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 /// State that the parts of the bench share.
@@ -81,6 +85,11 @@ struct Part<'a> {
 
 /// Seconds of a round, and of a quick one.
 type Takes = (f64, f64);
+
+/// The time of one measurement where none is given.
+fn usual_time(quick: bool) -> Duration {
+    Duration::from_millis(if quick { 100 } else { 300 })
+}
 
 const NULL: Part<'_> = Part { measure: &null::measure, steps: |_, _| 2, takes: [(3.7, 1.7); 2] };
 const ECHO: Part<'_> =
@@ -123,11 +132,11 @@ const PORTALS: Part<'_> = Part {
 const LIMITS: Takes = (4.0, 2.0);
 const PEERS: Takes = (39.0, 11.0);
 
-pub(crate) fn run(options: &cli::Bench) -> Outcome {
+pub(crate) fn run(options: &Options) -> Outcome {
     match &options.command {
-        Some(cli::BenchCommand::Paper(paper)) => return paper::run(paper),
-        Some(cli::BenchCommand::Forward(forward)) => return forward::run(forward),
-        Some(cli::BenchCommand::Launch(options)) => return launch::run(options),
+        Some(BenchCommand::Paper(paper)) => return paper::run(paper),
+        Some(BenchCommand::Forward(forward)) => return forward::run(forward),
+        Some(BenchCommand::Launch(options)) => return launch::run(options),
         None => {}
     }
     let has = |topic: Topic| match options.what.as_slice() {
@@ -167,7 +176,7 @@ impl Run<'_> {
         let folder = report.as_deref().map(Folder::prepare).transpose()?;
         let scratch = Scratch::new()?;
         let bench = Arc::new(Bench {
-            plan: Plan { time: time.unwrap_or(cli::usual_time(*quick)), ..Plan::default() },
+            plan: Plan { time: time.unwrap_or(usual_time(*quick)), ..Plan::default() },
             quick: *quick,
             rounds: rounds.map_or(if *quick { 3 } else { 5 }, usize::from),
             scratch: scratch.path().to_owned(),

@@ -1,15 +1,15 @@
 //! `petasos bench paper`: the experiments of the papers, by name, with Petasos.
 
-use super::{CHANNELS, ECHO, NULL, PIPELINE, Part, Run, clients};
-use crate::{
-    cli::{self, Experiment},
-    exit::Outcome,
+use super::{
+    CHANNELS, ECHO, NULL, PIPELINE, Part, Run, clients,
+    options::{Experiment, Paper},
 };
+use crate::exit::Outcome;
 
 const BULK_CLIENTS: Part<'_> =
     Part { measure: &clients::bulk, steps: |b, _| b.rounds, takes: [(1.2, 0.3); 2] };
 
-pub(super) fn run(options: &cli::Paper) -> Outcome {
+pub(super) fn run(options: &Paper) -> Outcome {
     let all = [
         (Experiment::NullCall, vec![NULL, ECHO]),
         (Experiment::PipelinedBulk, vec![PIPELINE]),

@@ -134,13 +134,14 @@ fn wrong_data_is_reported() {
 
 /// Starts a long run, and waits until it measures.
 fn under_way(place: &Place) -> std::process::Child {
-    let arguments =
-        ["bench", "forward", "--quick", "--rounds", "100", "--size", "1MiB", "--files", "30"];
-    let mut command = place.command(&arguments);
+    let long = ["--quick", "--rounds", "100", "--size", "1MiB", "--files", "30"];
+    // What it is interrupted in, without what is measured before.
+    let without_mounts = !Path::new("/dev/fuse").exists();
+    let part = if without_mounts { "commands" } else { "mounts" };
+    let mut command = place.command(&[&["bench", "forward", part], &long[..]].concat());
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let path = place.path("tmp").to_string_lossy().into_owned();
     let mounted = || fs::read_to_string("/proc/self/mountinfo").unwrap().contains(&path);
-    let without_mounts = !Path::new("/dev/fuse").exists();
     until("the run is under way", || {
         let copied = processes(&path).iter().any(|line| line.contains("forward"));
         (mounted() || without_mounts && copied).then_some(())

@@ -25,7 +25,9 @@ mod built_in {
     #[test]
     fn a_quick_bench_of_all() {
         let place = Place::new();
-        let report = place.run(&["bench", "peers", "--quick", "--json"]).assert(0).json();
+        // Most of the time is that of starting the other stacks, which each round does.
+        let brief = ["--quick", "--rounds", "1", "--time", "1ms", "--json"];
+        let report = place.run(&[&["bench", "peers"], &brief[..]].concat()).assert(0).json();
         let lines = report["peers"]["standings"].as_array().unwrap();
         let of = |stack: &str, transport: &str| -> Vec<&Value> {
             lines.iter().filter(|l| l["stack"] == stack && l["transport"] == transport).collect()
@@ -44,7 +46,7 @@ mod built_in {
             for key in ["value", "of_machine", "of_petasos"] {
                 assert!(line[key].as_f64().unwrap() > 0.0, "{line}");
             }
-            assert_eq!(line["rounds"].as_array().unwrap().len(), 3, "{line}");
+            assert_eq!(line["rounds"].as_array().unwrap().len(), 1, "{line}");
         }
         let skipped = report["peers"]["skipped"].as_array().unwrap();
         let missing = |s: &Value| s["why"].as_str().unwrap().contains("apt-get install");
@@ -58,7 +60,8 @@ mod built_in {
     fn peers_of_one_transport() {
         let place = Place::new();
         // No programs here: they are skipped, with the package that has them.
-        let mut command = place.command(&["bench", "peers", "--quick", "--transport", "shm"]);
+        let brief = ["--quick", "--rounds", "1", "--time", "1ms", "--transport", "shm"];
+        let mut command = place.command(&[&["bench", "peers"], &brief[..]].concat());
         let output = command.env("PATH", place.path("tmp")).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success(), "{text}");

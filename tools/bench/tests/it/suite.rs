@@ -151,9 +151,10 @@ fn clients_are_processes_that_end_with_the_command() {
 #[test]
 fn what_was_measured_is_shown_when_the_run_is_cut_short() {
     let place = Place::new();
-    // So many rounds take longer than this test.
+    // The first part is over soon, on a busy machine too. So many rounds of the second, which starts
+    // tens of processes in each, take longer than the signal.
     let what = ["bench", "null", "clients", "--transport", "shm"];
-    let how = ["--quick", "--rounds", "100", "--time", "1ms", "--json"];
+    let how = ["--quick", "--rounds", "3", "--time", "1ms", "--json"];
     let mut command = place.command(&[&what[..], &how[..]].concat());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     until("a client process of the second part", || child_of(child.id(), "client-process"));
@@ -169,7 +170,7 @@ fn a_part_that_fails_leaves_the_others() {
     let place = Place::new();
     let what = ["bench", "null", "pipeline", "--transport", "shm"];
     // The first part takes long enough for its server to be found.
-    let how = ["--quick", "--rounds", "2", "--time", "2s", "--json"];
+    let how = ["--quick", "--rounds", "1", "--time", "500ms", "--json"];
     let mut command = place.command(&[&what[..], &how[..]].concat());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let server = until("a server process", || server_of(child.id()));
@@ -411,6 +412,7 @@ fn a_quick_bench() {
     let report =
         place.run(&["bench", "null", "--quick", "--time", "10ms", "--json"]).assert(0).json();
     let figures = report["figures"].as_array().unwrap();
+    assert_eq!(report["rounds"], 3, "{report}");
     for transport in ["shm", "tcp"] {
         assert!(figures.iter().filter(|f| f["transport"] == transport).count() >= 6);
     }

@@ -3,11 +3,8 @@
 //! All servers export the same directory, so that all read the same files, from the same pages of
 //! the system's cache, and write to the same file system.
 
-use super::{
-    local::Local, petasos::Petasos, process::Logs, rclone::Rclone, rsync::Rsync, ssh::Ssh,
-};
+use super::process::Logs;
 use crate::exit::{Failure, Outcome};
-use petasos::Transport;
 use serde::Serialize;
 use std::{
     net::{Ipv4Addr, TcpListener, TcpStream},
@@ -108,39 +105,6 @@ impl Site<'_> {
             .map_err(|error| Failure::file("writing", &path, &error))?;
         Ok(path)
     }
-}
-
-/// Starts one.
-type Start = Box<dyn Fn(Site<'_>) -> Outcome<Box<dyn Contender>>>;
-
-/// A program that may take part, if it can be started.
-pub(super) struct Candidate {
-    /// The name of its directories.
-    pub(super) key: String,
-    pub(super) start: Start,
-    pub(super) ours: bool,
-}
-
-/// All candidates, the limit first; Petasos once for each of these transports.
-pub(super) fn all(transports: &[&'static Transport]) -> Vec<Candidate> {
-    fn boxed<C: Contender + 'static>(
-        key: &str,
-        start: impl Fn(Site<'_>) -> Outcome<C> + 'static,
-    ) -> Candidate {
-        let start: Start = Box::new(move |site| Ok(Box::new(start(site)?)));
-        Candidate { key: key.to_owned(), start, ours: false }
-    }
-    let ours = transports.iter().copied().map(|transport| Candidate {
-        ours: true,
-        ..boxed(&format!("petasos-{}", transport.scheme), |site| Petasos::start(&site, transport))
-    });
-    let local = boxed("local", |_| Local::new());
-    let peers = [
-        boxed("ssh", |site| Ssh::start(&site)),
-        boxed("rclone", |site| Rclone::start(&site)),
-        boxed("rsync", |site| Rsync::start(&site)),
-    ];
-    std::iter::once(local).chain(ours).chain(peers).collect()
 }
 
 /// Starts a server with a port that is free, and with another if a process has taken it meanwhile.

@@ -7,6 +7,7 @@
 
 mod arena;
 mod board;
+mod candidates;
 mod cells;
 mod contender;
 mod local;
@@ -24,9 +25,8 @@ mod work;
 pub(crate) use process::{TIED, run_tied};
 pub(crate) use work::{SUBCOMMAND as WORK, run as run_work};
 
-use super::Bench;
+use super::{Bench, usual_time};
 use crate::{
-    cli::{Json, usual_time},
     client,
     exit::{Code, Failure, Outcome},
     interrupt,
@@ -38,6 +38,7 @@ use crate::{
 };
 use arena::{Arena, Sizes};
 use clap::{Args, ValueEnum};
+use petasos_cli::cli::Json;
 use rounds::Rounds;
 use show::Results;
 use std::{

@@ -5,8 +5,9 @@ mod mounts;
 use super::{
     arena::Arena,
     board::{Board, Line},
+    candidates::{self, Candidate},
     cells::{Cell, Task},
-    contender::{self, Access, Candidate, Contender, Kind, Label, Payload},
+    contender::{Access, Contender, Kind, Label, Payload},
     mounted::{self, Mounted},
     process, sample,
 };
@@ -81,7 +82,7 @@ impl<'a> Rounds<'a> {
         arena: &'a Arena,
         transports: Vec<&'static Transport>,
     ) -> Outcome<Rounds<'a>> {
-        let candidates = contender::all(&transports);
+        let candidates = candidates::all(&transports);
         let mut rounds = Rounds {
             bench,
             arena,

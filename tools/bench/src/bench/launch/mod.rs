@@ -16,8 +16,9 @@ mod simulated;
 pub(crate) use bare::{BARE, run_bare};
 pub(crate) use rank::{RANK, run_rank};
 
-use crate::{cli::Json, exit::Outcome, progress::Progress, report::Folder, scratch::Scratch};
+use crate::{exit::Outcome, progress::Progress, report::Folder, scratch::Scratch};
 use clap::{Args, ValueEnum};
+use petasos_cli::cli::Json;
 use programs::Programs;
 use rounds::Rounds;
 use show::Results;
