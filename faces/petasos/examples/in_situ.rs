@@ -204,7 +204,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         last?;
         let slower = (observed.as_secs_f64() / alone.as_secs_f64() - 1.0) * 100.0;
         println!("{steps} steps on {side} x {side}: alone {alone:.2?}, observed {observed:.2?}");
-        println!("{looks} looks, {:.1} MB pulled, peak now {peak:.0}", pulled as f64 / 1e6);
+        println!("{looks} observations, {:.1} MB pulled, peak now {peak:.0}", pulled as f64 / 1e6);
         println!("slow-down of the computation: {slower:.1} %");
         Ok(())
     })

@@ -28,7 +28,7 @@ fn lost(reason: &LostReason) -> (Code, &'static str) {
         LostReason::Unreachable(..) => (
             Code::Unreachable,
             "see that a server runs at this very URL (`petasos serve` prints it), and that \
-             nothing between blocks the way",
+             no firewall is between",
         ),
         LostReason::Protocol(_) => {
             (Code::Failed, "see that the same version of petasos runs on both sides")

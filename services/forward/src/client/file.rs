@@ -262,7 +262,7 @@ impl RemoteFile {
     /// # Errors
     /// As [`RemoteFile::read_at`].
     pub async fn stat(&self) -> Result<Attr, RemoteError> {
-        self.done("looking at", |c, id| c.stat(id, Node::File(self.number), true)).await
+        self.done("reading attributes of", |c, id| c.stat(id, Node::File(self.number), true)).await
     }
 
     /// Changes attributes, its length among them.
@@ -282,7 +282,7 @@ impl RemoteFile {
     /// # Errors
     /// As [`RemoteFile::read_at`].
     pub async fn extents(&self, offset: u64) -> Result<Vec<Extent>, RemoteError> {
-        self.done("looking at", |c, id| c.extents(id, self.number, offset)).await
+        self.done("finding holes of", |c, id| c.extents(id, self.number, offset)).await
     }
 
     /// BLAKE3 of each `block` bytes of a part.

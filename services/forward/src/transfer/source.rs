@@ -315,7 +315,7 @@ impl Shared {
         let (place, attr) = match found {
             Ok((place, stat)) => (place, local::attr(&stat)),
             Err(error) => {
-                let cause = Cause::Local { doing: "looking at it", error };
+                let cause = Cause::Local { doing: "reading its attributes", error };
                 self.problem(tree, &tree.from, cause, &mut items);
                 return self.ready(&mut items, 0);
             }
@@ -383,7 +383,7 @@ impl Shared {
                     // Gone meanwhile: as if it had never been there.
                     Err(Errno::NOENT) => continue,
                     Err(error) => {
-                        let cause = Cause::Local { doing: "looking at it", error };
+                        let cause = Cause::Local { doing: "reading its attributes", error };
                         self.problem(tree, &path, cause, &mut items);
                         continue;
                     }

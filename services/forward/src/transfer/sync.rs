@@ -103,7 +103,7 @@ pub async fn sync_from(
     let target = Target::open(from, to)?;
     let looked = to.to_owned();
     let entries = job.disk.run(move || local_tree(&looked)).await;
-    let entries = entries.map_err(Cause::local("looking at what is there"))?;
+    let entries = entries.map_err(Cause::local("listing what is there"))?;
     let index = Arc::new(Index::new(entries, options.checksum, options.owner, true));
     let getting = GetJob::new(job, Some(Arc::clone(&index)), sync.delete, sync.dry_run);
     getting.fetch(vec![target]).await;

@@ -87,7 +87,7 @@ fn write_metrics(status: &Status, text: &mut Text) {
     text.counter("petasos_forward_written_bytes_total", "Bytes written to files.", written);
     let help = "Requests served together with a neighbour in the file.";
     text.counter("petasos_forward_gathered_total", help, gathered);
-    let help = "Clients that ended without a farewell.";
+    let help = "Clients that ended without a goodbye.";
     text.counter("petasos_forward_clients_lost_total", help, status.lost);
     let sum = |of: fn(&SessionStatus) -> u64| status.sessions.iter().map(of).sum::<u64>();
     text.gauge("petasos_forward_clients", "Clients that are there.", status.sessions.len());

@@ -29,7 +29,7 @@ pub(super) struct Contents {
 impl Source {
     pub(super) fn open(path: &Path) -> Outcome<Source> {
         let found = std::fs::metadata(path).map_err(|error| {
-            let failure = Failure::file("looking at", path, &error);
+            let failure = Failure::file("reading attributes of", path, &error);
             match error.kind() {
                 std::io::ErrorKind::NotFound => Failure::new(Code::Usage, failure)
                     .advise("name a file or directory that exists, or none, to have data made"),

@@ -42,7 +42,7 @@ impl Entry {
 /// its name.
 pub(super) fn walk(root: &Path) -> Outcome<(Vec<Entry>, Vec<PathBuf>)> {
     let (mut entries, mut left_out) = (Vec::new(), Vec::new());
-    let found = fs::metadata(root).map_err(|e| Failure::file("looking at", root, &e))?;
+    let found = fs::metadata(root).map_err(|e| Failure::file("reading attributes of", root, &e))?;
     if !found.is_dir() {
         let name = root.file_name().unwrap_or(root.as_os_str());
         if found.is_file() {
@@ -61,7 +61,7 @@ pub(super) fn walk(root: &Path) -> Outcome<(Vec<Entry>, Vec<PathBuf>)> {
             let entry = entry.map_err(failed)?;
             let within = within.join(entry.file_name());
             let path = root.join(&within);
-            let failed = |e| Failure::file("looking at", &path, &e);
+            let failed = |e| Failure::file("reading attributes of", &path, &e);
             let found = entry.metadata().map_err(failed)?;
             let (kind, mode) = if found.is_dir() {
                 open.push(within.clone());
