@@ -6,7 +6,7 @@ use petasos_auto::{
     AutoAddress, Node,
     handshake::{Handshake, Wish},
 };
-use petasos_datagram::frame::{Control, HEAD, Header, Leave, TARGET};
+use petasos_datagram::frame::{Control, HEADER_LEN, Header, Permission, TARGET};
 use petasos_fabric::{Access, Address, Incarnation, Key, key::KeyParts};
 use petasos_fuzz::zoo;
 use petasos_tcp::{
@@ -433,9 +433,9 @@ fn engines() -> Vec<Vec<u8>> {
 fn networks() -> Vec<Vec<u8>> {
     let of = |choice: u8, bytes: Vec<u8>| [vec![choice], bytes].concat();
     let target = [9; TARGET];
-    let leave = Leave { place: vec![5; 16], access: Access::WRITE, notice: 77 };
+    let permission = Permission { location: vec![5; 16], access: Access::WRITE, notice: 77 };
     let head = Header { slot: 3, taken: 65_000, number: 7, ticket: u64::MAX / 7 };
-    let heads = [head.to_bytes(), [0; HEAD]].map(|bytes| of(0, bytes.to_vec()));
+    let heads = [head.to_bytes(), [0; HEADER_LEN]].map(|bytes| of(0, bytes.to_vec()));
     let controls = [
         Control::Hello { slot: 1, ticket: 2, protocol: "tcp;ofi_rxm".into(), name: vec![2; 16] },
         Control::Ring,
@@ -444,8 +444,8 @@ fn networks() -> Vec<Vec<u8>> {
         Control::Rung(77),
         Control::Bye(u32::MAX),
         Control::Ask(target),
-        Control::Grant(target, leave),
-        Control::Grant(target, Leave { place: vec![6; 90], access: Access::ALL, notice: 0 }),
+        Control::Grant(target, permission),
+        Control::Grant(target, Permission { location: vec![6; 90], access: Access::ALL, notice: 0 }),
         Control::Refuse(target),
         Control::Revoke(target),
         Control::Released(target),

@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use petasos_auto::{AutoAddress, SCHEME, handshake::Handshake};
-use petasos_datagram::frame::{Control, HEAD, Header};
+use petasos_datagram::frame::{Control, HEADER_LEN, Header};
 use petasos_fabric::Address;
 use petasos_fuzz::Cut;
 
@@ -15,7 +15,7 @@ fuzz_target!(|data: &[u8]| {
     petasos_fuzz::bounded(4096, || match choice {
         0 => {
             // Any bytes are a header, and mean one thing.
-            if let Some(bytes) = rest.first_chunk::<HEAD>() {
+            if let Some(bytes) = rest.first_chunk::<HEADER_LEN>() {
                 assert_eq!(Header::from_bytes(*bytes).to_bytes(), *bytes);
             }
         }

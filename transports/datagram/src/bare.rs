@@ -114,7 +114,7 @@ pub struct Exposed<N: Network>(N::Opened);
 impl<N: Network> Exposed<N> {
     /// What the other side needs to reach it.
     #[must_use]
-    pub fn place(&self) -> Vec<u8> {
-        N::place(&self.0)
+    pub fn location(&self) -> Vec<u8> {
+        N::location(&self.0)
     }
 }

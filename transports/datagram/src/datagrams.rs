@@ -5,7 +5,7 @@ use crate::{
     access::Accesses,
     cache::RegistrationCache,
     exposures::Exposures,
-    frame::{CompletionData, HEAD},
+    frame::{CompletionData, HEADER_LEN},
     grants::Grants,
     links::Links,
     lists::Lists,
@@ -62,7 +62,7 @@ impl<N: Network> Datagrams<N> {
         let (kind, medium) = N::kind(address)?;
         let control = medium.meet(address.rest(), &config)?;
         let own = medium.ours(control.address());
-        let net = N::open(kind, host(own.rest()), HEAD + header::MAX, &config)?;
+        let net = N::open(kind, host(own.rest()), HEADER_LEN + header::MAX, &config)?;
         let mut limits = config.limits;
         let fragment = net.facts().fragment.min(Config::MAX_MESSAGE);
         limits.max_message = limits.max_message.min(fragment);

@@ -7,7 +7,7 @@ use crate::{
     cache::inner,
     datagrams::Datagrams,
     exposures::{Close, Exposure, Waiting},
-    frame::{Control, Leave, TARGET},
+    frame::{Control, Permission, TARGET},
     network::Network,
 };
 use petasos_fabric::{Access, Event, Key, OpError, OpErrorKind, Operation, Peer, RegionId};
@@ -26,13 +26,13 @@ impl<N: Network> Datagrams<N> {
         let Some(link) = self.links.get(index) else { return };
         let peer = link.peer();
         let answer = match self.expose(peer, &target) {
-            Some(leave) => Control::Grant(target, leave),
+            Some(permission) => Control::Grant(target, permission),
             None => Control::Refuse(target),
         };
         self.send_control(peer, answer);
     }
 
-    fn expose(&mut self, peer: Peer, target: &[u8; TARGET]) -> Option<Leave> {
+    fn expose(&mut self, peer: Peer, target: &[u8; TARGET]) -> Option<Permission> {
         let region = region_of(target);
         let parts = self.engine.key_parts(region).ok()?;
         // Region, and the secret that only its key has.
@@ -54,12 +54,12 @@ impl<N: Network> Datagrams<N> {
             };
             exposures.add(region, Exposure::new(opened, memory.clone(), access));
         }
-        let place = N::place(exposures.hold(region, peer)?);
+        let location = N::location(exposures.hold(region, peer)?);
         let notice = match parts.access.allows(Access::WRITE) {
             true => self.completion_name(peer),
             false => 0,
         };
-        Some(Leave { place, access: parts.access, notice })
+        Some(Permission { location, access: parts.access, notice })
     }
 
     /// Takes in an operation that closes a region that is open to peers. Returns it if it is for

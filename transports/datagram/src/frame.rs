@@ -3,7 +3,7 @@
 //!
 //! # Packets
 //!
-//! Each packet that goes through the library begins with a header of [`HEAD`] bytes, little-endian;
+//! Each packet that goes through the library begins with a header of [`HEADER_LEN`] bytes, little-endian;
 //! a packet of the two-sided engine follows, or nothing (then it only acknowledges):
 //!
 //! | bytes | what |
@@ -34,7 +34,7 @@
 use petasos_fabric::Access;
 
 /// The length of a packet's header, in bytes.
-pub const HEAD: usize = 16;
+pub const HEADER_LEN: usize = 16;
 /// The longest name of an endpoint in the library's network, in bytes.
 pub const MAX_NAME: usize = 2048;
 /// What names a region, in bytes: the two-sided engine's route in its key.
@@ -42,7 +42,7 @@ pub const TARGET: usize = 16;
 /// The longest name of a protocol, in bytes.
 pub const MAX_PROTOCOL: usize = 64;
 /// The longest description of memory that is open to a peer, in bytes.
-pub const MAX_PLACE: usize = 1024;
+pub const MAX_LOCATION: usize = 1024;
 /// The version of this format.
 const VERSION: u8 = 4;
 
@@ -63,7 +63,7 @@ impl Header {
     /// Encodes it.
     #[inline]
     #[must_use]
-    pub fn to_bytes(self) -> [u8; HEAD] {
+    pub fn to_bytes(self) -> [u8; HEADER_LEN] {
         let low = u64::from(self.number) << 48 | u64::from(self.taken) << 32 | u64::from(self.slot);
         (u128::from(self.ticket) << 64 | u128::from(low)).to_le_bytes()
     }
@@ -71,7 +71,7 @@ impl Header {
     /// Decodes these bytes.
     #[inline]
     #[must_use]
-    pub fn from_bytes(bytes: [u8; HEAD]) -> Header {
+    pub fn from_bytes(bytes: [u8; HEADER_LEN]) -> Header {
         let word = u128::from_le_bytes(bytes);
         Header::from_words(word as u64, (word >> 64) as u64)
     }
@@ -135,9 +135,9 @@ impl CompletionData {
 
 /// A grant: leave to access a region through the library.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leave {
+pub struct Permission {
     /// Key and place, in the form in which the library takes it.
-    pub place: Vec<u8>,
+    pub location: Vec<u8>,
     /// The rights that are granted.
     pub access: Access,
     /// With what completion data to the owner begins: see [`CompletionData`]. 0: there is none
@@ -172,7 +172,7 @@ pub enum Control {
     /// I hold the key of this region of yours: grant me access to it through the library.
     Ask([u8; TARGET]),
     /// Granted.
-    Grant([u8; TARGET], Leave),
+    Grant([u8; TARGET], Permission),
     /// Not granted.
     Refuse([u8; TARGET]),
     /// I close the region: return the grant.
@@ -231,11 +231,11 @@ impl Control {
             Control::Rung(count) => number(RUNG, count),
             Control::Bye(count) => number(BYE, count),
             Control::Ask(target) => named(ASK, target),
-            Control::Grant(target, Leave { place, access, notice }) => {
+            Control::Grant(target, Permission { location, access, notice }) => {
                 let mut out = named(GRANT, target);
                 out.push(access.bits());
                 out.extend_from_slice(&notice.to_le_bytes());
-                out.extend_from_slice(place);
+                out.extend_from_slice(location);
                 out
             }
             Control::Refuse(target) => named(REFUSE, target),
@@ -276,13 +276,13 @@ fn grant(rest: &[u8]) -> Result<Control, Garbled> {
     const WRONG: Garbled = Garbled("a grant of a bad length");
     let (target, rest) = rest.split_first_chunk().ok_or(WRONG)?;
     let (&access, rest) = rest.split_first().ok_or(WRONG)?;
-    let (notice, place) = rest.split_first_chunk().ok_or(WRONG)?;
+    let (notice, location) = rest.split_first_chunk().ok_or(WRONG)?;
     let notice = u64::from_le_bytes(*notice);
-    if place.is_empty() || place.len() > MAX_PLACE {
+    if location.is_empty() || location.len() > MAX_LOCATION {
         return Err(WRONG);
     }
     let access = Access::from_bits(access).ok_or(Garbled("a grant of unknown rights"))?;
-    Ok(Control::Grant(*target, Leave { place: place.to_vec(), access, notice }))
+    Ok(Control::Grant(*target, Permission { location: location.to_vec(), access, notice }))
 }
 
 fn hello(rest: &[u8]) -> Result<Control, Garbled> {
@@ -319,11 +319,9 @@ mod tests {
             "[a-z;_]{0,64}",
             prop::collection::vec(any::<u8>(), 1..MAX_NAME),
         );
-        let place = prop::collection::vec(any::<u8>(), 1..=MAX_PLACE);
-        let leave = (place, 0..8u8, any::<u64>()).prop_map(|(place, bits, notice)| Leave {
-            place,
-            notice,
-            access: Access::from_bits(bits).expect("three bits"),
+        let location = prop::collection::vec(any::<u8>(), 1..=MAX_LOCATION);
+        let permission = (location, 0..8u8, any::<u64>()).prop_map(|(location, bits, notice)| {
+            Permission { location, notice, access: Access::from_bits(bits).expect("three bits") }
         });
         prop_oneof![
             hello.prop_map(|(slot, ticket, protocol, name)| Control::Hello {
@@ -341,8 +339,8 @@ mod tests {
             any::<u32>().prop_map(Control::Rung),
             any::<u32>().prop_map(Control::Bye),
             any::<[u8; TARGET]>().prop_map(Control::Ask),
-            (any::<[u8; TARGET]>(), leave)
-                .prop_map(|(target, leave)| Control::Grant(target, leave)),
+            (any::<[u8; TARGET]>(), permission)
+                .prop_map(|(target, permission)| Control::Grant(target, permission)),
             any::<[u8; TARGET]>().prop_map(Control::Refuse),
             any::<[u8; TARGET]>().prop_map(Control::Revoke),
             any::<[u8; TARGET]>().prop_map(Control::Released),

@@ -287,11 +287,11 @@ pub trait Network: Send + Sized + 'static {
     /// Closes memory whose [`Network::Opened`] was dropped: no peer reaches it after that.
     fn close_memory(&mut self);
 
-    /// What others need to access it, encoded: at most [`MAX_PLACE`](crate::frame::MAX_PLACE)
+    /// What others need to access it, encoded: at most [`MAX_LOCATION`](crate::frame::MAX_LOCATION)
     /// bytes.
-    fn place(opened: &Self::Opened) -> Vec<u8>;
+    fn location(opened: &Self::Opened) -> Vec<u8>;
 
-    /// A key to memory at a node, made of what [`Network::place`] returned there, or of anything
+    /// A key to memory at a node, made of what [`Network::location`] returned there, or of anything
     /// else that a peer may send. `None` if those bytes are no key of this library.
     fn key(&mut self, node: Node, place: &[u8]) -> Option<Self::Key>;
 }

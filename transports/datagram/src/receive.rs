@@ -2,7 +2,7 @@
 
 use crate::{
     datagrams::Datagrams,
-    frame::{HEAD, Header, WAITS},
+    frame::{HEADER_LEN, Header, WAITS},
     link::Watch,
     network::{Happened, Mark, Network, Packet},
 };
@@ -19,7 +19,7 @@ enum Taken {
 }
 
 /// Bytes before a message: our header, and that of the engine's packet.
-const BEFORE: usize = HEAD + header::PREFIX;
+const BEFORE: usize = HEADER_LEN + header::PREFIX;
 /// The most completions that a pass takes in: many make no event, and a peer that never pauses must
 /// not hold up the rest.
 const MOST: usize = 256;
@@ -58,11 +58,11 @@ impl<N: Network> Datagrams<N> {
     /// packet of the engine's follows it.
     #[inline]
     pub(crate) fn read_header(&mut self, packet: Packet) -> Option<Header> {
-        if packet.len < HEAD {
+        if packet.len < HEADER_LEN {
             self.counters.strays += 1;
             return None;
         }
-        let mut bytes = [0; HEAD];
+        let mut bytes = [0; HEADER_LEN];
         self.net.read(packet, 0, &mut bytes);
         let header = Header::from_bytes(bytes);
         let slot = header.slot & !WAITS;
@@ -79,7 +79,7 @@ impl<N: Network> Datagrams<N> {
         if !had && link.out.has_packets() {
             self.lists.queue(link);
         }
-        (packet.len > HEAD).then_some(header)
+        (packet.len > HEADER_LEN).then_some(header)
     }
 
     /// Takes a packet of this peer's, or defers it.
@@ -109,8 +109,8 @@ impl<N: Network> Datagrams<N> {
                 Taken::Wrong(violation) => return self.cut_off(index, &violation.to_string()),
             }
         }
-        let mut bytes = vec![0; packet.len - HEAD];
-        self.net.read(packet, HEAD, &mut bytes);
+        let mut bytes = vec![0; packet.len - HEADER_LEN];
+        self.net.read(packet, HEADER_LEN, &mut bytes);
         let Some(link) = self.links.get_mut(index) else { return };
         self.counters.deferred += 1;
         link.inward.defer(distance, bytes);
@@ -127,12 +127,12 @@ impl<N: Network> Datagrams<N> {
 
     #[inline]
     fn take(&mut self, peer: Peer, packet: Packet, events: &mut Vec<Event>) -> Taken {
-        let len = packet.len - HEAD;
+        let len = packet.len - HEADER_LEN;
         if len < header::PREFIX {
             return Taken::Wrong(Violation { what: "packet cut short", value: len as u64 });
         }
         let mut prefix = [0; header::PREFIX];
-        self.net.read(packet, HEAD, &mut prefix);
+        self.net.read(packet, HEADER_LEN, &mut prefix);
         if let Some(message) = header::message_len(prefix) {
             let message = message as usize;
             if message != len - header::PREFIX || message > self.capabilities.limits.max_message {
@@ -167,14 +167,14 @@ impl<N: Network> Datagrams<N> {
         prefix: [u8; header::PREFIX],
     ) -> Result<(), Violation> {
         let frame = header::frame(prefix)?;
-        let len = packet.len - HEAD;
+        let len = packet.len - HEADER_LEN;
         if frame.header + frame.payload != len {
             return Err(Violation { what: "packet of a bad length", value: len as u64 });
         }
         let mut bytes = [0; header::MAX];
         let bytes = &mut bytes[..frame.header];
-        self.net.read(packet, HEAD, bytes);
-        let mut at = HEAD + frame.header;
+        self.net.read(packet, HEADER_LEN, bytes);
+        let mut at = HEADER_LEN + frame.header;
         let mut placement = self.engine.accept(peer, bytes)?;
         match &mut placement {
             Placement::Discard => {}

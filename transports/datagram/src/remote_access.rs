@@ -14,7 +14,7 @@
 use crate::{
     access::Access,
     datagrams::Datagrams,
-    frame::{Control, Leave},
+    frame::{Control, Permission},
     grants::{Grant, Target},
     network::{Network, Refusal},
 };
@@ -70,7 +70,7 @@ impl<N: Network> Datagrams<N> {
     }
 
     /// The owner has granted access to a region, or refused it.
-    pub(crate) fn granted(&mut self, index: u32, target: Target, leave: Option<Leave>) {
+    pub(crate) fn granted(&mut self, index: u32, target: Target, permission: Option<Permission>) {
         let Some(link) = self.links.get(index) else { return };
         let peer = link.peer();
         let node = link.node();
@@ -81,8 +81,8 @@ impl<N: Network> Datagrams<N> {
             return self.cut_off(index, "a grant that is not waited for");
         };
         let waiting = std::mem::take(waiting);
-        let given = leave.zip(node).and_then(|(leave, node)| {
-            Some((self.net.key(node, &leave.place)?, leave.access, leave.notice))
+        let given = permission.zip(node).and_then(|(permission, node)| {
+            Some((self.net.key(node, &permission.location)?, permission.access, permission.notice))
         });
         match given {
             Some((key, rights, name)) => {

@@ -2,7 +2,7 @@
 
 use crate::{
     datagrams::Datagrams,
-    frame::{Control, HEAD, WAITS},
+    frame::{Control, HEADER_LEN, WAITS},
     link::Link,
     network::{Mark, Network, Node, Refusal, Taken},
 };
@@ -27,13 +27,13 @@ fn post<N: Network>(
     node: Node,
     packet: &mut Packet,
 ) -> Result<(), Refusal> {
-    let total = HEAD + packet.len();
-    let mut whole = [0; HEAD + MAX];
+    let total = HEADER_LEN + packet.len();
+    let mut whole = [0; HEADER_LEN + MAX];
     let header = packet.header.len();
-    whole[..HEAD].copy_from_slice(&link.header().to_bytes());
+    whole[..HEADER_LEN].copy_from_slice(&link.header().to_bytes());
     whole[3] |= if link.out.is_payload_written() { (WAITS >> 24) as u8 } else { 0 };
-    whole[HEAD..HEAD + header].copy_from_slice(&packet.header);
-    let whole = &whole[..HEAD + header];
+    whole[HEADER_LEN..HEADER_LEN + header].copy_from_slice(&packet.header);
+    let whole = &whole[..HEADER_LEN + header];
     let peer = link.peer();
     let mark = match link.out.is_payload_written() {
         true => Mark::Short { link: peer.index, serial: peer.generation },
@@ -77,7 +77,7 @@ impl<N: Network> Datagrams<N> {
         let Datagrams { links, net, engine, .. } = self;
         let link = links.get_mut(peer.index)?;
         let len: usize = parts.iter().map(|part| part.len()).sum();
-        let total = HEAD + 8 + len;
+        let total = HEADER_LEN + 8 + len;
         if link.peer() != peer
             || !link.is_up()
             || !link.out.has_window()
@@ -92,9 +92,9 @@ impl<N: Network> Datagrams<N> {
         let mark = Mark::Short { link: peer.index, serial: peer.generation };
         let sent = if total <= net.facts().inject {
             let fill = |room: &mut [u8]| {
-                room[..HEAD].copy_from_slice(&header);
-                room[HEAD..HEAD + 8].copy_from_slice(&message);
-                let mut at = HEAD + 8;
+                room[..HEADER_LEN].copy_from_slice(&header);
+                room[HEADER_LEN..HEADER_LEN + 8].copy_from_slice(&message);
+                let mut at = HEADER_LEN + 8;
                 for part in parts {
                     room[at..at + part.len()].copy_from_slice(part);
                     at += part.len();
@@ -238,8 +238,8 @@ impl<N: Network> Datagrams<N> {
             }
             let header = link.header().to_bytes();
             let mark = Mark::Short { link: index, serial: link.peer().generation };
-            let sent = if HEAD <= net.facts().inject {
-                net.inject(node, HEAD, |room| room.copy_from_slice(&header), mark)
+            let sent = if HEADER_LEN <= net.facts().inject {
+                net.inject(node, HEADER_LEN, |room| room.copy_from_slice(&header), mark)
             } else {
                 net.send_short(node, &[&header], &[], mark).map(|()| Taken::Waits)
             };

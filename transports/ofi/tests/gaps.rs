@@ -196,8 +196,8 @@ impl Network for Swallowing {
         self.0.close_memory();
     }
 
-    fn place(opened: &Self::Opened) -> Vec<u8> {
-        Net::place(opened)
+    fn location(opened: &Self::Opened) -> Vec<u8> {
+        Net::location(opened)
     }
 
     fn key(&mut self, node: Node, place: &[u8]) -> Option<Self::Key> {

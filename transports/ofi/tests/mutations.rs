@@ -157,7 +157,7 @@ impl Pair {
             return None;
         };
         let node = net.insert(peer.name()).unwrap();
-        let there = Net::place(&opened);
+        let there = Net::location(&opened);
         Some(Pair { net, peer, node, memory, there, _opened: opened })
     }
 

@@ -108,7 +108,7 @@ fn memory(place: Place) {
     let Some(opened) = peer.open_memory(&memory, both) else {
         return petasos_testing::skip("this network has no access of its own here");
     };
-    let there = Net::place(&opened);
+    let there = Net::location(&opened);
     let node = net.insert(peer.name()).unwrap();
     let key = net.key(node, &there).unwrap();
     // What cannot be written is not read into.

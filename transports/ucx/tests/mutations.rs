@@ -146,7 +146,7 @@ fn keys(place: Place, seeds: Range<u64>) {
     is_heard(&mut net, node, &mut peer);
     let memory = Slice::from(vec![7; 64 << 10]);
     let opened = peer.open_memory(&memory, Access::READ.with(Access::WRITE)).unwrap();
-    let place_there = Net::place(&opened);
+    let place_there = Net::location(&opened);
     let mut taken = 0;
     for seed in seeds {
         let damaged = mutated(&place_there, &mut Random::new(seed));

@@ -297,7 +297,12 @@ impl Remote {
     /// ([`RemoteError::errno`]): `NOENT` if there is no such name. [`RemoteError::Call`] if there
     /// was no answer, [`RemoteError::Ended`] if the session has ended.
     pub async fn stat(&self, path: &RelPath, follow: bool) -> Result<Attr, RemoteError> {
-        self.done("reading attributes of", || path.to_string(), |c, id| c.stat(id, node(path), follow)).await
+        self.done(
+            "reading attributes of",
+            || path.to_string(),
+            |c, id| c.stat(id, node(path), follow),
+        )
+        .await
     }
 
     /// Changes attributes.

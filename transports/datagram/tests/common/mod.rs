@@ -297,7 +297,7 @@ impl Network for Mock {
         }
     }
 
-    fn place(opened: &Opened) -> Vec<u8> {
+    fn location(opened: &Opened) -> Vec<u8> {
         opened.key.to_le_bytes().to_vec()
     }
 

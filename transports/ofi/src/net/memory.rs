@@ -37,7 +37,7 @@ pub struct Opened {
 
 impl Opened {
     /// The key by which the provider knows it, and where it lies.
-    pub(super) fn place(&self) -> (u64, u64) {
+    pub(super) fn location(&self) -> (u64, u64) {
         (self.key, self.base)
     }
 }

@@ -177,8 +177,8 @@ impl Network for Net {
         self.close_returned();
     }
 
-    fn place(opened: &Opened) -> Vec<u8> {
-        let (key, base) = opened.place();
+    fn location(opened: &Opened) -> Vec<u8> {
+        let (key, base) = opened.location();
         [key.to_le_bytes(), base.to_le_bytes()].concat()
     }
 

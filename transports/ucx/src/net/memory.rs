@@ -9,7 +9,7 @@ use crate::sys::{
     UCP_MEM_MAP_PARAM_FIELD_LENGTH, UCP_OP_ATTR_FIELD_FLAGS, ucp_ep, ucp_ep_params,
     ucp_err_handler, ucp_mem, ucp_mem_map_params, ucp_rkey, ucs_status_t,
 };
-use petasos_datagram::{Handle, Node, frame::MAX_PLACE, slots::copy_payload};
+use petasos_datagram::{Handle, Node, frame::MAX_LOCATION, slots::copy_payload};
 use petasos_fabric::{Region, Slice, two_sided::Outgoing};
 use std::{
     ffi::c_void,
@@ -62,7 +62,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    pub(super) fn place(&self) -> &[u8] {
+    pub(super) fn location(&self) -> &[u8] {
         &self.place
     }
 
@@ -171,7 +171,7 @@ impl Net {
         let place = [&(memory.as_ptr() as u64).to_le_bytes(), key].concat();
         // SAFETY: what was just packed, released once.
         unsafe { (library.ucp_rkey_buffer_release)(packed.as_ptr()) };
-        if place.len() > MAX_PLACE {
+        if place.len() > MAX_LOCATION {
             drop(self.unmap(registered));
             return None;
         }

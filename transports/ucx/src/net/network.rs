@@ -180,8 +180,8 @@ impl Network for Net {
         self.close_returned();
     }
 
-    fn place(opened: &Opened) -> Vec<u8> {
-        opened.place().to_vec()
+    fn location(opened: &Opened) -> Vec<u8> {
+        opened.location().to_vec()
     }
 
     fn key(&mut self, node: Node, place: &[u8]) -> Option<Key> {

@@ -43,7 +43,8 @@ const STEADY: &str = "run it again when the files are not being changed";
 pub(super) async fn upload(held: &Held, source: &Source, progress: &Progress) -> Outcome {
     // A symbolic link that was named is what it leads to.
     let root = source.root().canonicalize();
-    let root = root.map_err(|error| Failure::file("reading attributes of", source.root(), &error))?;
+    let root =
+        root.map_err(|error| Failure::file("reading attributes of", source.root(), &error))?;
     let mut options = Options::default();
     options.resume = false;
     let moved = transfer::Progress::new();
