@@ -94,8 +94,14 @@ fn in_situ() {
     let place = tempfile::tempdir().unwrap();
     let watched = |arguments: &[&str]| {
         let said = example("in_situ", arguments, place.path());
-        assert!(said.contains("observations") && said.contains("slow-down of the computation"), "{said}");
-        assert!(!said.contains("\n0 observations"), "{arguments:?}: the observer saw nothing: {said}");
+        assert!(
+            said.contains("observations") && said.contains("slow-down of the computation"),
+            "{said}"
+        );
+        assert!(
+            !said.contains("\n0 observations"),
+            "{arguments:?}: the observer saw nothing: {said}"
+        );
     };
     watched(&["128", "60"]);
     for scheme in transports() {
