@@ -73,7 +73,7 @@ where
     let (mut end, other) = pair::<N>(address, side)?;
     let memory = Region::zeroed(BLOCK).whole();
     let exposed = end.expose(&memory).ok_or("the library has no access of its own")?;
-    let place = unhex(&side.exchange(&hex(&exposed.place()))?)?;
+    let place = unhex(&side.exchange(&hex(&exposed.location()))?)?;
     let key = end.key(other, &place).ok_or("not a key")?;
     if !side.is_first() {
         while end.poll().1 == 0 {}

@@ -11,7 +11,7 @@ mod alone;
 mod ours;
 mod sides;
 
-use petasos_datagram::{bare::Plain, frame::HEAD};
+use petasos_datagram::{bare::Plain, frame::HEADER_LEN};
 use petasos_fabric::{Address, two_sided::header::PREFIX};
 use petasos_testing::median;
 use sides::{Anything, Side, other, pin};
@@ -19,7 +19,7 @@ use sides::{Anything, Side, other, pin};
 /// Of a message, or of the arguments and of the result of a call, in bytes.
 const LEN: usize = 64;
 /// What a message of the contract has before it on the way.
-const HEADS: usize = HEAD + PREFIX;
+const HEADS: usize = HEADER_LEN + PREFIX;
 /// One transfer of data, in bytes.
 const BLOCK: usize = 1 << 20;
 /// How many are under way, how many there are, and how often.
