@@ -118,7 +118,7 @@ impl<K> fmt::Debug for Handle<K> {
 }
 
 /// An event queue of a bounded length. When it is full, the oldest events are overwritten, and the
-/// next event that is taken says how many were lost ([`Taken::lost`]).
+/// next event that is taken says how many were lost ([`Taken::lost`](crate::Taken::lost)).
 ///
 /// With flow control, slots are set aside for events that must not be lost: the end of an operation
 /// whose data is being moved, and that a portal was disabled.

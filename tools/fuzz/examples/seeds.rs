@@ -445,7 +445,10 @@ fn networks() -> Vec<Vec<u8>> {
         Control::Bye(u32::MAX),
         Control::Ask(target),
         Control::Grant(target, permission),
-        Control::Grant(target, Permission { location: vec![6; 90], access: Access::ALL, notice: 0 }),
+        Control::Grant(
+            target,
+            Permission { location: vec![6; 90], access: Access::ALL, notice: 0 },
+        ),
         Control::Refuse(target),
         Control::Revoke(target),
         Control::Released(target),

@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use petasos_fabric::{Address, Incarnation};
 use petasos_fuzz::Cut;
-use petasos_noise::{Channel, NotAuthentic, Handshake, OVERHEAD, Psk, RECORD, ResponderAddress};
+use petasos_noise::{Channel, Handshake, NotAuthentic, OVERHEAD, Psk, RECORD, ResponderAddress};
 use petasos_tcp::{
     Secret,
     handshake::{
