@@ -1,6 +1,6 @@
 //! The contract of the fabric.
 
-use crate::{cache, datagrams::Datagrams, frame::Control, link::State, network::Network, pause};
+use crate::{cache, datagrams::Datagrams, frame::Control, link::State, network::Network};
 use petasos_fabric::{
     Address, AllocError, Endpoint, Event, InjectError, Lease, LostReason, Notifier, Operation,
     Peer, Region, ResolveError, Sleep, Time, Token, answered_by_engine,
@@ -207,7 +207,7 @@ impl<N: Network> Drop for Datagrams<N> {
         let begin = Instant::now();
         while self.net.running() > 0 && begin.elapsed() < FAREWELL {
             self.receive(usize::MAX, &mut Vec::new());
-            pause(begin);
+            std::thread::yield_now();
         }
         for link in self.links.iter() {
             if matches!(link.state, State::Up) {

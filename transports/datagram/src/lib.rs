@@ -77,7 +77,6 @@ mod meet;
 mod network;
 mod nodes;
 mod pace;
-mod pause;
 mod receive;
 mod remote_access;
 mod send;
@@ -91,5 +90,4 @@ pub use network::{
     Facts, Happened, Mark, Medium, Meeting, Network, Node, Packet, Refusal, RemoteOp, Taken,
 };
 pub use nodes::{Handle, Nodes, Objects};
-pub use pause::pause;
 pub use petasos_tcp::{Secret, SecretError};

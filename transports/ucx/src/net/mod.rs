@@ -36,7 +36,7 @@ use crate::{
 use arrivals::{Current, Landing};
 use memory::{Held, Registered, Unpacked};
 use objects::Worker;
-use petasos_datagram::{Config, Facts, Mark, Nodes, Objects, pause, slots};
+use petasos_datagram::{Config, Facts, Mark, Nodes, Objects, slots};
 use petasos_fabric::{Enforcement, Region, Slice};
 use std::{
     mem::{ManuallyDrop, forget, replace, take},
@@ -173,7 +173,7 @@ impl Net {
         self.worker.begin_flush();
         while !self.worker.is_flushed() && begin.elapsed() < FAREWELL {
             self.worker.progress();
-            pause(begin);
+            std::thread::yield_now();
         }
         // Operations that were not flushed may still use a key: then keys are destroyed with the
         // worker.
