@@ -69,6 +69,11 @@ impl<T> Nodes<T> {
         }
     }
 
+    /// The entries of all nodes.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.list.iter().flatten().map(|(_, what)| what)
+    }
+
     /// Takes one out.
     pub fn remove(&mut self, node: Node) -> Option<T> {
         self.get(node)?;

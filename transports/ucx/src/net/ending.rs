@@ -23,11 +23,20 @@ const QUIET: u32 = 8;
 
 impl Worker {
     /// Destroys it; or leaves it, for good, where that would end the process: then false, and
-    /// whatever was given to the library is to be left as well.
+    /// whatever was given to the library is to be left as well. It `owes` if answers to peers may
+    /// wait (see [`emptying`](super::emptying)).
     ///
     /// # Safety
     /// It is not used any more.
-    pub(super) unsafe fn end(worker: &mut ManuallyDrop<Worker>) -> bool {
+    pub(super) unsafe fn end(worker: &mut ManuallyDrop<Worker>, owes: bool) -> bool {
+        if owes && worker.context.is_here() {
+            tracing::warn!(
+                version = worker.library.version_text(),
+                "a worker of UCX is left as it is, with its memory and its descriptors: a peer that used memory of this \
+                 process does not take the answers, and UCX may fail if such a worker is destroyed"
+            );
+            return false;
+        }
         let ends = !worker.context.is_here()
             || !worker.context.is_aborted_by_answers()
             || worker.is_connected_in_time(PATIENCE);

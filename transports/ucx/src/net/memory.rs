@@ -3,11 +3,10 @@
 use super::{Net, objects::made};
 use crate::form::SLACK;
 use crate::sys::{
-    Began, UCP_EP_CLOSE_FLAG_FORCE, UCP_EP_PARAM_FIELD_ERR_HANDLER,
-    UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE, UCP_EP_PARAM_FIELD_REMOTE_ADDRESS,
-    UCP_ERR_HANDLING_MODE_NONE, UCP_ERR_HANDLING_MODE_PEER, UCP_MEM_MAP_PARAM_FIELD_ADDRESS,
-    UCP_MEM_MAP_PARAM_FIELD_LENGTH, UCP_OP_ATTR_FIELD_FLAGS, ucp_ep, ucp_ep_params,
-    ucp_err_handler, ucp_mem, ucp_mem_map_params, ucp_rkey, ucs_status_t,
+    UCP_EP_CLOSE_FLAG_FORCE, UCP_EP_PARAM_FIELD_ERR_HANDLER, UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
+    UCP_EP_PARAM_FIELD_REMOTE_ADDRESS, UCP_ERR_HANDLING_MODE_NONE, UCP_ERR_HANDLING_MODE_PEER,
+    UCP_MEM_MAP_PARAM_FIELD_ADDRESS, UCP_MEM_MAP_PARAM_FIELD_LENGTH, UCP_OP_ATTR_FIELD_FLAGS,
+    ucp_ep, ucp_ep_params, ucp_err_handler, ucp_mem, ucp_mem_map_params, ucp_rkey, ucs_status_t,
 };
 use petasos_datagram::{Handle, Node, frame::MAX_LOCATION, slots::copy_payload};
 use petasos_fabric::{Region, Slice, two_sided::Outgoing};
@@ -116,7 +115,7 @@ impl Net {
     /// endpoint is destroyed with the worker.
     pub(super) fn disconnect(&mut self, node: Node) {
         let Some(ep) = self.nodes.remove(node) else { return };
-        let mut param = super::objects::unheard();
+        let mut param = self.worker.emptying();
         if self.kind.tells_of_death() {
             param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
             param.flags = UCP_EP_CLOSE_FLAG_FORCE;
@@ -124,12 +123,8 @@ impl Net {
         let library = self.worker.library;
         // SAFETY: an endpoint of this worker's, closed once, for it was just taken out of its
         // place.
-        let request = unsafe { (library.ucp_ep_close_nbx)(ep.as_ptr(), &param) };
-        if Began::of(request) == Began::Running {
-            // SAFETY: the request of this call, given back once; it goes on by itself, and nothing
-            // is told of it. A worker that ends before that would find it missing otherwise.
-            unsafe { (library.ucp_request_free)(request) };
-        }
+        let given = unsafe { (library.ucp_ep_close_nbx)(ep.as_ptr(), &param) };
+        self.worker.begun(given);
     }
 
     #[inline]

@@ -18,6 +18,7 @@
 //!   ([`crate::form`]).
 
 mod arrivals;
+mod emptying;
 mod ending;
 mod fixed;
 mod memory;
@@ -69,6 +70,8 @@ pub struct Net {
     keys: Objects<Unpacked>,
     /// Memory that nodes reach.
     opened: Objects<Registered>,
+    /// Whether any ever was: then the library may owe answers to nodes.
+    lent: bool,
     /// Memory that nodes accessed until now: held until the worker is destroyed, which may still
     /// work for them.
     last: Vec<Slice>,
@@ -141,6 +144,7 @@ impl Net {
             nodes: Nodes::default(),
             keys: Objects::default(),
             opened: Objects::default(),
+            lent: false,
             last: Vec::new(),
             current: Current::Nothing,
             kind,
@@ -166,35 +170,53 @@ impl Net {
 }
 
 impl Net {
-    /// Lets the library send what it took, as far as the peers take it.
-    fn flush_at_end(&mut self) {
+    /// Lets the library send what it took, as far as the peers take it. False if something is left.
+    fn flush_at_end(&mut self) -> bool {
         self.let_go();
         let begin = Instant::now();
-        self.worker.begin_flush();
-        while !self.worker.is_flushed() && begin.elapsed() < FAREWELL {
+        // What arrives while one flush goes on may be answered behind it: the last is over at once.
+        while !self.is_flushed() {
+            if begin.elapsed() >= FAREWELL {
+                return false;
+            }
             self.worker.progress();
             std::thread::yield_now();
         }
-        // Operations that were not flushed may still use a key: then keys are destroyed with the
-        // worker.
-        if self.worker.is_flushed() {
-            for key in self.keys.all() {
-                self.destroy(key);
-            }
+        true
+    }
+
+    /// Whether nothing waits to be sent. If a flush is under way, that is to end first.
+    fn is_flushed(&self) -> bool {
+        let is_over = || self.worker.is_flushed() && (!self.lent || self.worker.emptying.is_over());
+        if !is_over() {
+            return false;
         }
-        for memory in self.opened.all() {
-            self.last.extend(self.unmap(memory));
+        self.worker.begin_flush();
+        if self.lent {
+            self.nodes.iter().for_each(|ep| self.worker.flush(*ep));
         }
+        is_over()
     }
 }
 
 impl Drop for Net {
     fn drop(&mut self) {
-        if self.worker.context.is_here() {
-            self.flush_at_end();
+        let flushed = self.worker.context.is_here() && self.flush_at_end();
+        // Operations that were not flushed may still use a key, and memory that was opened: then
+        // both are the worker's until it is destroyed, or left with it.
+        let opened = self.opened.all();
+        if flushed {
+            for key in self.keys.all() {
+                self.destroy(key);
+            }
+            for memory in opened {
+                self.last.extend(self.unmap(memory));
+            }
+        } else {
+            forget(opened);
         }
         // SAFETY: nothing of this is used after it was dropped.
-        if unsafe { !Worker::end(&mut self.worker) } {
+        if unsafe { !Worker::end(&mut self.worker, self.lent && !flushed) } {
             forget((replace(&mut self.slots, Slots::new(1)), take(&mut self.last)));
         }
     }

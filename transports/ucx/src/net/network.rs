@@ -173,7 +173,9 @@ impl Network for Net {
     }
 
     fn open_memory(&mut self, memory: &Slice, _: Access) -> Option<Opened> {
-        self.map(memory)
+        let opened = self.map(memory)?;
+        self.lent = true;
+        Some(opened)
     }
 
     fn close_memory(&mut self) {

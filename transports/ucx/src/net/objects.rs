@@ -2,6 +2,7 @@
 
 use super::{
     arrivals::{Landing, came},
+    emptying::Emptying,
     fixed::Fixed,
 };
 use crate::{
@@ -222,6 +223,7 @@ pub(super) struct Worker {
     pub(super) library: &'static Library,
     pub(super) context: Context,
     pub(super) landing: Fixed<Landing>,
+    pub(super) emptying: Fixed<Emptying>,
     pub(super) wait: Option<RawFd>,
     /// Buffers of packets that it sends.
     pub(super) memory: Vec<Region>,
@@ -250,8 +252,15 @@ impl Worker {
             (library.ucp_worker_create)(context.context.as_ptr(), params, &mut worker)
         };
         let worker = made(status, worker).map_err(context.refused("ucp_worker_create"))?;
-        let mut worker =
-            Worker { worker, library, context, landing, wait: None, memory: vec![memory] };
+        let mut worker = Worker {
+            worker,
+            library,
+            context,
+            landing,
+            emptying: Emptying::new(library),
+            wait: None,
+            memory: vec![memory],
+        };
         let handler = ucp_am_handler_param {
             field_mask: UCP_AM_HANDLER_PARAM_FIELD_ID
                 | UCP_AM_HANDLER_PARAM_FIELD_FLAGS
