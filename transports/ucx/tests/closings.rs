@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::is_here;
+use common::{CMA, is_here};
 use petasos_conformance::{Network as Place, random::Random};
-use petasos_datagram::{Config, Mark, Network};
-use petasos_fabric::two_sided::Outgoing;
+use petasos_datagram::{Config, Mark, Network, RemoteOp};
+use petasos_fabric::{Access, Region, two_sided::Outgoing};
 use petasos_testing::{again, role};
 use petasos_ucx::Net;
 use std::time::{Duration, Instant};
@@ -25,17 +25,18 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// An endpoint is closed within that time, and what a busy machine adds.
 const AT_MOST: Duration = Duration::from_secs(30);
 
-fn open() -> Net {
-    let (kind, _) = Net::kind(&LOOPBACK.anywhere()).unwrap();
+fn open(place: Place, sends: usize) -> Net {
+    let (kind, _) = Net::kind(&place.anywhere()).unwrap();
     let mut config = Config::default();
-    config.sends = 16;
-    Net::open(kind, Some(LOOPBACK.host), 64, &config).unwrap()
+    config.sends = sends;
+    let host = (!place.host.is_empty()).then_some(place.host);
+    Net::open(kind, host, 64, &config).unwrap()
 }
 
 /// One endpoint connects to another, which may do so as well, and they send. One is closed at some
 /// moment, while the other stands still.
 fn meet_and_part(random: &mut Random) {
-    let mut ends = [open(), open()];
+    let mut ends = [open(LOOPBACK, 16), open(LOOPBACK, 16)];
     let names = [1, 0].map(|other: usize| ends[other].name().to_vec());
     let mut nodes = [None, ends[1].insert(&names[1]).ok()];
     for _ in 0..random.below(80) {
@@ -74,5 +75,60 @@ fn endpoints_that_still_connect_can_be_closed() {
         let first = (process * CLOSINGS).to_string();
         let status = again(NAME, "closes").env(FIRST, &first).start().wait(PATIENCE);
         assert!(status.success(), "{status}, from seed {first} on");
+    }
+}
+
+/// Puts of a peer that are answered, by the library, into a queue that the peer does not read: more
+/// than the queue has room for.
+const PUTS: usize = 400;
+
+/// A peer puts into memory of an endpoint and then stands still; the endpoint is closed.
+fn owe_answers() {
+    // What the library does not set has these bytes: the type of data of a list of pieces.
+    let used: Vec<_> = (0..400).map(|_| vec![0x52_u8; 60_000]).collect();
+    let kept: Vec<_> = used.into_iter().step_by(8).collect();
+    let (mut owner, mut peer) = (open(CMA, 16), open(CMA, PUTS));
+    let (to_peer, to_owner) =
+        (owner.insert(&peer.name().to_vec()), peer.insert(&owner.name().to_vec()));
+    let (to_peer, to_owner) = (to_peer.unwrap(), to_owner.unwrap());
+    let memory = Region::zeroed(4096).whole();
+    let opened = owner.open_memory(&memory, Access::ALL).unwrap();
+    let key = peer.key(to_owner, &Net::location(&opened)).unwrap();
+    // Both connect.
+    for (end, node) in [(&mut owner, to_peer), (&mut peer, to_owner)] {
+        let payload = Outgoing::Bytes(vec![2; 100].into());
+        assert!(end.send(node, &[1; 8], payload, MARK).is_ok());
+    }
+    for _ in 0..2000 {
+        (owner.next(), peer.next());
+    }
+    let access = Mark::Access { access: 0, serial: 0 };
+    let piece = Region::from_vec(vec![3; 8]).whole();
+    let put = |peer: &mut Net| peer.access(to_owner, RemoteOp::Put, piece.clone(), &key, 0, access);
+    for _ in 0..PUTS {
+        if put(&mut peer).is_err() {
+            break;
+        }
+        owner.next();
+    }
+    for _ in 0..2000 {
+        owner.next();
+    }
+    let begin = Instant::now();
+    drop(owner);
+    assert!(begin.elapsed() < AT_MOST, "{:?}", begin.elapsed());
+    std::mem::forget(peer);
+    drop(kept);
+}
+
+#[test]
+fn an_endpoint_that_owes_answers_to_a_stopped_peer_can_be_closed() {
+    const NAME: &str = "an_endpoint_that_owes_answers_to_a_stopped_peer_can_be_closed";
+    if role().is_some() {
+        return (0..CLOSINGS).for_each(|_| owe_answers());
+    }
+    if is_here(CMA) {
+        let status = again(NAME, "closes").start().wait(PATIENCE);
+        assert!(status.success(), "{status}");
     }
 }
