@@ -121,8 +121,8 @@ impl Net {
             param.flags = UCP_EP_CLOSE_FLAG_FORCE;
         }
         let library = self.worker.library;
-        // SAFETY: an endpoint of this worker's, closed once, for it was just taken out of its
-        // place.
+        // SAFETY: an endpoint of this worker's, closed once, for it was just taken out of its place;
+        // what the callback gets lies at a fixed place and outlives the worker.
         let given = unsafe { (library.ucp_ep_close_nbx)(ep.as_ptr(), &param) };
         self.worker.begun(given);
     }
