@@ -175,7 +175,7 @@ impl Net {
         self.let_go();
         let begin = Instant::now();
         // What arrives while one flush goes on may be answered behind it: the last is over at once.
-        while !self.is_flushed() {
+        while !self.flushes_at_once() {
             if begin.elapsed() >= FAREWELL {
                 return false;
             }
@@ -185,8 +185,8 @@ impl Net {
         true
     }
 
-    /// Whether nothing waits to be sent. If a flush is under way, that is to end first.
-    fn is_flushed(&self) -> bool {
+    /// Begins to flush, unless that is under way already. True if nothing waits to be sent.
+    fn flushes_at_once(&self) -> bool {
         let is_over = || self.worker.is_flushed() && (!self.lent || self.worker.emptying.is_over());
         if !is_over() {
             return false;
