@@ -88,8 +88,7 @@ fn owe_answers() {
     let used: Vec<_> = (0..400).map(|_| vec![0x52_u8; 60_000]).collect();
     let kept: Vec<_> = used.into_iter().step_by(8).collect();
     let (mut owner, mut peer) = (open(CMA, 16), open(CMA, PUTS));
-    let (to_peer, to_owner) =
-        (owner.insert(&peer.name().to_vec()), peer.insert(&owner.name().to_vec()));
+    let (to_peer, to_owner) = (owner.insert(peer.name()), peer.insert(owner.name()));
     let (to_peer, to_owner) = (to_peer.unwrap(), to_owner.unwrap());
     let memory = Region::zeroed(4096).whole();
     let opened = owner.open_memory(&memory, Access::ALL).unwrap();
@@ -100,7 +99,8 @@ fn owe_answers() {
         assert!(end.send(node, &[1; 8], payload, MARK).is_ok());
     }
     for _ in 0..2000 {
-        (owner.next(), peer.next());
+        owner.next();
+        peer.next();
     }
     let access = Mark::Access { access: 0, serial: 0 };
     let piece = Region::from_vec(vec![3; 8]).whole();
