@@ -9,15 +9,15 @@ use crate::{
     limits::Cores,
     scratch,
 };
-use petasos_peers::Place;
+use petasos_peers::Setup;
 use std::{ffi::OsString, io, path::Path};
 
 /// The hidden subcommand for which `main` calls [`run`].
 pub(crate) const SUBCOMMAND: &str = "peer-process";
 
 /// Where peers are measured: on the cores and in the directory of this run.
-pub(crate) fn place(cores: Cores, scratch: &Path) -> Place {
-    Place {
+pub(crate) fn setup(cores: Cores, scratch: &Path) -> Setup {
+    Setup {
         client: cores.client,
         server: cores.server,
         scratch: scratch.to_owned(),

@@ -50,7 +50,7 @@ pub trait Fixture: Send + Sync {
     }
 
     /// Makes what this process has written to memory visible to endpoints of other processes, and
-    /// what arrived there visible here. For [`Apart`](crate::Apart); where all endpoints are in
+    /// what arrived there visible here. For [`OutOfProcess`](crate::OutOfProcess); where all endpoints are in
     /// this process there is nothing to do.
     fn settle(&self) {}
 

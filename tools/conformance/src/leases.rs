@@ -118,7 +118,7 @@ pub fn held_leases_stop_nothing_else(w: &mut World) {
 }
 
 /// One peer's messages are held. Those of another peer, and of one that connects later, arrive.
-pub fn a_slow_consumer_slows_nobody_else(w: &mut World) {
+pub fn a_slow_consumer_slows_no_other(w: &mut World) {
     let (a, b, ab, ba) = w.pair();
     let Some(len) = length(w, b) else { return };
     let c = w.open();

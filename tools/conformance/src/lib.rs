@@ -43,9 +43,9 @@
 //! probe all that is left is cancelled, and must end. What fails, fails with a report of the last
 //! events and of what is open.
 //!
-//! `conformance!(apart, Mine::default())` makes a module `apart` of the same probes, whose
+//! `conformance!(out_of_process, Mine::default())` makes a module `out_of_process` of the same probes, whose
 //! endpoints are in turn in the test's process and in processes of their own, on this host or on
-//! another: see [`apart`].
+//! another: see [`out_of_process`].
 //!
 //! `conformance!(stopped, Mine::default())` makes a module `stopped` of tests in which the peer is
 //! a process that is stopped while memory is closed that it reaches: see [`stopped`].
@@ -59,18 +59,18 @@
 #![forbid(unsafe_code)]
 
 mod actions;
-pub mod apart;
 pub mod faulty;
 pub mod fixture;
 pub mod forks;
 pub mod ledger;
 pub mod mutations;
 pub mod network;
+pub mod out_of_process;
 pub mod processes;
 pub mod random;
 pub mod reached;
 pub mod stopped;
-pub mod strangers;
+pub mod unauthenticated;
 pub mod world;
 
 pub mod atomics;
@@ -88,10 +88,10 @@ pub mod mix;
 pub mod remote_access;
 pub mod tagged;
 
-pub use apart::Apart;
 pub use faulty::{Faults, Faulty};
 pub use fixture::{FaultyFixture, Fixture, RealTime};
 pub use network::{Network, free_port};
+pub use out_of_process::OutOfProcess;
 pub use random::Random;
 pub use world::World;
 
@@ -131,18 +131,18 @@ macro_rules! conformance {
             $crate::probes!(connected);
         }
     };
-    (apart, $fixture:expr) => {
+    (out_of_process, $fixture:expr) => {
         /// The transport between processes, or hosts.
-        mod apart {
+        mod out_of_process {
             use super::*;
             const SERVE: &str = concat!(module_path!(), "::serve");
             fn fixture() -> impl $crate::Fixture {
-                $crate::Apart::new($fixture, SERVE)
+                $crate::OutOfProcess::new($fixture, SERVE)
             }
             #[test]
             #[ignore = "the other side of the tests beside it, which start it"]
             fn serve() {
-                $crate::apart::serve(&$fixture);
+                $crate::out_of_process::serve(&$fixture);
             }
             $crate::probes!(everywhere);
             $crate::probes!(connected);
@@ -201,7 +201,7 @@ macro_rules! probes {
                 unknown_peers, both_connect_at_once;
             tagged: by_tag, ignore_mask, by_source, order, truncation, lengths,
                 cancelled_receive, unexpected_while_messages_flow;
-            leases: held_leases_stop_nothing_else, a_slow_consumer_slows_nobody_else;
+            leases: held_leases_stop_nothing_else, a_slow_consumer_slows_no_other;
             long: whole_bodies, parts_of_bodies, discarded, any_order, headers, only_once,
                 cancelled_by_its_sender, cancelled_by_its_receiver;
             remote_access: put_and_get, scattered, beyond_the_end, lengths_must_agree,

@@ -12,7 +12,7 @@
 //!   pinned: so are we, and so is the limit.
 
 use crate::{
-    Error, Place, Session, Times, Transport, Unavailable,
+    Error, Session, Setup, Times, Transport, Unavailable,
     payload::{Check, payload},
     process::{Parent, Process, Task},
     timing::{Meter, Transfers, Watch},
@@ -91,12 +91,12 @@ struct Calls<C> {
 
 /// Starts a server process and connects to it.
 pub(crate) fn open<C: Client>(
-    place: &Place,
+    setup: &Setup,
     transport: Transport,
 ) -> Result<Box<dyn Session>, Unavailable> {
-    let directory = place.scratch.clone();
+    let directory = setup.scratch.clone();
     let task = Task::Serve { stack: C::STACK, transport, directory };
-    let (mut process, found_at) = Process::serve(C::NAME, place, task)?;
+    let (mut process, found_at) = Process::serve(C::NAME, setup, task)?;
     let runtime = runtime().map_err(Error::system("an asynchronous runtime"))?;
     let failed = || Error::system("connecting to a server process");
     let client = if transport == Transport::Tcp {

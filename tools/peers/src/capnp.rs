@@ -4,7 +4,7 @@
 //! here so that the compiler is not needed.
 
 use crate::{
-    Error, Place, Session, Transport, Unavailable, Waiting,
+    Error, Session, Setup, Transport, Unavailable, Waiting,
     asynchronous::{Client, Connection, Stack, open as open_calls},
     echo_capnp::{echo, payload},
     payload::Check,
@@ -27,11 +27,11 @@ fn failed(doing: &'static str) -> impl FnOnce(::capnp::Error) -> Error {
 }
 
 pub(crate) fn open(
-    place: &Place,
+    setup: &Setup,
     transport: Transport,
     _: Waiting,
 ) -> Result<Box<dyn Session>, Unavailable> {
-    open_calls::<Caller>(place, transport)
+    open_calls::<Caller>(setup, transport)
 }
 
 fn network(

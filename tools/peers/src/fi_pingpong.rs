@@ -6,7 +6,7 @@
 //! beyond the short one. It makes no more than one message at a time.
 
 use crate::{
-    Error, Place, Session, Times, Transport, Unavailable, Waiting,
+    Error, Session, Setup, Times, Transport, Unavailable, Waiting,
     program::{Arguments, Program, Sides},
 };
 use std::{collections::HashMap, time::Duration};
@@ -30,12 +30,12 @@ pub(crate) fn version() -> Result<String, Unavailable> {
 }
 
 pub(crate) fn open(
-    place: &Place,
+    setup: &Setup,
     transport: Transport,
     _: Waiting,
 ) -> Result<Box<dyn Session>, Unavailable> {
     let provider = if transport == Transport::Tcp { "tcp" } else { "shm" };
-    let sides = Sides::new(&PROGRAM, place, &[])?;
+    let sides = Sides::new(&PROGRAM, setup, &[])?;
     Ok(Box::new(Pingpong { sides, provider, usual: HashMap::new() }))
 }
 

@@ -8,7 +8,7 @@
 //! Both are gone with the session.
 
 use crate::{
-    Error, Place, Session, Times, Transport, Unavailable, Waiting,
+    Error, Session, Setup, Times, Transport, Unavailable, Waiting,
     payload::{Check, payload},
     process::{Parent, Process, Task},
     timing::{Meter, Transfers, Watch},
@@ -73,11 +73,11 @@ fn failed<E: std::fmt::Display>(doing: &'static str) -> impl FnOnce(E) -> Error 
 }
 
 pub(crate) fn open(
-    place: &Place,
+    setup: &Setup,
     _: Transport,
     _: Waiting,
 ) -> Result<Box<dyn Session>, Unavailable> {
-    let session = Polling { place: place.clone() };
+    let session = Polling { setup: setup.clone() };
     // Whatever it lacks here, it lacks for the smallest service.
     session.link(1, 1, true)?;
     Ok(Box::new(session))
@@ -133,7 +133,7 @@ fn sweep(shape: &Shape) {
 }
 
 struct Polling {
-    place: Place,
+    setup: Setup,
 }
 
 impl Polling {
@@ -141,13 +141,13 @@ impl Polling {
         static LINKS: AtomicU64 = AtomicU64::new(0);
         let number = LINKS.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("petasos-peer-{}-{number}-", std::process::id());
-        let directory = self.place.scratch.join(&prefix);
+        let directory = self.setup.scratch.join(&prefix);
         let directory = path::absolute(directory).map_err(Error::system("a directory"))?;
-        let shape = Shape { directory, prefix, bytes, in_flight, back, alone: self.place.alone() };
+        let shape = Shape { directory, prefix, bytes, in_flight, back, alone: self.setup.alone() };
         fs::create_dir(&shape.directory).map_err(Error::system("a directory for iceoryx2"))?;
         let begun = || {
             let task = Task::Iceoryx2(shape.clone());
-            let (process, _) = Process::serve(NAME, &self.place, task)?;
+            let (process, _) = Process::serve(NAME, &self.setup, task)?;
             let node = shape.node()?;
             let name = SERVICE.try_into().map_err(failed("a name"))?;
             let service = node

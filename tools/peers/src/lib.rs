@@ -13,7 +13,7 @@
 //! | `ucx_perftest` | UCX's tagged messages, without calls | shared memory, TCP | always; a program |
 //!
 //! [`peers`] lists them. [`Peer::open`] starts the other side in a process of its own: this
-//! executable, started again with the arguments in [`Place::entry`], for which its `main` calls
+//! executable, started again with the arguments in [`Setup::entry`], for which its `main` calls
 //! [`serve`]. The two programs run as a whole for each measurement; where one is not installed,
 //! opening says which package has it.
 //!
@@ -58,5 +58,5 @@ mod echo_capnp;
 
 pub use built_in::peers;
 pub use error::{Error, Unavailable};
-pub use peer::{Peer, Place, Session, Times, Transport, Waiting};
+pub use peer::{Peer, Session, Setup, Times, Transport, Waiting};
 pub use process::serve;

@@ -38,7 +38,7 @@ pub enum Waiting {
 
 /// Where a peer is measured.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Setup {
     /// The core of the side that measures; the caller has pinned its own thread there.
     pub client: Option<usize>,
     /// The core of the side that answers. If it is the client's, sides that spin yield.
@@ -50,14 +50,14 @@ pub struct Place {
     pub entry: Vec<OsString>,
 }
 
-impl Place {
+impl Setup {
     /// Both sides share a core.
     pub(crate) fn alone(&self) -> bool {
         self.client.is_some() && self.client == self.server
     }
 }
 
-pub(crate) type Open = fn(&Place, Transport, Waiting) -> Result<Box<dyn Session>, Unavailable>;
+pub(crate) type Open = fn(&Setup, Transport, Waiting) -> Result<Box<dyn Session>, Unavailable>;
 
 /// Another stack, over one transport.
 #[derive(Clone, Copy, Debug)]
@@ -95,8 +95,8 @@ impl Peer {
     ///
     /// [`Unavailable`] with a sentence that says why this peer cannot be measured here, and what
     /// to do about it.
-    pub fn open(&self, place: &Place) -> Result<Box<dyn Session>, Unavailable> {
-        (self.open)(place, self.transport, self.waiting)
+    pub fn open(&self, setup: &Setup) -> Result<Box<dyn Session>, Unavailable> {
+        (self.open)(setup, self.transport, self.waiting)
     }
 }
 

@@ -8,7 +8,7 @@
 
 #[cfg(feature = "_async")]
 use crate::Transport;
-use crate::{Error, Place};
+use crate::{Error, Setup};
 use rustix::{
     process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal},
     thread::{CpuSet, sched_setaffinity},
@@ -80,11 +80,11 @@ impl Process {
     #[cfg(any(feature = "_async", feature = "iceoryx2"))]
     pub(crate) fn serve(
         peer: &'static str,
-        place: &Place,
+        setup: &Setup,
         task: Task,
     ) -> Result<(Process, String), Error> {
-        let order = Order { core: place.server, task };
-        let mut process = Process::start(peer, place, &order)?;
+        let order = Order { core: setup.server, task };
+        let mut process = Process::start(peer, setup, &order)?;
         match serde_json::from_str(&process.hear()?) {
             Ok(Answer::Ready(found_at)) => Ok((process, found_at)),
             Ok(Answer::Failed(reason)) => Err(process.failed(reason)),
@@ -93,8 +93,8 @@ impl Process {
     }
 
     /// Starts a program with its output in pipes.
-    pub(crate) fn run(peer: &'static str, place: &Place, order: &Order) -> Result<Process, Error> {
-        let mut process = Process::start(peer, place, order)?;
+    pub(crate) fn run(peer: &'static str, setup: &Setup, order: &Order) -> Result<Process, Error> {
+        let mut process = Process::start(peer, setup, order)?;
         match process.hear()? {
             silence if silence.is_empty() => Ok(process),
             line => match serde_json::from_str(&line) {
@@ -104,13 +104,13 @@ impl Process {
         }
     }
 
-    fn start(peer: &'static str, place: &Place, order: &Order) -> Result<Process, Error> {
+    fn start(peer: &'static str, setup: &Setup, order: &Order) -> Result<Process, Error> {
         let failed = || Error::system("starting a process");
         let (ours, theirs) = UnixStream::pair().map_err(failed())?;
         ours.set_read_timeout(Some(PATIENCE)).map_err(failed())?;
         let mut command = Command::new("/proc/self/exe");
         // Not by its path, under which an upgrade may have put another executable meanwhile.
-        command.arg0("petasos").args(&place.entry).stdin(OwnedFd::from(theirs));
+        command.arg0("petasos").args(&setup.entry).stdin(OwnedFd::from(theirs));
         let program = matches!(order.task, Task::Run { .. });
         if program {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -219,7 +219,7 @@ impl Parent {
 /// until its standard input ends, or becomes a program.
 ///
 /// True if the process that started it said that all is done; else it died, and may have left
-/// something in [`Place::scratch`].
+/// something in [`Setup::scratch`].
 ///
 /// # Errors
 ///

@@ -4,7 +4,7 @@
 //! made no difference that could be told from noise.
 
 use crate::{
-    Error, Place, Session, Transport, Unavailable, Waiting,
+    Error, Session, Setup, Transport, Unavailable, Waiting,
     asynchronous::{Client, Connection, LONGEST, Stack, open as open_calls},
     payload::Check,
 };
@@ -34,11 +34,11 @@ trait Echo {
 }
 
 pub(crate) fn open(
-    place: &Place,
+    setup: &Setup,
     transport: Transport,
     _: Waiting,
 ) -> Result<Box<dyn Session>, Unavailable> {
-    open_calls::<EchoClient>(place, transport)
+    open_calls::<EchoClient>(setup, transport)
 }
 
 fn framed<S: Connection>(connection: S) -> Framed<S, LengthDelimitedCodec> {

@@ -6,7 +6,7 @@
 //! made echoes of 64 KiB faster, but calls with 1 MiB half as fast.
 
 use crate::{
-    Error, Place, Session, Transport, Unavailable, Waiting,
+    Error, Session, Setup, Transport, Unavailable, Waiting,
     asynchronous::{Client, Connection, LONGEST, Stack, open as open_calls},
     payload::Check,
 };
@@ -50,11 +50,11 @@ struct Payload {
 }
 
 pub(crate) fn open(
-    place: &Place,
+    setup: &Setup,
     transport: Transport,
     _: Waiting,
 ) -> Result<Box<dyn Session>, Unavailable> {
-    open_calls::<Caller>(place, transport)
+    open_calls::<Caller>(setup, transport)
 }
 
 #[derive(Clone)]

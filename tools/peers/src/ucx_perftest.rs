@@ -6,7 +6,7 @@
 //! be seldom: its median may be that of spinning.
 
 use crate::{
-    Error, Place, Session, Times, Transport, Unavailable, Waiting,
+    Error, Session, Setup, Times, Transport, Unavailable, Waiting,
     program::{Arguments, Program, Sides},
 };
 use std::time::Duration;
@@ -37,13 +37,13 @@ fn version_in(said: &str) -> Option<String> {
 }
 
 pub(crate) fn open(
-    place: &Place,
+    setup: &Setup,
     transport: Transport,
     waiting: Waiting,
 ) -> Result<Box<dyn Session>, Unavailable> {
     let transports = if transport == Transport::Tcp { "tcp" } else { "sm" };
     let variables = [("UCX_TLS", transports), ("UCX_LOG_LEVEL", "error")];
-    Ok(Box::new(Perftest { sides: Sides::new(&PROGRAM, place, &variables)?, waiting }))
+    Ok(Box::new(Perftest { sides: Sides::new(&PROGRAM, setup, &variables)?, waiting }))
 }
 
 struct Perftest {

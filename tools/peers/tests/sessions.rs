@@ -1,6 +1,6 @@
 //! Each peer that is built in can be measured here, and leaves nothing behind.
 
-use petasos_peers::{Error, Peer, Place, Transport, Waiting, peers};
+use petasos_peers::{Error, Peer, Setup, Transport, Waiting, peers};
 use std::{
     fs,
     path::Path,
@@ -24,17 +24,17 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn place() -> (Place, TempDir) {
+fn setup() -> (Setup, TempDir) {
     let scratch = tempfile::tempdir().unwrap();
     let entry = ["as_server", "--exact", "--ignored", "--nocapture"].map(Into::into).to_vec();
     let cores = cores();
-    let place = Place {
+    let setup = Setup {
         client: cores.first().copied(),
         server: cores.last().copied(),
         scratch: scratch.path().to_owned(),
         entry,
     };
-    (place, scratch)
+    (setup, scratch)
 }
 
 /// Two that this process may use, or one.
@@ -63,8 +63,8 @@ fn each(wanted: impl Fn(&Peer) -> bool, work: impl Fn(&Peer, &mut dyn petasos_pe
     let _alone = alone();
     let before = names(Path::new("/dev/shm"));
     for peer in peers().into_iter().filter(wanted) {
-        let (place, scratch) = place();
-        let mut session = match peer.open(&place) {
+        let (setup, scratch) = setup();
+        let mut session = match peer.open(&setup) {
             Ok(session) => session,
             Err(why) => {
                 petasos_testing::skip(&format!("{}: {why}", peer.name));
@@ -147,9 +147,9 @@ fn large_arguments() {
 fn on_one_core() {
     let _alone = alone();
     for peer in peers() {
-        let (place, _scratch) = place();
-        let place = Place { server: place.client, ..place };
-        match peer.open(&place) {
+        let (setup, _scratch) = setup();
+        let setup = Setup { server: setup.client, ..setup };
+        match peer.open(&setup) {
             Ok(mut session) => assert!(session.echo(64, BRIEF).unwrap().median > 0.0, "{peer:?}"),
             // The programs cannot be made to yield.
             Err(why) => assert!(peer.name.contains('_'), "{peer:?}: {why}"),
@@ -161,12 +161,12 @@ fn on_one_core() {
 fn a_server_that_cannot_be_started_is_said() {
     let _alone = alone();
     for peer in peers() {
-        let (place, _scratch) = place();
+        let (setup, _scratch) = setup();
         // The harness finds no such test, and ends.
-        let place = Place { entry: vec!["no_such_entry".into(), "--exact".into()], ..place };
+        let setup = Setup { entry: vec!["no_such_entry".into(), "--exact".into()], ..setup };
         let begin = Instant::now();
         // The programs start nothing before they are measured.
-        let failed = match peer.open(&place) {
+        let failed = match peer.open(&setup) {
             Ok(mut session) => session.echo(64, BRIEF).unwrap_err().to_string(),
             Err(why) => why.to_string(),
         };

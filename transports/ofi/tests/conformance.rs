@@ -66,7 +66,7 @@ macro_rules! over {
 mod networks {
     use super::*;
     over!(network(), true);
-    petasos_conformance::conformance!(apart, OverOfi::new(network(), true, true));
+    petasos_conformance::conformance!(out_of_process, OverOfi::new(network(), true, true));
     petasos_conformance::conformance!(stopped, OverOfi::new(network(), true, true));
 }
 

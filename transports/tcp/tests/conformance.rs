@@ -40,7 +40,7 @@ conformance!(
     faulty,
     OverTcp { secret: Some(Secret::new("a secret for the tests").unwrap()), ..OverTcp::default() }
 );
-conformance!(apart, OverTcp::default());
+conformance!(out_of_process, OverTcp::default());
 conformance!(parting, OverTcp { idle: Some(Duration::from_millis(10)), ..OverTcp::default() });
 conformance!(stopped, OverTcp::default());
 

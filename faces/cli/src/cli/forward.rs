@@ -2,7 +2,7 @@
 
 use super::{
     Json,
-    place::{Place, Side},
+    location::{Location, Side},
 };
 use crate::{
     client::parse_url,
@@ -13,8 +13,8 @@ use clap::{Args, Subcommand, builder::OsStringValueParser, builder::TypedValuePa
 use petasos::fabric::Address;
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
-const PLACES: &str = "\
-How places at a server are written:
+const LOCATIONS: &str = "\
+How paths at a server are written:
   tcp://HOST:PORT/PATH    a path after the server's URL, any bytes
   shm://NAME/PATH         the same over shared memory
   shm:///SOCKET//PATH     two slashes end the URL where it is a path itself; they may stand in all
@@ -152,11 +152,11 @@ pub(crate) struct Serve {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = PLACES)]
+#[command(after_help = LOCATIONS)]
 pub(crate) struct Mount {
     /// What to mount
-    #[arg(value_name = "URL[/PATH]", value_parser = place())]
-    pub(crate) place: Place,
+    #[arg(value_name = "URL[/PATH]", value_parser = location())]
+    pub(crate) location: Location,
     /// Where to
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
@@ -209,14 +209,14 @@ pub(crate) enum CacheMode {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = PLACES)]
+#[command(after_help = LOCATIONS)]
 pub(crate) struct Put {
     /// What to copy
     #[arg(value_name = "SRC", required = true, num_args = 1..)]
     pub(crate) sources: Vec<PathBuf>,
     /// Where to: into a directory that exists, or, for one source, under this very name
-    #[arg(value_name = "URL[/PATH]", value_parser = place())]
-    pub(crate) target: Place,
+    #[arg(value_name = "URL[/PATH]", value_parser = location())]
+    pub(crate) target: Location,
     #[command(flatten)]
     pub(crate) moving: Moving,
     #[command(flatten)]
@@ -224,11 +224,11 @@ pub(crate) struct Put {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = PLACES)]
+#[command(after_help = LOCATIONS)]
 pub(crate) struct Get {
     /// What to copy
-    #[arg(value_name = "URL/PATH", required = true, num_args = 1.., value_parser = place())]
-    pub(crate) sources: Vec<Place>,
+    #[arg(value_name = "URL/PATH", required = true, num_args = 1.., value_parser = location())]
+    pub(crate) sources: Vec<Location>,
     /// Where to: into a directory that exists, or, for one source, under this very name
     #[arg(value_name = "DST")]
     pub(crate) target: PathBuf,
@@ -239,7 +239,7 @@ pub(crate) struct Get {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = PLACES)]
+#[command(after_help = LOCATIONS)]
 pub(crate) struct Sync {
     /// The source, which is not changed
     #[arg(value_name = "SRC", value_parser = side())]
@@ -261,11 +261,11 @@ pub(crate) struct Sync {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = PLACES)]
+#[command(after_help = LOCATIONS)]
 pub(crate) struct Ls {
     /// What to list
-    #[arg(value_name = "URL[/PATH]", required = true, value_parser = place())]
-    pub(crate) places: Vec<Place>,
+    #[arg(value_name = "URL[/PATH]", required = true, value_parser = location())]
+    pub(crate) locations: Vec<Location>,
     /// Show kinds, modes, owners, sizes and times as well
     #[arg(short, long)]
     pub(crate) long: bool,
@@ -280,11 +280,11 @@ pub(crate) struct Ls {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = PLACES)]
+#[command(after_help = LOCATIONS)]
 pub(crate) struct Stat {
     /// The files
-    #[arg(value_name = "URL[/PATH]", required = true, value_parser = place())]
-    pub(crate) places: Vec<Place>,
+    #[arg(value_name = "URL[/PATH]", required = true, value_parser = location())]
+    pub(crate) locations: Vec<Location>,
     /// Follow a symbolic link at the end of the path
     #[arg(short = 'L', long)]
     pub(crate) follow: bool,
@@ -296,21 +296,21 @@ pub(crate) struct Stat {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = PLACES)]
+#[command(after_help = LOCATIONS)]
 pub(crate) struct Cat {
     /// Files, one after the other
-    #[arg(value_name = "URL/PATH", required = true, value_parser = place())]
-    pub(crate) places: Vec<Place>,
+    #[arg(value_name = "URL/PATH", required = true, value_parser = location())]
+    pub(crate) locations: Vec<Location>,
     #[command(flatten)]
     pub(crate) access: ServerAccess,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = PLACES)]
+#[command(after_help = LOCATIONS)]
 pub(crate) struct Rm {
     /// What to remove
-    #[arg(value_name = "URL/PATH", required = true, value_parser = place())]
-    pub(crate) places: Vec<Place>,
+    #[arg(value_name = "URL/PATH", required = true, value_parser = location())]
+    pub(crate) locations: Vec<Location>,
     /// Directories, with all that is in them
     #[arg(short, long)]
     pub(crate) recursive: bool,
@@ -322,11 +322,11 @@ pub(crate) struct Rm {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = PLACES)]
+#[command(after_help = LOCATIONS)]
 pub(crate) struct Mkdir {
     /// The directories to make
-    #[arg(value_name = "URL/PATH", required = true, value_parser = place())]
-    pub(crate) places: Vec<Place>,
+    #[arg(value_name = "URL/PATH", required = true, value_parser = location())]
+    pub(crate) locations: Vec<Location>,
     /// Make missing parents as well
     #[arg(short, long)]
     pub(crate) parents: bool,
@@ -338,14 +338,14 @@ pub(crate) struct Mkdir {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = PLACES)]
+#[command(after_help = LOCATIONS)]
 pub(crate) struct Mv {
     /// What to rename
-    #[arg(value_name = "URL/PATH", value_parser = place())]
-    pub(crate) from: Place,
+    #[arg(value_name = "URL/PATH", value_parser = location())]
+    pub(crate) from: Location,
     /// Its new name, at the same server, or a directory that exists
-    #[arg(value_name = "URL/PATH", value_parser = place())]
-    pub(crate) to: Place,
+    #[arg(value_name = "URL/PATH", value_parser = location())]
+    pub(crate) to: Location,
     /// Fail where the new name exists
     #[arg(short = 'n', long, conflicts_with = "exchange")]
     pub(crate) no_replace: bool,
@@ -359,16 +359,16 @@ pub(crate) struct Mv {
 #[derive(Debug, Args)]
 pub(crate) struct Status {
     /// The server
-    #[arg(value_name = "URL", value_parser = place())]
-    pub(crate) place: Place,
+    #[arg(value_name = "URL", value_parser = location())]
+    pub(crate) location: Location,
     #[command(flatten)]
     pub(crate) json: Json,
     #[command(flatten)]
     pub(crate) access: ServerAccess,
 }
 
-fn place() -> impl TypedValueParser<Value = Place> {
-    OsStringValueParser::new().try_map(|text| Place::parse(&text))
+fn location() -> impl TypedValueParser<Value = Location> {
+    OsStringValueParser::new().try_map(|text| Location::parse(&text))
 }
 
 fn side() -> impl TypedValueParser<Value = Side> {

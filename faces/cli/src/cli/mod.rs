@@ -2,7 +2,7 @@
 
 pub(crate) mod forward;
 mod jobs;
-pub(crate) mod place;
+pub(crate) mod location;
 pub(crate) mod run;
 
 pub(crate) use forward::Forward;

@@ -111,7 +111,7 @@ pub(crate) struct Recovery {
     #[arg(long)]
     pub(crate) restart_failed: bool,
     /// Keep the last N hosts of the list without ranks, to take the place of hosts that are lost: with
-    /// --restart-failed without anybody asking, with --keep-going when a rank asks
+    /// --restart-failed by itself, with --keep-going when a rank asks
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) spares: u32,
 }

@@ -64,7 +64,7 @@ fn what_goes_wrong_is_said_and_has_a_code() {
     fs::write(place.path("file"), "x").unwrap();
     fs::create_dir(place.path("directory")).unwrap();
     let run = |arguments: &[&str]| place.run(&[&["forward"], arguments].concat());
-    run(&["put", "file", "nowhere"]).assert(2).says("no place at a server");
+    run(&["put", "file", "nowhere"]).assert(2).says("names no path at a server");
     run(&["put", "file", "tcp://127.0.0.1:1/../x"]).assert(2).says("leads out");
     run(&["sync", "directory", "directory"]).assert(2).says("the other at a server");
     run(&["serve", "no-such-directory"]).assert(2).says("name a directory");

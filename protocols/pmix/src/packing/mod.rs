@@ -47,7 +47,7 @@ pub mod kind {
 /// In place of a rank: all of the job.
 pub const WILDCARD: u32 = u32::MAX - 1;
 /// In place of a rank: any process that has the key.
-pub const ANYBODY: u32 = u32::MAX;
+pub const ANY_RANK: u32 = u32::MAX;
 /// In place of a rank: all of the job on this node.
 pub const LOCAL_NODE: u32 = u32::MAX - 2;
 /// In place of a rank: all processes of the same namespace on this node.

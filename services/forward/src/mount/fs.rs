@@ -28,7 +28,7 @@ use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 /// What a mount keeps in its memory now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Kept {
+pub struct MountUsage {
     /// Files and directories that the kernel knows, the root among them.
     pub nodes: usize,
     /// Those of them that were opened, or cut, since the kernel got to know them.
@@ -117,9 +117,9 @@ impl Fs {
         });
     }
 
-    pub(super) fn kept(&self) -> Kept {
+    pub(super) fn usage(&self) -> MountUsage {
         let (inodes, files) = self.files.counts();
-        Kept {
+        MountUsage {
             nodes: self.table.borrow().len(),
             inodes,
             files,

@@ -54,7 +54,7 @@ mod xattrs;
 
 pub use attach::{is_dead, recover, recover_by, silent, take_away};
 pub use error::MountError;
-pub use fs::Kept;
+pub use fs::MountUsage;
 pub use mountinfo::{MountId, is_mounted, mounted_on};
 pub use options::{Cache, MountOptions};
 pub use session::{Mounted, Unmounted};

@@ -4,7 +4,7 @@ use super::{
     MountError, MountId, MountOptions, attach,
     connection::Connection,
     dispatcher::Dispatcher,
-    fs::{Fs, Job, Kept},
+    fs::{Fs, Job, MountUsage},
     mountinfo::mounted_on,
     notify::KernelNotifier,
     pool::Pool,
@@ -183,10 +183,10 @@ impl Mounted {
 
     /// What it keeps in memory; nothing when it has ended.
     #[must_use]
-    pub fn kept(&self) -> Kept {
+    pub fn usage(&self) -> MountUsage {
         let (sender, kept) = mpsc::channel();
         let ask = move |fs: &Rc<Fs>| {
-            let _ = sender.send(fs.kept());
+            let _ = sender.send(fs.usage());
         };
         if let Some(jobs) = &self.jobs {
             let _ = jobs.unbounded_send(Box::new(ask));

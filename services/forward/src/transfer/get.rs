@@ -2,7 +2,7 @@
 //! of where the user wants it.
 
 use super::{
-    Cause, Connection, Event, Options, Problem, Progress, Report, Watch,
+    Cause, Connection, Event, Observer, Options, Problem, Progress, Report,
     index::{Decision, Index},
     job::Job,
     local::{self, Root, preserved},
@@ -73,7 +73,7 @@ pub async fn get(
     sources: &[(RelPath, PathBuf)],
     options: &Options,
     progress: &Arc<Progress>,
-    watch: Watch,
+    watch: Observer,
 ) -> Result<Report, Cause> {
     let job = Job::new(connection, options, progress, watch)?;
     let getting = GetJob::new(job, None, false, false);

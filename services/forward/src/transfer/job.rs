@@ -1,7 +1,7 @@
 //! What the parts of one transfer share, on the engine's thread.
 
 use super::{
-    Cause, Connection, Event, Options, Problem, Progress, Report, Watch,
+    Cause, Connection, Event, Observer, Options, Problem, Progress, Report,
     disk::{Disk, Rate},
     tasks::{Budget, Share, TaskSet},
 };
@@ -59,7 +59,7 @@ pub(super) struct Job {
     memory: Rc<Budget>,
     spare: RefCell<Vec<Region>>,
     report: RefCell<Report>,
-    watch: Watch,
+    watch: Observer,
     begun: Instant,
     reconnected: Cell<u64>,
 }
@@ -76,7 +76,7 @@ impl Job {
         connection: &Rc<Connection>,
         options: &Options,
         progress: &Arc<Progress>,
-        watch: Watch,
+        watch: Observer,
     ) -> Result<Rc<Job>, Cause> {
         let starting = |error: std::io::Error| Cause::Local {
             doing: "starting a thread",

@@ -29,7 +29,7 @@ pub use connection::Connection;
 pub use get::get;
 pub use glob::Glob;
 pub use options::{
-    Cause, Event, Options, Problem, Progress, ProgressSnapshot, Report, SyncOptions, Watch,
+    Cause, Event, Observer, Options, Problem, Progress, ProgressSnapshot, Report, SyncOptions,
 };
 pub use put::put;
 pub use remove::remove_tree;

@@ -241,7 +241,7 @@ pub enum Event<'a> {
 }
 
 /// A function that is called with each event, on the thread of the engine.
-pub type Watch = Box<dyn Fn(Event<'_>)>;
+pub type Observer = Box<dyn Fn(Event<'_>)>;
 
 /// How far a transfer is, for other threads to look at.
 ///

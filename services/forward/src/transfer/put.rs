@@ -1,7 +1,7 @@
 //! Trees to a server.
 
 use super::{
-    Cause, Connection, Event, Options, Problem, Progress, Report, Watch,
+    Cause, Connection, Event, Observer, Options, Problem, Progress, Report,
     index::Index,
     job::{Job, THREADS, settable},
     local::{Root, hidden, key, preserved},
@@ -70,7 +70,7 @@ pub async fn put(
     sources: &[(PathBuf, RelPath)],
     options: &Options,
     progress: &Arc<Progress>,
-    watch: Watch,
+    watch: Observer,
 ) -> Result<Report, Cause> {
     let job = Job::new(connection, options, progress, watch)?;
     let mut trees = Vec::new();

@@ -1,7 +1,7 @@
 //! One tree made like another.
 
 use super::{
-    Cause, Connection, Event, Options, Problem, Progress, Report, SyncOptions, Watch,
+    Cause, Connection, Event, Observer, Options, Problem, Progress, Report, SyncOptions,
     get::{GetJob, Target},
     index::Index,
     job::Job,
@@ -34,7 +34,7 @@ pub async fn sync_to(
     options: &Options,
     sync: SyncOptions,
     progress: &Arc<Progress>,
-    watch: Watch,
+    watch: Observer,
 ) -> Result<Report, Cause> {
     let job = Job::new(connection, options, progress, watch)?;
     let tree = tree(from, to)?;
@@ -96,7 +96,7 @@ pub async fn sync_from(
     options: &Options,
     sync: SyncOptions,
     progress: &Arc<Progress>,
-    watch: Watch,
+    watch: Observer,
 ) -> Result<Report, Cause> {
     let job = Job::new(connection, options, progress, watch)?;
     connection.with(async |remote| remote.stat(from, false).await).await?;

@@ -213,7 +213,7 @@ fn a_mount_whose_process_was_killed_is_taken_away() {
 fn what_is_deleted_is_forgotten() {
     let Some(bench) = bench() else { return };
     let bench: Bench = bench;
-    let kept = || bench.mounted.as_ref().unwrap().kept();
+    let kept = || bench.mounted.as_ref().unwrap().usage();
     // More than are worth being given back, then a few, twice.
     for (round, files) in [1200, 200, 200].into_iter().enumerate() {
         fs::create_dir(bench.path("d")).unwrap();

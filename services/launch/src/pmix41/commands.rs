@@ -7,7 +7,7 @@ use super::{
     values::{Attributes, MAX_PROCS, group_of, name_of, take_group},
 };
 use petasos_pmix::server::packing::{
-    ANYBODY, BAD, Decoded, Reader, Refusal, UNSUPPORTED, WILDCARD, kind, put_proc, put_size,
+    ANY_RANK, BAD, Decoded, Reader, Refusal, UNSUPPORTED, WILDCARD, kind, put_proc, put_size,
     put_status, put_text, put_unsigned, put_value,
 };
 use petasos_pmix::{
@@ -172,7 +172,7 @@ impl Session {
             return Err(Refusal(status::NOT_FOUND));
         }
         let rank = match rank {
-            ANYBODY => return Ok(self.get_any(tag, key, &with)),
+            ANY_RANK => return Ok(self.get_any(tag, key, &with)),
             WILDCARD => Proc::JOB,
             rank => rank,
         };

@@ -263,7 +263,7 @@ pub fn pmix41_seeds() -> Vec<Vec<u8>> {
     infos(&mut fence, &[("pmix.timeout", Value::Uint(2)), ("pmix.collect", Value::Bool(true))]);
     commands.push(fence);
     for rank in
-        [0, 1, 2, petasos_pmix::server::packing::ANYBODY, petasos_pmix::server::packing::WILDCARD]
+        [0, 1, 2, petasos_pmix::server::packing::ANY_RANK, petasos_pmix::server::packing::WILDCARD]
     {
         let mut get = begin(4);
         put_signed(&mut get, 1);

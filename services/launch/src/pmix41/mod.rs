@@ -26,7 +26,7 @@ use batch::Batches;
 use commit::SplitKeys;
 use pending::Pending;
 use petasos_pmix::server::packing::{
-    ANYBODY, Reader, Refusal, WILDCARD, put_bytes, put_proc, put_signed, put_size, put_status,
+    ANY_RANK, Reader, Refusal, WILDCARD, put_bytes, put_proc, put_signed, put_size, put_status,
 };
 use petasos_pmix::{
     Entry, Error, Node, Proc, Value,
@@ -342,7 +342,7 @@ impl Session {
             },
             Some(Expected::Any { tag, key, timed }) => match result {
                 Ok(Answer::Value(value)) => {
-                    vec![self.say_values(tag, job, ANYBODY, [(key.as_str(), value)])]
+                    vec![self.say_values(tag, job, ANY_RANK, [(key.as_str(), value)])]
                 }
                 Err(Error::GetTimeout { .. }) if !timed => {
                     vec![self.say_status(tag, status::NOT_FOUND)]

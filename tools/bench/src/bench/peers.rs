@@ -22,7 +22,7 @@ use crate::{
     waiting::Waiting,
 };
 use petasos::{Transport, wire::Encoding};
-use petasos_peers::{Error, Peer, Place, Session};
+use petasos_peers::{Error, Peer, Session};
 pub(super) use report::Report;
 use report::{Cell, Found, Tally};
 
@@ -122,10 +122,10 @@ impl Group<'_> {
 
     /// Opens the peers that belong here.
     fn guests(&self, report: &mut Report) -> Vec<Guest> {
-        let place: Place = peer_process::place(self.plan.cores, &self.bench.scratch);
+        let setup = peer_process::setup(self.plan.cores, &self.bench.scratch);
         let mut guests = Vec::new();
         for peer in petasos_peers::peers().into_iter().filter(|peer| self.has(peer)) {
-            match peer.open(&place) {
+            match peer.open(&setup) {
                 Ok(session) => guests.push(Guest { peer, session }),
                 Err(why) => report.skip(peer.name, &why),
             }

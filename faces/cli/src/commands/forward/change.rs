@@ -24,37 +24,37 @@ fn done(what: impl FnOnce() -> Value) -> Outcome {
 }
 
 pub(super) fn rm(options: &Rm) -> Outcome {
-    each("rm", &options.places, &options.access, async |remote, place| {
-        if place.path.is_root() {
-            let text = format!("{}: this is the root of the export", place.address);
+    each("rm", &options.locations, &options.access, async |remote, location| {
+        if location.path.is_root() {
+            let text = format!("{}: this is the root of the export", location.address);
             return Err(Failure::new(Code::Usage, text).advise("name what is to go: URL/PATH"));
         }
-        let attr = match remote.stat(&place.path, false).await {
+        let attr = match remote.stat(&location.path, false).await {
             Err(error) if options.force && error.errno() == Errno::NOENT => return Ok(()),
             attr => attr?,
         };
         match (attr.kind, options.recursive) {
             (Kind::Directory, false) => {
-                let text = format!("{place} is a directory");
+                let text = format!("{location} is a directory");
                 let failure = Failure::new(Code::Failed, text);
                 return Err(failure.advise("--recursive, for all that is in it"));
             }
-            (Kind::Directory, true) => remove_tree(remote, &place.path, PARALLEL).await?,
-            _ => remote.remove_file(&place.path).await?,
+            (Kind::Directory, true) => remove_tree(remote, &location.path, PARALLEL).await?,
+            _ => remote.remove_file(&location.path).await?,
         }
-        done(|| json!({ "removed": name_json(place.path.as_bytes()) }))
+        done(|| json!({ "removed": name_json(location.path.as_bytes()) }))
     })
 }
 
 pub(super) fn mkdir(options: &Mkdir) -> Outcome {
-    each("mkdir", &options.places, &options.access, async |remote, place| {
+    each("mkdir", &options.locations, &options.access, async |remote, location| {
         let creation = Creation { mode: options.mode, owner: None };
         if options.parents {
-            make_dirs(remote, &place.path, creation).await?;
+            make_dirs(remote, &location.path, creation).await?;
         } else {
-            remote.make_dir(&place.path, creation).await?;
+            remote.make_dir(&location.path, creation).await?;
         }
-        done(|| json!({ "made": name_json(place.path.as_bytes()) }))
+        done(|| json!({ "made": name_json(location.path.as_bytes()) }))
     })
 }
 

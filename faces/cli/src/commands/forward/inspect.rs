@@ -7,7 +7,7 @@ use super::{
 use crate::{
     cli::{
         forward::{Cat, Ls, ServerAccess, Stat},
-        place::Place,
+        location::Location,
     },
     exit::{Code, Failure, Outcome},
 };
@@ -22,19 +22,19 @@ use petasos_forward::{
 /// Pieces of a file on the way at a time.
 const AHEAD: usize = 6;
 
-/// Does the work for each place, in one session for each server. Goes on after a failure; gives the
+/// Does the work for each location, in one session for each server. Goes on after a failure; gives the
 /// first one.
 pub(super) fn each(
     what: &str,
-    places: &[Place],
+    locations: &[Location],
     access: &ServerAccess,
-    mut work: impl AsyncFnMut(&Remote, &Place) -> Outcome,
+    mut work: impl AsyncFnMut(&Remote, &Location) -> Outcome,
 ) -> Outcome {
     let mut first = Ok(());
-    for group in places.chunk_by(|a, b| a.address == b.address) {
+    for group in locations.chunk_by(|a, b| a.address == b.address) {
         session::with(what, &group[0].address, access, async |remote| {
-            for place in group {
-                if let Err(failure) = work(remote, place).await {
+            for location in group {
+                if let Err(failure) = work(remote, location).await {
                     match &first {
                         Ok(()) => first = Err(failure),
                         Err(_) => failure.say(),
@@ -49,16 +49,16 @@ pub(super) fn each(
 
 pub(super) fn ls(options: &Ls) -> Outcome {
     let mut out = Out::new();
-    let done = each("ls", &options.places, &options.access, async |remote, place| {
-        let attr = remote.stat(&place.path, false).await?;
+    let done = each("ls", &options.locations, &options.access, async |remote, location| {
+        let attr = remote.stat(&location.path, false).await?;
         // A name with a slash after it is what it leads to.
-        let follow = attr.kind == Kind::Symlink && place.directory;
+        let follow = attr.kind == Kind::Symlink && location.directory;
         if attr.kind != Kind::Directory && !follow {
-            let entry = DirEntry { name: place.path.as_bytes().to_vec(), attr };
+            let entry = DirEntry { name: location.path.as_bytes().to_vec(), attr };
             return list(remote, options, &RelPath::root(), vec![entry], &mut out).await;
         }
-        let mut open = vec![place.path.clone()];
-        let several = options.recursive || options.places.len() > 1;
+        let mut open = vec![location.path.clone()];
+        let several = options.recursive || options.locations.len() > 1;
         while let Some(directory) = open.pop() {
             let mut entries = remote.read_dir(&directory).await?;
             entries.sort_by(|a, b| a.name.cmp(&b.name));
@@ -130,12 +130,12 @@ async fn list(
 
 pub(super) fn stat(options: &Stat) -> Outcome {
     let mut out = Out::new();
-    let done = each("stat", &options.places, &options.access, async |remote, place| {
-        let attr = remote.stat(&place.path, options.follow).await?;
+    let done = each("stat", &options.locations, &options.access, async |remote, location| {
+        let attr = remote.stat(&location.path, options.follow).await?;
         if options.json {
-            return out.json(&out::attr_json(place.path.as_bytes(), &attr)).map(drop);
+            return out.json(&out::attr_json(location.path.as_bytes(), &attr)).map(drop);
         }
-        out.line("  path: ", format!("/{}", place.path.as_path().display()).as_bytes())?;
+        out.line("  path: ", format!("/{}", location.path.as_path().display()).as_bytes())?;
         let text = format!(
             "  kind: {}, {} bytes, {} bytes on the disk\n  mode: {:04o} {}, owner {}, group {}, \
              names {}, number {}\n  read: {}\n  data: {}\n  attr: {} (UTC)\n",
@@ -162,8 +162,8 @@ pub(super) fn stat(options: &Stat) -> Outcome {
 
 pub(super) fn cat(options: &Cat) -> Outcome {
     let mut out = Out::new();
-    let done = each("cat", &options.places, &options.access, async |remote, place| {
-        let file = remote.open(&place.path, OpenFlags::READ, 0).await?;
+    let done = each("cat", &options.locations, &options.access, async |remote, location| {
+        let file = remote.open(&location.path, OpenFlags::READ, 0).await?;
         let copied = copy(&file, &mut out).await;
         file.close().await?;
         copied

@@ -49,7 +49,7 @@ pub(crate) fn run(options: &Mount) -> Outcome {
     }
     descriptors::raise();
     let mut mounted = mount(options, directory.clone())?;
-    let place = &options.place;
+    let location = &options.location;
     let id = mounted.id().ok_or_else(|| ErrorKind::NotFound.into());
     if let Err(error) = id.and_then(|id| guard::start(&directory, id)) {
         output::notice(&format!("the mount has no guard: {error}"));
@@ -65,9 +65,9 @@ pub(crate) fn run(options: &Mount) -> Outcome {
         }
         false if as_json() => {
             let on = directory.display().to_string();
-            output::print_json_line(&json!({ "mounted": place.to_string(), "on": on }))?;
+            output::print_json_line(&json!({ "mounted": location.to_string(), "on": on }))?;
         }
-        false => output::print(&format!("{place} is mounted on {}", directory.display()))?,
+        false => output::print(&format!("{location} is mounted on {}", directory.display()))?,
     }
     while !mounted.wait(Duration::ZERO) {
         if !interrupt::wait(Some(LOOK)) {
@@ -86,15 +86,15 @@ pub(crate) fn run(options: &Mount) -> Outcome {
 }
 
 fn mount(options: &Mount, directory: PathBuf) -> Outcome<Mounted> {
-    let place = &options.place;
-    if place.address.scheme() == "self" {
-        let text = format!("{place}: self:// connects to no other process");
+    let location = &options.location;
+    if location.address.scheme() == "self" {
+        let text = format!("{location}: self:// connects to no other process");
         return Err(Failure::new(Code::Usage, text).advise("the URL that the server prints"));
     }
-    let endpoint = client::endpoint(petasos::open, &place.address, options.secret.as_deref())?;
+    let endpoint = client::endpoint(petasos::open, &location.address, options.secret.as_deref())?;
     let mut mounting = MountOptions::default();
-    mounting.path = place.path.clone();
-    mounting.source = place.to_string();
+    mounting.path = location.path.clone();
+    mounting.source = location.to_string();
     mounting.read_only = options.read_only;
     mounting.allow_other = options.allow_other;
     mounting.cache = match options.cache {
@@ -111,7 +111,7 @@ fn mount(options: &Mount, directory: PathBuf) -> Outcome<Mounted> {
             mounting.system_option(option).map_err(failure)?;
         }
     }
-    Mounted::new(endpoint, &place.address, &directory, mounting).map_err(failure)
+    Mounted::new(endpoint, &location.address, &directory, mounting).map_err(failure)
 }
 
 fn failure(error: MountError) -> Failure {

@@ -52,12 +52,12 @@ pub(crate) fn arguments(
 
 fn translated(given: impl Iterator<Item = OsString>) -> Result<Vec<OsString>, String> {
     let mut given = given.peekable();
-    let (mut places, mut options) = (Vec::new(), String::new());
+    let (mut words, mut options) = (Vec::new(), String::new());
     let (mut sloppy, mut fake) = (false, false);
     while let Some(word) = given.next() {
         let text = word.to_string_lossy().into_owned();
         let Some(flags) = text.strip_prefix('-').filter(|flags| !flags.is_empty()) else {
-            places.push(word);
+            words.push(word);
             continue;
         };
         let mut letters = flags.chars();
@@ -84,7 +84,7 @@ fn translated(given: impl Iterator<Item = OsString>) -> Result<Vec<OsString>, St
             }
         }
     }
-    let [source, directory] = &places[..] else {
+    let [source, directory] = &words[..] else {
         return Err("usage: mount.petasos URL[/PATH] DIRECTORY [-sfnv] [-o OPTIONS]".to_owned());
     };
     if fake {

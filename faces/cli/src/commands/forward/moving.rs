@@ -4,7 +4,7 @@ use super::{out::name_json, session};
 use crate::{
     cli::{
         forward::{Get, Moving, Put, ServerAccess, Sync},
-        place::{Place, Side},
+        location::{Location, Side},
     },
     exit::{Code, Failure, Outcome, files},
     output::{self, count},
@@ -16,8 +16,8 @@ use petasos_forward::{
     client::RemoteError,
     protocol::Kind,
     transfer::{
-        self, Cause, Connection, Event, Glob, Options, Problem, Progress, Report, SyncOptions,
-        Watch,
+        self, Cause, Connection, Event, Glob, Observer, Options, Problem, Progress, Report,
+        SyncOptions,
     },
 };
 use rustix::io::Errno;
@@ -71,7 +71,7 @@ pub(super) fn put(options: &Put) -> Outcome {
 pub(super) fn get(options: &Get) -> Outcome {
     let Get { sources, target, moving, access } = options;
     let Some(first) = sources.first() else { return Ok(()) };
-    if let Some(other) = sources.iter().find(|place| place.address != first.address) {
+    if let Some(other) = sources.iter().find(|source| source.address != first.address) {
         let text = format!("{} and {} are two servers", first.address, other.address);
         return Err(Failure::new(Code::Usage, text).advise("one command for each"));
     }
@@ -84,7 +84,7 @@ pub(super) fn get(options: &Get) -> Outcome {
         }
         let pairs: Vec<_> = sources
             .iter()
-            .map(|Place { path, .. }| match path.split() {
+            .map(|Location { path, .. }| match path.split() {
                 Some((_, name)) if into => (path.clone(), target.join(name)),
                 _ => (path.clone(), target.clone()),
             })
@@ -166,7 +166,7 @@ fn run(
     address: &Address,
     access: &ServerAccess,
     moving: &Moving,
-    work: impl AsyncFnOnce(&Rc<Connection>, &Options, &Arc<Progress>, Watch) -> Outcome<Report>,
+    work: impl AsyncFnOnce(&Rc<Connection>, &Options, &Arc<Progress>, Observer) -> Outcome<Report>,
 ) -> Outcome {
     // The engine gives up before the session does: it knows why the server cannot be reached.
     let most = moving.retry.max(AT_LEAST) * 3 / 4;
@@ -189,7 +189,7 @@ fn run(
 }
 
 /// Says what happens.
-fn watch(moving: &Moving, shown: Option<&Shown>) -> Watch {
+fn watch(moving: &Moving, shown: Option<&Shown>) -> Observer {
     let (json, quiet) = (moving.json, moving.quiet);
     let bar = shown.map(|shown| shown.bar.clone());
     let failed = Cell::new(0);

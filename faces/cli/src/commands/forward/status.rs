@@ -11,7 +11,7 @@ use petasos_forward::protocol::{Counters, Status};
 use std::time::Duration;
 
 pub(super) fn run(options: &forward::Status) -> Outcome {
-    let address = &options.place.address;
+    let address = &options.location.address;
     let status = session::with("status", address, &options.access, async |remote| {
         Ok(remote.status().await?)
     })?;

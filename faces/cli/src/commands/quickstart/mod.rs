@@ -1,8 +1,8 @@
 //! `petasos quickstart`: a server process, files written to it and read back, checked, and figures.
 
 mod copy;
-mod elsewhere;
-mod hold;
+mod directory;
+mod remote;
 mod sample;
 mod source;
 mod stage;
@@ -23,8 +23,8 @@ use crate::{
     scratch::Scratch,
     waiting::Waiting,
 };
-use elsewhere::Elsewhere;
-use hold::Held;
+use directory::ServerDirectory;
+use remote::RemoteServer;
 use serde::Serialize;
 use source::{Contents, Source};
 use stage::Stage;
@@ -54,7 +54,7 @@ struct Report {
 pub(crate) fn run(options: &cli::Quickstart) -> Outcome {
     let begin = Instant::now();
     let transports = match &options.server {
-        Some(url) => vec![elsewhere::transport(url)?],
+        Some(url) => vec![remote::transport(url)?],
         None => client::transports(&options.transport)?,
     };
     let scratch = Scratch::new()?;
@@ -81,7 +81,8 @@ pub(crate) fn run(options: &cli::Quickstart) -> Outcome {
     let copied = copy::rates(&source, &scratch)?;
     let mut figures = Vec::new();
     if let Some(url) = &options.server {
-        let there = Elsewhere { transport: transports[0], url, secret: options.secret.as_deref() };
+        let there =
+            RemoteServer { transport: transports[0], url, secret: options.secret.as_deref() };
         let all = || there.all(&plan, &source, stage.as_ref(), copied, bulk);
         figures = limits::on_client_core(&plan, all)?;
     }
@@ -167,8 +168,8 @@ fn one(
     rows.extend(moved);
     drop(progress);
     let of_files = || {
-        let held = pair.engine.block_on(Held::begin(&pair))?;
-        files(&pair, &held, scheme, source, stage, copied)
+        let directory = pair.engine.block_on(ServerDirectory::begin(&pair))?;
+        files(&pair, &directory, scheme, source, stage, copied)
     };
     match of_files() {
         Ok(more) => rows.extend(more),
@@ -211,7 +212,7 @@ fn memory(setting: &Setting<'_>, bytes: usize) -> Outcome<Vec<Row>> {
 /// The files: there and back.
 fn files(
     connection: &ServerConnection,
-    held: &Held,
+    directory: &ServerDirectory,
     scheme: &'static str,
     source: &Source,
     stage: Option<&Stage>,
@@ -228,13 +229,13 @@ fn files(
         Ok::<_, Failure>(Row::new(scheme, what, unit, Some(limit), how))
     };
     let written = timed("files written", ("file copy", copied.copied), &mut |progress| {
-        connection.engine.block_on(transfer::upload(held, source, progress))
+        connection.engine.block_on(transfer::upload(directory, source, progress))
     })?;
     // What is there is compared by names first: the limit beside the next row lists nothing, either.
-    connection.engine.block_on(transfer::compare_names(held, source))?;
+    connection.engine.block_on(transfer::compare_names(directory, source))?;
     let read =
         timed("files read back, compared", ("file compare", copied.compared), &mut |progress| {
-            connection.engine.block_on(transfer::download(held, source, stage, progress))
+            connection.engine.block_on(transfer::download(directory, source, stage, progress))
         })?;
     Ok(vec![written, read])
 }

@@ -2,7 +2,7 @@
 //! into lent memory, which the server fills, and are compared with what the files have.
 
 use super::{
-    hold::Held,
+    directory::ServerDirectory,
     source::Source,
     stage::Stage,
     tree::{Entry, Kind},
@@ -40,7 +40,11 @@ const MOST_REGIONS: usize = 16;
 const STEADY: &str = "run it again when the files are not being changed";
 
 /// Writes everything to the server, which pulls the data.
-pub(super) async fn upload(held: &Held, source: &Source, progress: &Progress) -> Outcome {
+pub(super) async fn upload(
+    directory: &ServerDirectory,
+    source: &Source,
+    progress: &Progress,
+) -> Outcome {
     // A symbolic link that was named is what it leads to.
     let root = source.root().canonicalize();
     let root =
@@ -48,8 +52,8 @@ pub(super) async fn upload(held: &Held, source: &Source, progress: &Progress) ->
     let mut options = Options::default();
     options.resume = false;
     let moved = transfer::Progress::new();
-    let sources = [(root, held.copy()?)];
-    let put = transfer::put(held.connection(), &sources, &options, &moved, Box::new(|_| {}));
+    let sources = [(root, directory.copy()?)];
+    let put = transfer::put(directory.connection(), &sources, &options, &moved, Box::new(|_| {}));
     let mut put = pin!(put);
     let watched = poll_fn(|context| {
         progress.reach(moved.snapshot().bytes);
@@ -170,13 +174,13 @@ fn own(memory: Region) -> Outcome<Exclusive> {
 }
 
 /// Compares what has arrived, all but the bytes, with what was there at the beginning.
-pub(super) async fn compare_names(held: &Held, source: &Source) -> Outcome {
-    compare(&held.list(source).await?, &source.entries)
+pub(super) async fn compare_names(directory: &ServerDirectory, source: &Source) -> Outcome {
+    compare(&directory.list(source).await?, &source.entries)
 }
 
 /// Reads every file back, compares every byte, and keeps it where that is wanted.
 pub(super) async fn download(
-    held: &Held,
+    directory: &ServerDirectory,
     source: &Source,
     stage: Option<&Stage>,
     progress: &Progress,
@@ -184,14 +188,14 @@ pub(super) async fn download(
     if let Some(stage) = stage {
         source.entries.iter().try_for_each(|entry| stage.make(entry))?;
     }
-    let remote = held.remote();
+    let remote = directory.remote();
     let (small, longest) = (remote.welcome().inline, remote.welcome().window);
     let longest = usize::try_from(longest).unwrap_or(WINDOW).clamp(1, WINDOW);
     let mut window = Window::new(longest);
     let mut check = Check { source, stage, progress, buffer: Vec::new() };
     for entry in &source.entries {
         let Kind::File(size @ 1..) = entry.kind else { continue };
-        let path = held.path_of(source, entry)?;
+        let path = directory.path_of(source, entry)?;
         if size <= small {
             window.room(&mut check).await?;
             window.push(size as usize, whole(remote.clone(), path, entry, size));

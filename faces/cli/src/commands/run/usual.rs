@@ -43,7 +43,7 @@ const OTHERWISE: [(&[&str], &str); 14] = [
         "it is -x OMPI_MCA_NAME=VALUE (or PRTE_MCA_, PMIX_MCA_)",
     ),
     (&["-prepend-rank", "--prepend-rank", "-tag-output", "--tag-output"], "it is --label"),
-    (&["--allow-run-as-root"], "leave it out: anybody may run jobs"),
+    (&["--allow-run-as-root"], "leave it out: any user may run jobs"),
     (&["-launcher", "--launcher", "-launcher-exec", "-rsh"], "it is --remote-start COMMAND"),
     (&["--app", "-app", "-configfile", "--configfile"], SEVERAL),
 ];

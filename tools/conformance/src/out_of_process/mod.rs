@@ -14,7 +14,7 @@
 //! ```text
 //! export PETASOS_CONFORMANCE_PEER='ssh node7 env PETASOS_OFI_NETWORK=ofi+verbs://10.1.0.7 \
 //!     /shared/conformance $PETASOS_CONFORMANCE_SERVE'
-//! PETASOS_OFI_NETWORK=ofi+verbs://10.1.0.6 /shared/conformance networks::apart
+//! PETASOS_OFI_NETWORK=ofi+verbs://10.1.0.6 /shared/conformance networks::out_of_process
 //! ```
 //!
 //! It is run once for each endpoint there, so it should start quickly (with `ssh`: a shared
@@ -62,7 +62,7 @@ pub const PATIENCE: &str = "PETASOS_CONFORMANCE_PATIENCE";
 const SERVE: &str = "PETASOS_CONFORMANCE_SERVE";
 
 /// A fixture whose every second endpoint is in another process.
-pub struct Apart<F> {
+pub struct OutOfProcess<F> {
     inner: F,
     serve: String,
     patience: u32,
@@ -79,20 +79,20 @@ struct State {
     ends: Vec<Weak<Shared>>,
 }
 
-impl<F: Fixture> Apart<F> {
+impl<F: Fixture> OutOfProcess<F> {
     /// Over this transport. `serve` is the path of the test that calls [`serve`](serve()), with its
     /// crate in front.
     ///
     /// # Panics
     /// If [`PATIENCE`] is set to anything but a number from 1 on.
-    pub fn new(inner: F, serve: &str) -> Apart<F> {
+    pub fn new(inner: F, serve: &str) -> OutOfProcess<F> {
         let test = serve.split_once("::").map_or(serve, |(_, test)| test);
         let patience = env::var(PATIENCE).map_or(1, |factor| {
             let factor = factor.parse().ok().filter(|factor| *factor >= 1);
             factor.unwrap_or_else(|| panic!("{PATIENCE} is a number from 1 on"))
         });
         let serve = format!("{test} --exact --ignored --nocapture --test-threads=1");
-        Apart { inner, serve, patience, state: Mutex::default() }
+        OutOfProcess { inner, serve, patience, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -121,7 +121,7 @@ impl<F: Fixture> Apart<F> {
     }
 }
 
-impl<F: Fixture> Fixture for Apart<F> {
+impl<F: Fixture> Fixture for OutOfProcess<F> {
     fn fresh(&self) -> Address {
         let number = {
             let mut state = self.state();

@@ -1,4 +1,4 @@
-//! Places at a server: a URL and a path in what it exports.
+//! Paths at a server: a URL and a path in what it exports.
 
 use crate::client::parse_url;
 use petasos::fabric::Address;
@@ -12,29 +12,29 @@ use std::{
 
 /// A server, and a path there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     pub(crate) address: Address,
     pub(crate) path: RelPath,
     /// Written with a slash at the end: meant as a directory.
     pub(crate) directory: bool,
 }
 
-impl Place {
+impl Location {
     /// Reads `URL`, `URL/PATH` or `URL//PATH`. A URL that is a path itself, as `shm:///run/x`, ends
     /// at two slashes only.
-    pub(crate) fn parse(text: &OsStr) -> Result<Place, String> {
+    pub(crate) fn parse(text: &OsStr) -> Result<Location, String> {
         let bytes = text.as_bytes();
         let Some(rest) = after_scheme(bytes, 0) else {
             let text = text.display();
             return Err(format!(
-                "`{text}` is no place at a server: write it as tcp://HOST:PORT/PATH"
+                "`{text}` names no path at a server: write it as tcp://HOST:PORT/PATH"
             ));
         };
         let (url, path) = bytes.split_at(end_of_url(bytes, rest));
         let address = parse_url(&String::from_utf8_lossy(url))?;
         let rel = RelPath::parse(path).map_err(|error| error.to_string())?;
         let directory = !rel.is_root() && path.ends_with(b"/");
-        Ok(Place { address, path: rel, directory })
+        Ok(Location { address, path: rel, directory })
     }
 }
 
@@ -69,7 +69,7 @@ fn end_of_one(bytes: &[u8], rest: usize) -> usize {
     found.map_or(bytes.len(), |at| rest + at)
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.path.is_root() {
             return write!(f, "{}", self.address);
@@ -83,7 +83,7 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Here(PathBuf),
-    There(Place),
+    There(Location),
 }
 
 impl Side {
@@ -92,7 +92,7 @@ impl Side {
         let bytes = text.as_bytes();
         let scheme = bytes.iter().take_while(|byte| !b":/".contains(byte)).count();
         match bytes[scheme..].starts_with(b"://") {
-            true => Place::parse(text).map(Side::There),
+            true => Location::parse(text).map(Side::There),
             false => Ok(Side::Here(std::ffi::OsString::from_vec(bytes.to_vec()).into())),
         }
     }
@@ -105,8 +105,8 @@ mod tests {
     const KNOWN: &str = "auto://0123456789abcdef/shm://x.y,tcp://127.0.0.1:4040";
 
     fn parsed(text: &str) -> (String, String, bool) {
-        let place = Place::parse(OsStr::new(text)).unwrap();
-        (place.address.to_string(), place.path.to_string(), place.directory)
+        let location = Location::parse(OsStr::new(text)).unwrap();
+        (location.address.to_string(), location.path.to_string(), location.directory)
     }
 
     #[test]
@@ -129,19 +129,19 @@ mod tests {
             assert_eq!(parsed(text), (url.to_owned(), path.to_owned(), directory), "{text}");
         }
         let odd = OsStr::from_bytes(b"shm://x/a\xff b");
-        assert_eq!(Place::parse(odd).unwrap().path.as_bytes(), b"a\xff b");
-        assert_eq!(Place::parse(OsStr::new("shm:///s//a")).unwrap().to_string(), "shm:///s//a");
+        assert_eq!(Location::parse(odd).unwrap().path.as_bytes(), b"a\xff b");
+        assert_eq!(Location::parse(OsStr::new("shm:///s//a")).unwrap().to_string(), "shm:///s//a");
     }
 
     #[test]
     fn what_is_refused() {
         for (text, why) in [
-            ("a/b", "no place at a server"),
+            ("a/b", "names no path at a server"),
             ("ftp://h/a", "no transport"),
             ("shm://x/../a", "leads out"),
             ("shm://x/.petasos", "the server's own"),
         ] {
-            let error = Place::parse(OsStr::new(text)).unwrap_err();
+            let error = Location::parse(OsStr::new(text)).unwrap_err();
             assert!(error.contains(why), "{error}");
         }
     }

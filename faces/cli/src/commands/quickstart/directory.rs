@@ -40,13 +40,13 @@ const LOCK: &[u8] = b"lock";
 const COPY: &[u8] = b"copy";
 
 /// The directory, ours until this is dropped.
-pub(super) struct Held {
+pub(super) struct ServerDirectory {
     connection: Rc<Connection>,
     lock: RemoteFile,
 }
 
-impl Held {
-    pub(super) async fn begin(connection: &ServerConnection) -> Outcome<Held> {
+impl ServerDirectory {
+    pub(super) async fn begin(connection: &ServerConnection) -> Outcome<ServerDirectory> {
         // A server that is there answers this one, with files or without.
         connection.bench().null().await?;
         let name = format!("petasos quickstart, process {}", std::process::id());
@@ -62,9 +62,9 @@ impl Held {
         let pid = std::process::id();
         let whole = Lock { owner: 1, pid, exclusive: true, start: 0, end: u64::MAX };
         lock.lock(whole, false).await.map_err(taken)?;
-        let held = Held { connection, lock };
-        held.empty().await?;
-        Ok(held)
+        let directory = ServerDirectory { connection, lock };
+        directory.empty().await?;
+        Ok(directory)
     }
 
     pub(super) fn connection(&self) -> &Rc<Connection> {

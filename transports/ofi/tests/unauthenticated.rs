@@ -6,7 +6,9 @@ mod common;
 use common::{config, found};
 use petasos_conformance::{
     Network,
-    strangers::{Friends, garbage_at, not_heard_without_a_ticket, refused_without_the_secret},
+    unauthenticated::{
+        Friends, garbage_at, not_heard_without_a_ticket, refused_without_the_secret,
+    },
 };
 use petasos_fabric::Address;
 use petasos_ofi::{Bare, Config, Ofi, Secret};

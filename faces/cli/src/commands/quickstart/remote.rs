@@ -1,6 +1,6 @@
 //! The same with a server on another host: `petasos serve --files` there.
 
-use super::{copy, files, hold::Held, source::Source, stage::Stage};
+use super::{copy, directory::ServerDirectory, files, source::Source, stage::Stage};
 use crate::{
     client,
     exit::{Code, Failure, Outcome},
@@ -22,13 +22,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const ROUNDS: u32 = 3;
 
 /// The server.
-pub(super) struct Elsewhere<'a> {
+pub(super) struct RemoteServer<'a> {
     pub(super) transport: &'static Transport,
     pub(super) url: &'a Address,
     pub(super) secret: Option<&'a Path>,
 }
 
-impl Elsewhere<'_> {
+impl RemoteServer<'_> {
     /// Everything with that server. What the machine can do is not shown beside it: neither of the
     /// two could tell what lies between them.
     pub(super) fn all(
@@ -45,13 +45,13 @@ impl Elsewhere<'_> {
         let config = Waiting::Adaptive.config();
         let engine = client::engine_over(petasos::open, self.url, self.secret, config, PATIENCE)?;
         let connection = ServerConnection { engine, address: self.url.clone() };
-        let held = connection.engine.block_on(Held::begin(&connection))?;
+        let directory = connection.engine.block_on(ServerDirectory::begin(&connection))?;
         let mut rows = self.calls(&connection, plan)?;
         progress.step(format!("bulk data, {}", output::size(bulk as u64)));
         rows.extend(self.memory(&connection, plan, bulk)?);
         drop(progress);
-        let done = files(&connection, &held, self.transport.scheme, source, stage, copied);
-        let emptied = connection.engine.block_on(held.end());
+        let done = files(&connection, &directory, self.transport.scheme, source, stage, copied);
+        let emptied = connection.engine.block_on(directory.end());
         // What failed first is what is said.
         rows.extend(done?);
         emptied.map(|()| rows)
