@@ -199,19 +199,20 @@ fn joins() {
     assert!(tried > 0);
 }
 
-/// How long the main thread of a process ran, or waited for a processor: nearly all the time if it never sleeps, also on
-/// a machine that is busy.
-pub(crate) fn awake(process: u32) -> Duration {
+/// How long the main thread of a process ran, and how long it waited for a processor.
+fn times(process: u32) -> [Duration; 2] {
     let said = fs::read_to_string(format!("/proc/{process}/schedstat")).unwrap();
-    let times = said.split_whitespace().take(2).map(|word| word.parse::<u64>().unwrap());
-    Duration::from_nanos(times.sum())
+    let mut times = said.split_whitespace().map(|word| Duration::from_nanos(word.parse().unwrap()));
+    [times.next().unwrap(), times.next().unwrap()]
 }
 
-/// Which part of a time it was, while this ran.
+/// Which part of a time, while this ran, its main thread did not sleep. Time in which it waited for a processor does not
+/// count: one that never sleeps is awake for all of the rest, also on a machine that is busy.
 pub(crate) fn awake_while(process: u32, run: impl FnOnce()) -> f64 {
-    let (begun, before) = (Instant::now(), awake(process));
+    let (begun, before) = (Instant::now(), times(process));
     run();
-    (awake(process) - before).as_secs_f64() / begun.elapsed().as_secs_f64()
+    let [ran, waited] = [0, 1].map(|at| times(process)[at] - before[at]);
+    ran.as_secs_f64() / (begun.elapsed() - waited).as_secs_f64()
 }
 
 fn descriptors(process: u32) -> usize {
@@ -243,7 +244,7 @@ fn what_another_user_connects_costs_a_job_little() {
             std::thread::sleep(Duration::from_millis(10));
         }
     });
-    // A tenth is for refusing; the rest is for what the daemon does besides, and for waiting for a processor.
+    // A tenth is for refusing; the rest is for what the daemon does besides.
     assert!(share < 0.5, "awake {share} of the time");
     // One is open for the moment of being refused.
     assert!(most <= before + 4, "{most} descriptors, {before} before");
