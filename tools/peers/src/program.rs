@@ -1,7 +1,7 @@
 //! Programs that measure themselves: two processes, one of which listens.
 
 use crate::{
-    Error, Place, Unavailable,
+    Error, Setup, Unavailable,
     process::{Order, Process, Task},
 };
 use std::{
@@ -17,8 +17,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a program may take to listen, and beyond its measurement to begin and to end.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a program may take to listen, and beyond its measurement to begin and to end: on a machine
+/// whose processors others use, too.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long the side that answers may take to end by itself before it is ended.
+const ENDING: Duration = Duration::from_secs(10);
 
 /// The longest pause between two looks at whether a program listens.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
@@ -67,7 +71,7 @@ impl Program {
 pub(crate) struct Sides {
     name: &'static str,
     program: PathBuf,
-    place: Place,
+    setup: Setup,
     /// Environment of both.
     variables: Vec<(String, String)>,
     /// How long an iteration took, in seconds, by what was measured.
@@ -83,15 +87,15 @@ pub(crate) struct Arguments {
 impl Sides {
     pub(crate) fn new(
         program: &Program,
-        place: &Place,
+        setup: &Setup,
         variables: &[(&str, &str)],
     ) -> Result<Sides, Unavailable> {
         let variables = variables.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect();
         let (name, path) = (program.name, program.find()?);
-        if place.alone() {
+        if setup.alone() {
             return Err(Unavailable(format!("{name} spins on both sides: it needs two cores")));
         }
-        Ok(Sides { name, program: path, place: place.clone(), variables, usual: HashMap::new() })
+        Ok(Sides { name, program: path, setup: setup.clone(), variables, usual: HashMap::new() })
     }
 
     /// Runs both sides for about `time`, with as many iterations as that allows: what `read` finds
@@ -143,12 +147,12 @@ impl Sides {
         for _ in 0..ATTEMPTS {
             let port = free_port().map_err(Error::system("looking for a free port"))?;
             let Arguments { server, client } = arguments(port);
-            let mut server = self.start(self.place.server, server)?;
+            let mut server = self.start(self.setup.server, server)?;
             if let Err(error) = self.wait_until_listening(&mut server, port) {
                 failure = Some(error);
                 continue;
             }
-            let mut client = self.start(self.place.client, client)?;
+            let mut client = self.start(self.setup.client, client)?;
             let limit = time * 10 + PATIENCE;
             let Some(status) = client.wait(limit) else {
                 return Err(Error::TooLong { program: self.name, limit });
@@ -159,7 +163,7 @@ impl Sides {
                 return Err(client.failed(said));
             }
             // It ends by itself, and takes with it what it has in /dev/shm.
-            server.wait(PATIENCE);
+            server.wait(ENDING);
             return Ok(output);
         }
         Err(failure.unwrap_or(Error::TooLong { program: self.name, limit: PATIENCE }))
@@ -169,7 +173,7 @@ impl Sides {
         let arguments = arguments.into_iter().map(OsString::from).collect();
         let (program, variables) = (self.program.clone(), self.variables.clone());
         let order = Order { core, task: Task::Run { program, arguments, variables } };
-        Process::run(self.name, &self.place, &order)
+        Process::run(self.name, &self.setup, &order)
     }
 
     fn wait_until_listening(&self, server: &mut Process, port: u16) -> Result<(), Error> {
