@@ -350,7 +350,7 @@ impl Shm {
             | self.channels.sending().len()
             | self.closing.waiting()
             | self.ready.len();
-        lists | usize::from(self.armed) != 0 || !self.engine.is_quiet()
+        (lists | usize::from(self.armed) != 0) | !self.engine.is_quiet()
     }
 
     /// Takes any message from any peer; `quiet` if it is known that there is nothing else to do. A
