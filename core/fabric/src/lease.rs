@@ -149,7 +149,7 @@ impl Lease {
     #[inline]
     pub fn release(&mut self) {
         if !self.is_plain() {
-            self.let_go();
+            self.give_back();
         }
     }
 
@@ -166,13 +166,8 @@ impl Lease {
         matches!(self.0, Repr::Empty | Repr::Inline { .. })
     }
 
-    /// Leaves an empty message.
+    /// Gives back what is on loan, or of use for the next message: an empty message is left.
     #[cold]
-    fn let_go(&mut self) {
-        *self = Lease::default();
-    }
-
-    /// Gives back what is on loan, or of use for the next message.
     #[inline(never)]
     fn give_back(&mut self) {
         match mem::replace(&mut self.0, Repr::Empty) {

@@ -378,6 +378,21 @@ fn decode_request(frame: &[u8], one_way: bool) -> Result<Frame<'_>, FrameError> 
         return Err(FrameError::Short);
     };
     let flags = header[1];
+    let mut trace = None;
+    if flags & !(XDR | OVERFLOW) != 0 {
+        (trace, rest) = extensions(flags, frame, rest)?;
+    }
+    Ok(Frame::Request(Request { one_way, ..request(header, trace) }, rest))
+}
+
+/// Reads the extensions at the front of `rest`, the end of `frame`, and gives what follows them.
+/// Apart, as few requests have any.
+#[cold]
+fn extensions<'a>(
+    flags: u8,
+    frame: &[u8],
+    mut rest: &'a [u8],
+) -> Result<(Option<Trace>, &'a [u8]), FrameError> {
     if flags & !(XDR | CHECKED | OVERFLOW | TRACED) != 0 {
         return Err(FrameError::Flags(flags));
     }
@@ -393,7 +408,7 @@ fn decode_request(frame: &[u8], one_way: bool) -> Result<Frame<'_>, FrameError> 
     if flags & CHECKED != 0 {
         rest = check(frame, rest)?;
     }
-    Ok(Frame::Request(Request { one_way, ..request(header, trace) }, rest))
+    Ok((trace, rest))
 }
 
 #[inline(always)]

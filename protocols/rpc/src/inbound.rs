@@ -33,20 +33,11 @@ impl Inner {
         message: &mut Lease,
         start: usize,
     ) {
-        let mut answer = Answer {
-            peer,
-            call: request.call,
-            one_way: request.one_way,
-            checked: request.checked,
-            method: "",
-            started: None,
-        };
-        let room = self.served.len() < self.config.calls_in_all;
         let Some(provider) = self.served.find(request) else {
-            return self.refuse_unserved(answer, *request);
+            return self.refuse_unserved(peer, *request);
         };
-        answer.method = provider.method.name;
-        if !room || !self.admits(peer) {
+        let mut answer = Answer::new(peer, request, provider.method.name);
+        if self.served.len() >= self.config.calls_in_all || !self.admits(peer) {
             return self.refuse_busy(answer);
         }
         if self.config.measure {
@@ -139,10 +130,10 @@ impl Inner {
 
     /// Refuses a request that is not served.
     #[cold]
-    fn refuse_unserved(self: &Rc<Self>, answer: Answer, request: Request) {
-        self.ensure_peer(answer.peer);
+    fn refuse_unserved(self: &Rc<Self>, peer: Peer, request: Request) {
+        self.ensure_peer(peer);
         let refusal = self.served.refusal(&request);
-        self.refuse(answer, refusal);
+        self.refuse(Answer::new(peer, &request, ""), refusal);
     }
 
     /// Whether the peer may have one more call in progress here.

@@ -24,7 +24,7 @@ use crate::{
 use petasos_fabric::{
     Address, Done, Endpoint, Event, Lease, LostReason, Peer, RegionId, ResolveError,
 };
-use petasos_wire::rpc::{self, CallId, Frame, FrameError};
+use petasos_wire::rpc::{self, CallId, Frame, FrameError, Response};
 use std::{
     cell::{Cell, RefCell},
     fmt,
@@ -126,10 +126,9 @@ impl Inner {
         let mut taken = 0;
         while taken < self.config.budget {
             let Some(peer) = self.transport.poll_message(&mut message) else { break };
-            if self.take_only_result(peer, &message) {
+            if self.take_frame_inline(peer, &mut message, true) {
                 return true;
             }
-            self.take_frame_inline(peer, &mut message);
             taken += 1;
         }
         message.release();
@@ -140,8 +139,7 @@ impl Inner {
     /// no other call is under way. The message is not moved, and no other is taken before it is
     /// read.
     #[inline(always)]
-    fn take_only_result(&self, peer: Peer, message: &Lease) -> bool {
-        let Some(response) = rpc::plain_response(message) else { return false };
+    fn take_only_result(&self, peer: Peer, response: &Response) -> bool {
         let only = self.calls.borrow_mut().answer_only(peer, response.call);
         if only {
             self.received.leave_unread(response.call);
@@ -191,20 +189,25 @@ impl Inner {
     /// Takes in a frame; takes the message if it is kept.
     #[inline(never)]
     fn take_frame(self: &Rc<Self>, peer: Peer, message: &mut Lease) {
-        self.take_frame_inline(peer, message);
+        self.take_frame_inline(peer, message, false);
     }
 
-    /// The same, as a part of its caller.
+    /// The same, as a part of its caller. True if the message may stay, and does: it is to be read,
+    /// and no other is to be taken before.
     #[inline(always)]
-    fn take_frame_inline(self: &Rc<Self>, peer: Peer, message: &mut Lease) {
+    fn take_frame_inline(self: &Rc<Self>, peer: Peer, message: &mut Lease, may_stay: bool) -> bool {
         let frame = &**message;
         if let Some(request) = rpc::plain_request(frame) {
             self.serve_request(peer, &request, message, rpc::REQUEST_LEN);
         } else if let Some(response) = rpc::plain_response(frame) {
-            self.take_response(peer, &response, message, rpc::RESPONSE_LEN);
+            if may_stay && self.take_only_result(peer, &response) {
+                return true;
+            }
+            self.take_response(peer, response, message, rpc::RESPONSE_LEN);
         } else {
             self.take_any_frame(peer, message);
         }
+        false
     }
 
     /// The same for frames that are not like most.
@@ -217,7 +220,7 @@ impl Inner {
             }
             Ok(Frame::Response(response, rest)) => {
                 let start = message.len() - rest.len();
-                self.take_response(peer, &response, message, start);
+                self.take_response(peer, response, message, start);
             }
             Ok(Frame::Cancel(call)) => self.cancel_served(peer, call),
             Ok(Frame::Release(call)) => {

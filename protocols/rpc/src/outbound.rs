@@ -230,11 +230,11 @@ impl Inner {
     pub(crate) fn take_response(
         self: &Rc<Self>,
         peer: Peer,
-        response: &Response,
+        response: Response,
         message: &mut Lease,
         start: usize,
     ) {
-        let Response { call, status, overflow, window, .. } = *response;
+        let Response { call, status, overflow, window, .. } = response;
         let mut calls = self.calls.borrow_mut();
         let Some(slot) = calls.awaited(peer, call).filter(|_| !overflow) else {
             drop(calls);
@@ -251,7 +251,7 @@ impl Inner {
 
     /// The same for answers to calls that are not plain, and for answers to no call.
     #[cold]
-    fn take_any_response(self: &Rc<Self>, peer: Peer, response: &Response, body: Body) {
+    fn take_any_response(self: &Rc<Self>, peer: Peer, response: Response, body: Body) {
         let id = response.call;
         let Some(answered) = self.calls.borrow_mut().answered(peer, id) else {
             self.stats.garbage.count();

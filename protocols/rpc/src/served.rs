@@ -27,6 +27,15 @@ pub(crate) struct Answer {
     pub(crate) started: Option<Instant>,
 }
 
+impl Answer {
+    /// To this request for a method of this name.
+    #[inline]
+    pub(crate) fn new(peer: Peer, request: &Request, method: &'static str) -> Answer {
+        let Request { call, one_way, checked, .. } = *request;
+        Answer { peer, call, one_way, checked, method, started: None }
+    }
+}
+
 /// The handlers, and the calls in progress. Nothing of it is borrowed while user code runs.
 #[derive(Default)]
 pub(crate) struct Served {

@@ -155,25 +155,26 @@ impl Channel {
         now: Time,
         counters: &mut Counters,
     ) -> Option<&Peer> {
-        let Some((len, word)) = self.pair.consumer.one() else {
+        let Some(len) = self.pair.consumer.next().one() else {
             return self.receive_two(message, now, counters);
         };
-        message.put_words(len, word);
+        message.put_words(len, self.pair.consumer.words());
         Some(self.received_short(1, now, counters))
     }
 
-    /// Takes the next message, if it has one cell, and what was consumed need not be reported then.
+    /// Takes the next message, which has one cell and this length, if what was consumed need not be
+    /// reported then.
     #[inline(always)]
-    pub(crate) fn receive_plainly(&mut self, message: &mut Lease, now: Time) -> bool {
+    pub(crate) fn receive_plainly(&mut self, len: usize, message: &mut Lease, now: Time) -> bool {
         if self.pair.consumer.is_due(1) {
             return false;
         }
-        let Some((len, word)) = self.pair.consumer.one() else { return false };
+        let words = self.pair.consumer.words();
         // Looked at here, where it still holds when the words are stored.
         if !message.is_plain() {
             return false;
         }
-        message.put_words(len, word);
+        message.put_words(len, words);
         self.touched = now;
         self.pair.consumer.pass(1);
         true

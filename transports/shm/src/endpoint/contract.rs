@@ -123,12 +123,14 @@ impl Endpoint for Shm {
         // is a short message, and nothing else to do.
         let mut quiet = false;
         if let [only] = *self.watched.peers() {
-            if !self.has_come(only) {
+            let next = self.channels.get(only)?.pair.consumer.next();
+            if let Some(len) = next.one() {
+                quiet = !self.has_chores();
+                if quiet && let Some(peer) = self.receive_plainly(only, len, message) {
+                    return Some(*peer);
+                }
+            } else if next.is_nothing() {
                 return None;
-            }
-            quiet = !self.has_chores();
-            if quiet && let Some(peer) = self.receive_plainly(only, message) {
-                return Some(*peer);
             }
         }
         self.poll_any_message(message, quiet)
@@ -350,7 +352,7 @@ impl Shm {
             | self.channels.sending().len()
             | self.closing.waiting()
             | self.ready.len();
-        lists | usize::from(self.armed) != 0 || !self.engine.is_quiet()
+        (lists | usize::from(self.armed) != 0) | !self.engine.is_quiet()
     }
 
     /// Takes any message from any peer; `quiet` if it is known that there is nothing else to do. A

@@ -213,12 +213,17 @@ impl Shm {
         }
     }
 
-    /// Takes the next message of a peer, if it has one cell, and nothing else is to be done about
-    /// it.
+    /// Takes the next message of a peer, which has one cell and this length, if nothing else is to
+    /// be done about it.
     #[inline(always)]
-    pub(super) fn receive_plainly(&mut self, index: u32, message: &mut Lease) -> Option<&Peer> {
+    pub(super) fn receive_plainly(
+        &mut self,
+        index: u32,
+        len: usize,
+        message: &mut Lease,
+    ) -> Option<&Peer> {
         let channel = self.channels.get_mut(index)?;
-        let taken = channel.receive_plainly(message, self.now);
+        let taken = channel.receive_plainly(len, message, self.now);
         taken.then(|| {
             self.counters.received += 1;
             &channel.handle

@@ -4,7 +4,7 @@ use super::{
     ANNOUNCED, CELL, HEADER, LINE, MAX_SHORT, Memory, PAD, Report, RingError, SHORT, cells_for,
     header, lap_of, part,
 };
-use crate::sync::Ordering;
+use crate::sync::{Ordering, fence};
 
 /// The only reader of the cells of a ring, which reports what it has consumed.
 ///
@@ -21,6 +21,27 @@ pub(crate) struct Consumer<M> {
     cells: usize,
     max: usize,
     part: usize,
+}
+
+/// What lies where the next message is expected, as one look has shown: how its first word differs
+/// from the header of an empty short message of this lap.
+#[derive(Clone, Copy)]
+pub(crate) struct Next(u64);
+
+impl Next {
+    /// Whether it is plainly no message. If it is one, but not of one cell,
+    /// [`Consumer::peek_short`] and [`Consumer::peek`] say what.
+    #[inline(always)]
+    pub(crate) fn is_nothing(self) -> bool {
+        self.0 >> 32 != 0
+    }
+
+    /// The length, if it is a short message of one cell, as most are.
+    #[inline(always)]
+    pub(crate) fn one(self) -> Option<usize> {
+        // Nothing but the length is left if lap and kind are the expected ones.
+        (self.0 <= LINE as u64).then_some(self.0 as usize)
+    }
 }
 
 /// A message that is there: its cells are the receiver's until [`Consumer::finish`].
@@ -55,22 +76,29 @@ impl<M: Memory> Consumer<M> {
         !self.is_of_this_lap(self.memory.cell(self.tail)[0].load(Ordering::Relaxed))
     }
 
-    /// The next message if it is there, short, and of one cell: its length, and what gives the
-    /// words of its payload and of what lay there before. Then [`Consumer::advance`]. The commonest
-    /// case of [`Consumer::peek_short`], with one look at the cell.
+    /// What comes next. If it is a message of one cell, take [`Consumer::words`], and then
+    /// [`Consumer::advance`].
     #[inline(always)]
-    pub(crate) fn one(&self) -> Option<(usize, impl Fn(usize) -> u64)> {
-        let [word, words @ ..] = self.memory.cell(self.tail);
-        let len = word.load(Ordering::Acquire) ^ header(self.lap, SHORT, 0);
-        let word = |at: usize| words[at].load(Ordering::Relaxed);
-        (len <= LINE as u64).then_some((len as usize, word))
+    pub(crate) fn next(&self) -> Next {
+        let word = self.memory.cell(self.tail)[0].load(Ordering::Relaxed);
+        Next(word ^ header(self.lap, SHORT, 0))
+    }
+
+    /// Gives the words of the payload of the next message, which [`Consumer::next`] has found to
+    /// have one cell, and of what lay there before.
+    #[inline(always)]
+    pub(crate) fn words(&self) -> impl Fn(usize) -> u64 {
+        let [_, words @ ..] = self.memory.cell(self.tail);
+        // The payload was written before the header, and is read after it.
+        fence(Ordering::Acquire);
+        |at: usize| words[at].load(Ordering::Relaxed)
     }
 
     /// The length of the next message and its cells, one or two, if it is there, short, and within
     /// the ring: take [`Consumer::line`] of each, and then [`Consumer::advance`]. If not,
     /// [`Consumer::peek`] says what there is.
     ///
-    /// One of one cell may have come since [`Consumer::one`] saw none.
+    /// One of one cell may have come since [`Consumer::next`] saw none.
     #[inline]
     pub(crate) fn peek_short(&self) -> Option<(usize, usize)> {
         let word = self.memory.cell(self.tail)[0].load(Ordering::Acquire);

@@ -37,8 +37,8 @@ fn receive(
     consumer: &mut Consumer<Heap>,
     report: Report<'_>,
 ) -> Result<Option<(u8, Vec<u8>, bool)>, RingError> {
-    let one = consumer.one().map(|(len, word)| bytes_of((0..LINE / 8).map(word), len));
-    if let Some(bytes) = one {
+    if let Some(len) = consumer.next().one() {
+        let bytes = bytes_of((0..LINE / 8).map(consumer.words()), len);
         consumer.advance(1, report);
         return Ok(Some((SHORT, bytes, true)));
     }
@@ -718,8 +718,8 @@ mod interleavings {
                 let (consumed, waits, rung) = theirs;
                 let report = Report { consumed: &consumed };
                 for _ in 0..2 {
-                    let (len, word) = consumer.one().expect("it is full");
-                    let _ = bytes_of((0..LINE / 8).map(word), len);
+                    let len = consumer.next().one().expect("it is full");
+                    let _ = bytes_of((0..LINE / 8).map(consumer.words()), len);
                     if consumer.advance(1, report) {
                         fence(Ordering::SeqCst);
                         if Flag(&waits).take() {
