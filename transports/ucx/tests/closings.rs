@@ -2,13 +2,18 @@
 
 mod common;
 
-use common::{CMA, is_here};
+use common::{CMA, POSIX, is_here};
 use petasos_conformance::{Network as Place, random::Random};
 use petasos_datagram::{Config, Mark, Network, RemoteOp};
 use petasos_fabric::{Access, Region, two_sided::Outgoing};
 use petasos_testing::{again, role};
 use petasos_ucx::Net;
-use std::time::{Duration, Instant};
+use std::{
+    io::Read,
+    os::fd::{AsRawFd, RawFd},
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 const NAME: &str = "endpoints_that_still_connect_can_be_closed";
 const LOOPBACK: Place = Place { scheme: "ucx+tcp", host: "127.0.0.1" };
@@ -129,6 +134,59 @@ fn an_endpoint_that_owes_answers_to_a_stopped_peer_can_be_closed() {
     }
     if is_here(CMA) {
         let status = again(NAME, "closes").start().wait(PATIENCE);
+        assert!(status.success(), "{status}");
+    }
+}
+
+const NUMBERS: &str = "what_a_peer_opens_by_number_is_no_file_of_the_program";
+
+/// The descriptors of UCX's segments that this process has open.
+fn segments() -> Vec<RawFd> {
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let is_segment = |target: PathBuf| target.to_string_lossy().contains("ucx_shm_posix");
+    open.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(is_segment))
+        .map(|entry| entry.file_name().to_str().unwrap().parse().unwrap())
+        .collect()
+}
+
+/// An endpoint ends, and the program opens files; a peer does not know yet, and sends.
+fn close_and_open_files() {
+    let before = segments();
+    let owner = open(POSIX, 16);
+    let its_own: Vec<_> = segments().into_iter().filter(|fd| !before.contains(fd)).collect();
+    assert!(!its_own.is_empty());
+    let mut peer = open(POSIX, 16);
+    let node = peer.insert(owner.name()).unwrap();
+    drop(owner);
+    // Large enough for the peer to map as what it takes them for.
+    let file = || {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(16 << 20).unwrap();
+        file
+    };
+    let mut files: Vec<_> = (0..64).map(|_| file()).collect();
+    let taken = files.iter().filter(|file| its_own.contains(&file.as_raw_fd())).count();
+    assert_eq!(taken, 0, "of {its_own:?}");
+    for _ in 0..200 {
+        let payload = vec![0x77; LENGTHS[1]];
+        let _ = peer.send(node, &[1; 8], Outgoing::Bytes(payload.into()), MARK);
+        let _ = peer.next();
+    }
+    let mut read = Vec::new();
+    for file in &mut files {
+        read.clear();
+        file.read_to_end(&mut read).unwrap();
+        assert!(read.iter().all(|byte| *byte == 0), "the peer wrote to a file of the program's");
+    }
+}
+
+#[test]
+fn what_a_peer_opens_by_number_is_no_file_of_the_program() {
+    if role().is_some() {
+        return close_and_open_files();
+    }
+    if is_here(POSIX) {
+        let status = again(NUMBERS, "closes").start().wait(PATIENCE);
         assert!(status.success(), "{status}");
     }
 }

@@ -18,6 +18,7 @@
 //!   ([`crate::form`]).
 
 mod arrivals;
+mod descriptors;
 mod emptying;
 mod ending;
 mod fixed;

@@ -2,6 +2,7 @@
 
 use super::{
     arrivals::{Landing, came},
+    descriptors,
     emptying::Emptying,
     fixed::Fixed,
 };
@@ -241,6 +242,9 @@ impl Worker {
         landing.settle(library);
         let mut params = MaybeUninit::<ucp_worker_params>::zeroed();
         let mut worker = ptr::null_mut();
+        if kind.transports.contains("posix") {
+            descriptors::prepare();
+        }
         // SAFETY: of the parameters those fields are filled that the mask names; the context is
         // open, and the worker holds it; a place for the answer.
         let status = unsafe {
@@ -359,7 +363,8 @@ impl Drop for Worker {
         self.abandon_arrived();
         // SAFETY: made by `open`, destroyed once; what it works on is held by the fields, and by
         // its owner until after this.
-        unsafe { (self.library.ucp_worker_destroy)(self.as_ptr()) };
+        let destroy = || unsafe { (self.library.ucp_worker_destroy)(self.as_ptr()) };
+        descriptors::keep_those_closed_by(destroy);
     }
 }
 
