@@ -114,7 +114,7 @@ fn rates() {
         |peer, session| {
             for in_flight in [1, 16, 64] {
                 match session.rate(peer.smallest, in_flight, BRIEF) {
-                    Ok(rate) => assert!(rate > 100.0, "{peer:?}: {rate}"),
+                    Ok(rate) => assert!(rate > 0.0, "{peer:?}: {rate}"),
                     Err(Error::Unsupported { .. }) => assert!(peer.name.contains('_')),
                     Err(error) => panic!("{peer:?}, {in_flight} in flight: {error}"),
                 }
