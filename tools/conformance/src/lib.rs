@@ -53,7 +53,7 @@
 //! [`Faulty`] by itself is a tool for tests of protocols: wrap the endpoint, give a seed.
 //!
 //! What the suite cannot do with endpoints of one process is in [`processes`] and
-//! [`strangers`], for tests that start the processes and name what a transport has beyond the
+//! [`unauthenticated`], for tests that start the processes and name what a transport has beyond the
 //! contract; [`Network`] is where such tests open endpoints.
 
 #![forbid(unsafe_code)]
