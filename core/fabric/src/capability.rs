@@ -2,7 +2,11 @@
 
 use std::fmt;
 
-/// What an endpoint offers, fixed for its life.
+/// What an endpoint offers, fixed for its life: with every peer ([`Endpoint::capabilities`]), or
+/// with one ([`Endpoint::capabilities_of`]).
+///
+/// [`Endpoint::capabilities`]: crate::Endpoint::capabilities
+/// [`Endpoint::capabilities_of`]: crate::Endpoint::capabilities_of
 ///
 /// ```
 /// use petasos_fabric::{Endpoint, Support};
@@ -81,8 +85,8 @@ impl Capabilities {
     }
 }
 
-/// How a capability comes about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a capability comes about, in order: the greater promises more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Support {
     /// Not there: such operations fail with `Unsupported`.

@@ -44,6 +44,9 @@ macro_rules! delegate {
         fn capabilities(&self) -> &$crate::Capabilities {
             self.$to.capabilities()
         }
+        fn capabilities_of(&self, peer: $crate::Peer) -> Option<&$crate::Capabilities> {
+            self.$to.capabilities_of(peer)
+        }
     };
     (@ $to:ident resolve) => {
         fn resolve(

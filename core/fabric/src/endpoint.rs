@@ -45,8 +45,24 @@ pub trait Endpoint: Send {
     /// The incarnation of this endpoint.
     fn incarnation(&self) -> Incarnation;
 
-    /// What this endpoint can do.
+    /// What this endpoint can do with every peer.
     fn capabilities(&self) -> &Capabilities;
+
+    /// What this endpoint can do with this peer: at least what [`Endpoint::capabilities`] says.
+    /// `None` for a stale or unknown handle.
+    ///
+    /// An endpoint that reaches its peers by different routes can do more with some than with all.
+    /// These may differ: put and get, atomics, put with event, mapping, `native_event_from`,
+    /// `passive_target` (the peer as the target), `ordered_access`, `processor_atomics`, the
+    /// enforcement, the credential, and `max_transfer` and `max_pieces`. The scheme, expected
+    /// messages, the forwarding of keys and the other limits are those of the endpoint: it enforces
+    /// them for all peers, or they count what it has itself (regions, peers, leases).
+    ///
+    /// Before the peer is up its route may not be known. Then this is what all peers have, and may
+    /// become more; from `Event::PeerUp` on it does not change.
+    fn capabilities_of(&self, peer: Peer) -> Option<&Capabilities> {
+        self.peer(peer).map(|_| self.capabilities())
+    }
 
     /// A handle for the endpoint at `address`; the same one if it is known already and not lost.
     ///

@@ -144,6 +144,37 @@ fn info_says_what_is_here() {
     }
 }
 
+/// What `auto://` promises for all peers is the least of its transports; with a peer it can do what
+/// the transport that reaches it can.
+#[test]
+fn info_tells_the_routes_of_auto_apart() {
+    let place = Place::new();
+    let report = place.run(&["info", "--json"]).assert(0).json();
+    let of = |scheme: &str| {
+        let mut transports = report["transports"].as_array().unwrap().iter();
+        transports.find(|found| found["scheme"] == scheme).cloned().unwrap()
+    };
+    let (auto, own) = (of("auto"), ["shm", "tcp"].map(|scheme| of(scheme)["capabilities"].clone()));
+    let routes = auto["routes"].as_array().unwrap();
+    let schemes: Vec<_> = routes.iter().map(|route| route["scheme"].as_str().unwrap()).collect();
+    assert_eq!(schemes, ["shm", "tcp"]);
+    for (route, own) in routes.iter().zip(&own) {
+        for what in ["remote_access", "put_with_event", "read_in_place", "passive_target"] {
+            assert_eq!(route["capabilities"][what], own[what], "{what} of {route}");
+        }
+        assert_eq!(route["capabilities"]["tagged_messages"], "no", "as for all peers");
+    }
+    assert_eq!(auto["capabilities"]["read_in_place"], "no", "TCP has no memory to map");
+    assert_eq!(of("shm")["routes"].as_array().unwrap().len(), 0);
+    let text = place.run(&["info"]).assert(0).out;
+    let row = |name: &str| text.lines().find(|line| line.contains(name)).unwrap().to_owned();
+    assert!(row("memory read in place").contains("native (shm), no (tcp)"), "{text}");
+    if own[0]["remote_access"] == "native" {
+        assert!(row("put and get").contains("native (shm), emulated (tcp)"), "{text}");
+        assert!(row("while the target sleeps").contains("yes (shm), no (tcp)"), "{text}");
+    }
+}
+
 #[test]
 fn completions_for_shells() {
     let place = Place::new();

@@ -10,7 +10,7 @@ use crate::{
     outstanding::Operations,
     portals::PortalTable,
 };
-use petasos_fabric::{Clock, Endpoint, Support, Time};
+use petasos_fabric::{Clock, Endpoint, Time};
 use std::sync::Arc;
 
 /// Each part owns what it is about. What takes several of them is done by methods of this type: an
@@ -55,10 +55,7 @@ impl State {
         }
         let limit = u64::from(u32::MAX);
         let id = InterfaceId::new().ok_or(Error::NoSpace { what: "interfaces", limit })?;
-        let capabilities = endpoint.capabilities();
-        let limits = capabilities.limits;
-        let native = capabilities.remote_access == Support::Native;
-        config.lend_above = if native { config.lend_above } else { usize::MAX };
+        let limits = endpoint.capabilities().limits;
         let room = limits.max_inject.saturating_sub(HEADER);
         if room < 64 || limits.max_header < HEADER {
             return Err(Error::Argument("messages of this transport are too short"));

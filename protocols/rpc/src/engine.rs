@@ -108,7 +108,7 @@ impl Engine {
         &self.inner.address
     }
 
-    /// What the endpoint can do.
+    /// What the endpoint can do with every peer.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         self.inner.transport.capabilities()

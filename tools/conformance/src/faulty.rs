@@ -2,8 +2,8 @@
 
 use crate::Random;
 use petasos_fabric::{
-    Endpoint, Event, InjectError, LostReason, OpError, OpErrorKind, Operation, Peer, PeerInfo,
-    PeerState, Sleep, Time, delegate,
+    Capabilities, Endpoint, Event, InjectError, LostReason, OpError, OpErrorKind, Operation, Peer,
+    PeerInfo, PeerState, Sleep, Time, delegate,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -223,8 +223,20 @@ impl Endpoint for Faulty {
         self.inner.arm(now)
     }
 
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn capabilities_of(&self, peer: Peer) -> Option<&Capabilities> {
+        match self.lost.contains_key(&peer) {
+            // The endpoint has forgotten it, but the handle is not stale.
+            true => Some(self.inner.capabilities()),
+            false => self.inner.capabilities_of(peer),
+        }
+    }
+
     delegate! {
-        inner: address incarnation capabilities resolve cancel fd notifier alloc register export
+        inner: address incarnation resolve cancel fd notifier alloc register export
         import release
     }
 }

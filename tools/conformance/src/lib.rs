@@ -74,6 +74,7 @@ pub mod unauthenticated;
 pub mod world;
 
 pub mod atomics;
+pub mod capabilities;
 pub mod concurrent;
 pub mod delayed;
 pub mod driving;
@@ -209,6 +210,7 @@ macro_rules! probes {
             keys: rights, garbage_keys, closed_regions, closing_waits_for_access, third_party;
             atomics: every_operation, what_is_refused, several_at_once;
             memory: allocated, mapped, unknown_regions, read_only, exclusive_again;
+            capabilities: of_each_peer;
             lifecycle: late_peer, peer_that_never_comes, peer_that_is_not_running, one_handle, wrong_scheme, killed_peer,
                 last_words, restart_at_the_same_address, forgotten_peer, many_lives;
             driving: hand_over, notifier, messages_wake, handoff, late_peer_wakes;

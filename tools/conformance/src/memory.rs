@@ -28,7 +28,7 @@ pub fn allocated(w: &mut World) {
 
 /// A peer's memory is read in place, where that is supported; elsewhere it says so.
 pub fn mapped(w: &mut World) {
-    let (a, b, _, _) = w.pair();
+    let (a, b, ab, _) = w.pair();
     if !w.has(a, |c| c.remote_access) {
         return;
     }
@@ -37,7 +37,7 @@ pub fn mapped(w: &mut World) {
     let (_, key) = w.expose(b, &region.whole(), Access::READ);
     let remote = w.import(a, &key);
     let token = w.op(a, |token| Operation::Map { token, remote });
-    if w.capabilities(a).map == Support::None {
+    if w.capabilities_of(a, ab).map == Support::None {
         return w.fails(a, token, |kind| matches!(kind, OpErrorKind::Unsupported(_)));
     }
     let Done::Mapped(view) = w.ok(a, token) else { w.fail("a map that maps nothing") };

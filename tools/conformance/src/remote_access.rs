@@ -214,8 +214,8 @@ pub fn put_with_event(w: &mut World) {
 
 /// Where the capability says so, put and get complete though the target never calls in.
 pub fn passive_target(w: &mut World) {
-    let (a, b, _, _) = w.pair();
-    if !w.has(a, |c| c.remote_access) || !w.capabilities(b).passive_target {
+    let (a, b, ab, _) = w.pair();
+    if !w.has(a, |c| c.remote_access) || !w.capabilities_of(a, ab).passive_target {
         return;
     }
     let target = room(2 << 20);
@@ -272,7 +272,7 @@ pub fn large(w: &mut World) {
 /// Where the capability says so, accesses are seen in order, and in order with messages.
 pub fn ordered(w: &mut World) {
     let (a, b, ab, _) = w.pair();
-    if !w.has(a, |c| c.remote_access) || !w.capabilities(a).ordered_access {
+    if !w.has(a, |c| c.remote_access) || !w.capabilities_of(a, ab).ordered_access {
         return;
     }
     let target = room(100_000);

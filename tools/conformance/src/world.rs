@@ -218,6 +218,12 @@ impl<'f> World<'f> {
         self[n].endpoint().capabilities().clone()
     }
 
+    /// What an endpoint can do with a peer, whose handle is not stale.
+    pub fn capabilities_of(&mut self, n: Node, peer: Peer) -> Capabilities {
+        let told = self[n].endpoint().capabilities_of(peer).cloned();
+        told.unwrap_or_else(|| self.fail(&format!("nothing is said of {peer:?}")))
+    }
+
     /// Whether an endpoint can do this; else the probe has nothing to look at.
     pub fn has(&mut self, n: Node, what: impl Fn(&Capabilities) -> Support) -> bool {
         what(&self.capabilities(n)) != Support::None

@@ -1,11 +1,12 @@
 //! The suite finds defects: an endpoint that breaks one promise fails the probe of that promise.
 
 use petasos_conformance::{
-    Fixture, RealTime, World, driving, faults, keys, lifecycle, messages, mix, run, tagged,
+    Fixture, RealTime, World, capabilities, driving, faults, keys, lifecycle, messages, mix, run,
+    tagged,
 };
 use petasos_fabric::{
-    Address, Done, Endpoint, Event, InjectError, Notifier, Notify, OpError, Operation, Peer, Time,
-    Token, delegate,
+    Address, Capabilities, Done, Endpoint, Event, InjectError, Notifier, Notify, OpError,
+    Operation, Peer, Time, Token, delegate,
 };
 use petasos_self::Local;
 use std::{
@@ -39,6 +40,8 @@ enum Defect {
     ClosesEarly,
     /// Takes whole queues, and drops operations for which it has no room.
     LosesOperations,
+    /// Says of unknown peers what it can do with them.
+    PromisesToAll,
 }
 
 struct Defective {
@@ -142,8 +145,19 @@ impl Endpoint for Defective {
         self.inner.notifier()
     }
 
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn capabilities_of(&self, peer: Peer) -> Option<&Capabilities> {
+        match self.defect {
+            Defect::PromisesToAll => Some(self.inner.capabilities()),
+            _ => self.inner.capabilities_of(peer),
+        }
+    }
+
     delegate! {
-        inner: address incarnation capabilities resolve peer forget arm fd register export import release
+        inner: address incarnation resolve peer forget arm fd register export import release
     }
 }
 
@@ -215,6 +229,11 @@ fn cancels_ignored() {
 #[test]
 fn wake_ups_missed() {
     is_found(Defect::IgnoresNotifier, driving::notifier);
+}
+
+#[test]
+fn promises_for_unknown_peers() {
+    is_found(Defect::PromisesToAll, capabilities::of_each_peer);
 }
 
 #[test]

@@ -26,6 +26,14 @@ impl Endpoint for Auto {
         &self.capabilities
     }
 
+    fn capabilities_of(&self, peer: Peer) -> Option<&Capabilities> {
+        let entry = self.peers.get(peer)?;
+        Some(match entry.asked {
+            true => &self.capabilities,
+            false => &self.by_member[entry.route.member],
+        })
+    }
+
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
         self.resolve_by_a_route(address, patience, false)
     }

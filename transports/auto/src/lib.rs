@@ -36,8 +36,13 @@
 //! because to poll a network takes longer than a message over shared memory. They are slept on
 //! together.
 //!
-//! Expected messages are not offered, as a receive from any source would have to be posted with
-//! several members at once; nor is mapping a peer's memory, unless all members can.
+//! What the endpoint promises for every peer is the least of its members. What it can do with one
+//! peer is what the member on its route can ([`Endpoint::capabilities_of`]): put and get with a
+//! peer of this node are native, and its memory can be mapped, though another member emulates the
+//! one and lacks the other. Expected messages are not offered, as a receive from any source would
+//! have to be posted with several members at once.
+//!
+//! [`Endpoint::capabilities_of`]: petasos_fabric::Endpoint::capabilities_of
 //!
 //! # What is trusted
 //!
@@ -48,6 +53,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod capabilities;
 mod endpoint;
 mod error;
 mod greetings;

@@ -77,6 +77,9 @@ impl Auto {
             return Ok(known);
         }
         let peer = self.peers.add(address, route, true);
+        if let Some(entry) = self.peers.get_mut(peer) {
+            entry.asked = wish == Wish::Ask;
+        }
         self.peers.link_or_new(route).ours = Some(peer);
         self.greet(route, wish);
         Ok(peer)
@@ -219,7 +222,7 @@ impl Auto {
         match link.ours {
             Some(ours) => {
                 let Some(entry) = self.peers.get(ours) else { return };
-                if matches!(AutoAddress::parse(&entry.address), Ok(AutoAddress::Short(_))) {
+                if entry.asked {
                     self.answered(ours, route, &handshake);
                 } else if entry.address == handshake.address {
                     self.introduce(ours, route, handshake.incarnation);
@@ -273,7 +276,7 @@ impl Auto {
         let chosen = self.choose(&handshake.address, node, &members).filter(|_| !known);
         self.peers.name(&handshake.address, ours);
         let Some(entry) = self.peers.get_mut(ours) else { return };
-        entry.address = handshake.address.clone();
+        (entry.address, entry.asked) = (handshake.address.clone(), false);
         let other = chosen.filter(|(member, _)| *member != route.member);
         let Some((member, at)) = other else {
             // The route stays.

@@ -18,6 +18,8 @@ pub(crate) struct Route {
 pub(crate) struct Entry {
     pub(crate) handle: Peer,
     pub(crate) route: Route,
+    /// It is being asked for its whole address, from which the route follows.
+    pub(crate) asked: bool,
     /// Whether operations take that route: not before both handshake messages were sent.
     pub(crate) open: bool,
     pub(crate) state: PeerState,
@@ -107,6 +109,7 @@ impl Peers {
         *slot = Some(Entry {
             handle,
             route,
+            asked: false,
             open: false,
             state: PeerState::Connecting,
             address: address.clone(),

@@ -1,12 +1,10 @@
 //! The state of an endpoint.
 
 use crate::{
-    AutoAddress, Member, Node, OpenError, SCHEME, Scope, address::MOST, greetings::Greetings,
+    AutoAddress, Member, Node, OpenError, Scope, address::MOST, capabilities, greetings::Greetings,
     handshake::LONGEST, outstanding::Outstanding, pace::Pace, peers::Peers, regions::Regions,
 };
-use petasos_fabric::{
-    Address, Capabilities, Credential, Enforcement, Event, Incarnation, Limits, Peer, Support, Time,
-};
+use petasos_fabric::{Address, Capabilities, Event, Incarnation, Peer, Time};
 use rustix::event::epoll;
 use std::os::fd::OwnedFd;
 
@@ -31,7 +29,10 @@ pub struct Auto {
     pub(crate) address: Address,
     pub(crate) node: Node,
     pub(crate) incarnation: Incarnation,
+    /// With every peer.
     pub(crate) capabilities: Capabilities,
+    /// With the peers on the route of each member.
+    pub(crate) by_member: Vec<Capabilities>,
     pub(crate) peers: Peers,
     pub(crate) regions: Regions,
     pub(crate) outstanding: Outstanding,
@@ -96,8 +97,10 @@ impl Auto {
             let nothing = epoll::EventData::new_u64(0);
             epoll::add(&epoll, fd, nothing, epoll::EventFlags::IN).map_err(std::io::Error::from)?;
         }
+        let common = capabilities::common(&members);
         Ok(Auto {
-            capabilities: common(&members),
+            by_member: members.iter().map(|m| capabilities::over(m, &common)).collect(),
+            capabilities: common,
             peers: Peers::new(count),
             regions: Regions::default(),
             outstanding: Outstanding::new(count),
@@ -151,6 +154,14 @@ impl Auto {
         Some(Chosen { address, why })
     }
 
+    /// What this endpoint can do over each of its members: the member's scheme, and what
+    /// [`capabilities_of`](petasos_fabric::Endpoint::capabilities_of) says of a peer that is up and
+    /// has this route. Members for the node come first.
+    pub fn routes(&self) -> impl Iterator<Item = (&str, &Capabilities)> {
+        let schemes = self.members.iter().map(|member| member.endpoint.address().scheme());
+        schemes.zip(&self.by_member)
+    }
+
     /// The member by which a peer is asked for its whole address.
     pub(crate) fn asker(&self) -> usize {
         self.members.len() - 1
@@ -161,56 +172,4 @@ impl std::fmt::Debug for Auto {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Auto({})", self.address)
     }
-}
-
-/// What all members can do.
-fn common(members: &[Member]) -> Capabilities {
-    let all = || members.iter().map(|member| member.endpoint.capabilities());
-    let least = |what: fn(&Capabilities) -> Support| {
-        let rank = |support: &Support| match support {
-            Support::Native => 2,
-            Support::Emulated => 1,
-            _ => 0,
-        };
-        all().map(what).min_by_key(rank).unwrap_or(Support::None)
-    };
-    let every = |what: fn(&Capabilities) -> bool| all().all(what);
-    let mut limits = Limits::default();
-    let smallest = |what: fn(&Limits) -> usize| {
-        all().map(|capabilities| what(&capabilities.limits)).min().unwrap_or(0)
-    };
-    limits.max_inject = smallest(|limits| limits.max_inject);
-    limits.max_message = smallest(|limits| limits.max_message);
-    limits.max_header = smallest(|limits| limits.max_header);
-    limits.max_atomic = smallest(|limits| limits.max_atomic);
-    limits.max_transfer = all().map(|c| c.limits.max_transfer).min().unwrap_or(0);
-    limits.max_pieces = smallest(|limits| limits.max_pieces);
-    limits.max_regions = smallest(|limits| limits.max_regions);
-    limits.max_peers = smallest(|limits| limits.max_peers);
-    limits.max_leases = smallest(|limits| limits.max_leases);
-    let mut capabilities = Capabilities::emulated(SCHEME, limits);
-    capabilities.remote_access = least(|c| c.remote_access);
-    capabilities.atomics = least(|c| c.atomics);
-    capabilities.tagged = Support::None;
-    capabilities.put_with_event = least(|c| c.put_with_event);
-    capabilities.map = least(|c| c.map);
-    capabilities.passive_target = every(|c| c.passive_target);
-    capabilities.third_party = every(|c| c.third_party);
-    capabilities.ordered_access = every(|c| c.ordered_access);
-    capabilities.processor_atomics = every(|c| c.processor_atomics);
-    let strictness = |enforcement: Enforcement| match enforcement {
-        Enforcement::Owner => 2,
-        Enforcement::Device => 1,
-        _ => 0,
-    };
-    let enforcement = all().map(|c| c.enforcement).min_by_key(|e| strictness(*e));
-    capabilities.enforcement = enforcement.unwrap_or(Enforcement::Owner);
-    let proof = |credential: Credential| match credential {
-        Credential::PeerCredentials => 2,
-        Credential::SharedSecret => 1,
-        _ => 0,
-    };
-    let credential = all().map(|c| c.credential).min_by_key(|c| proof(*c));
-    capabilities.credential = credential.unwrap_or(Credential::None);
-    capabilities
 }

@@ -1,9 +1,7 @@
 //! Handing operations to members.
 
 use crate::{Auto, outstanding::Pending, peers::Route};
-use petasos_fabric::{
-    Address, Event, OpError, OpErrorKind, Operation, Peer, PeerState, Support, Token,
-};
+use petasos_fabric::{Address, Event, OpError, OpErrorKind, Operation, Peer, PeerState, Token};
 use std::collections::VecDeque;
 
 /// The peer that an operation is about.
@@ -114,9 +112,6 @@ impl Auto {
             }
             Operation::Atomic { operand, .. } => {
                 ("the length of an operand", operand.len(), limits.max_atomic)
-            }
-            Operation::Map { .. } if self.capabilities.map == Support::None => {
-                return Err(OpErrorKind::Unsupported("mapping with peers on several transports"));
             }
             _ => return Ok(()),
         };

@@ -3,8 +3,8 @@
 
 use petasos_auto::{Auto, AutoAddress, Member, Node, Scope};
 use petasos_fabric::{
-    Access, Address, Clock, Endpoint, Event, Level, LostReason, OpErrorKind, Operation, Payload,
-    Peer, PeerState, Region, Sleep, Time, Token,
+    Access, Address, Capabilities, Clock, Endpoint, Event, Level, LostReason, OpErrorKind,
+    Operation, Payload, Peer, PeerState, Region, Sleep, Support, Time, Token,
 };
 use petasos_shm::Shm;
 use petasos_tcp::{Config, TcpEndpoint};
@@ -103,6 +103,40 @@ fn shared_memory_on_a_node_and_the_network_between_nodes() {
     assert!(refused.contains("no route"), "{refused}");
 }
 
+/// What can be done with a peer is what its route can; what holds for all is the least of them.
+#[test]
+fn capabilities_follow_the_route() {
+    let both = || vec![tcp(), shm()];
+    let alone = [shm(), tcp()].map(|member| member.endpoint.capabilities().clone());
+    for (of_b, route) in [(Node::here(), 0), (Node::of(b"another node"), 1)] {
+        let (mut a, mut b) = (auto(Node::here(), both()), auto(of_b, both()));
+        let target = b.address().clone();
+        let ab = a.resolve(&target, PATIENCE).unwrap();
+        let scheme = ["shm", "tcp"][route];
+        assert_eq!(routes(&mut a, &mut b, &target).0, scheme);
+        let (told, expected) = (a.capabilities_of(ab).unwrap(), &alone[route]);
+        assert_eq!(seen(told), seen(expected), "{scheme}");
+        let common = a.capabilities();
+        assert_eq!(told.limits.max_inject, common.limits.max_inject);
+        assert_eq!((told.scheme, told.tagged), ("auto", Support::None));
+        let found: Vec<_> = a.routes().map(|(scheme, can)| (scheme, seen(can))).collect();
+        assert_eq!(found, [("shm", seen(&alone[0])), ("tcp", seen(&alone[1]))]);
+        assert_eq!((common.remote_access, common.map), (Support::Emulated, Support::None));
+        a.forget(ab);
+        assert!(a.capabilities_of(ab).is_none());
+    }
+    // Memory of the transport can be mapped, whatever the kernel allows between processes.
+    assert_eq!((alone[0].map, alone[1].map), (Support::Native, Support::None));
+}
+
+/// What differs from route to route.
+fn seen(can: &Capabilities) -> impl PartialEq + std::fmt::Debug + use<> {
+    let support = [can.remote_access, can.atomics, can.put_with_event, can.map];
+    let flags = [can.passive_target, can.ordered_access, can.processor_atomics];
+    let transfer = (can.limits.max_transfer, can.limits.max_pieces);
+    (support, flags, can.native_event_from, can.enforcement, can.credential, transfer)
+}
+
 /// `auto://HOST:PORT` is enough: the peer there sends the rest, and operations that were submitted
 /// before take the route that is chosen then, in order.
 #[test]
@@ -114,6 +148,8 @@ fn a_short_address_is_asked_for_the_whole() {
         let ab = a.resolve(&short, PATIENCE).unwrap();
         assert_eq!(a.resolve(&short, PATIENCE).unwrap(), ab);
         assert!(a.chosen(ab).is_none());
+        // Not known before the peer has said where it is.
+        assert_eq!(a.capabilities_of(ab).unwrap().map, Support::None);
         assert!(a.inject(ab, &[b"too early"]).is_err());
         let send = |i: u8| {
             let payload = Payload::Bytes(vec![i; 300].into());
@@ -132,6 +168,7 @@ fn a_short_address_is_asked_for_the_whole() {
         let room = |event: &Event| matches!(event, Event::Writable { peer } if *peer == ab);
         assert_eq!(events[0].iter().filter(|event| room(event)).count(), 1);
         assert_eq!(a.chosen(ab).unwrap().address.scheme(), expected);
+        assert_eq!(a.capabilities_of(ab).unwrap().map == Support::Native, expected == "shm");
         assert_eq!(a.peer(ab).unwrap().address, *b.address());
         for same in [short, b.address().clone()] {
             assert_eq!(a.resolve(&same, PATIENCE).unwrap(), ab);

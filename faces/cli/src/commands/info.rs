@@ -2,8 +2,8 @@
 
 use crate::{cli, exit::Outcome, output};
 use petasos::{
-    OpenOptions, Transport,
-    fabric::{Capabilities, Credential, Enforcement, Support},
+    OpenError, OpenOptions, Transport,
+    fabric::{Address, Capabilities, Credential, Endpoint, Enforcement, Support},
 };
 use serde::Serialize;
 
@@ -33,9 +33,18 @@ struct Found {
     available: bool,
     /// Why it is not.
     why_not: Option<String>,
+    /// With every peer.
     capabilities: Option<Shown>,
+    /// Of a transport that combines others: with the peers that it reaches by each.
+    routes: Vec<Route>,
     /// What else is to be known.
     notes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Route {
+    scheme: String,
+    capabilities: Shown,
 }
 
 #[derive(Serialize)]
@@ -99,15 +108,16 @@ fn look(transport: &Transport) -> Found {
         available: false,
         why_not: Some(why),
         capabilities: None,
+        routes: Vec::new(),
         notes: Vec::new(),
     };
     if let Some(missing) = transport.missing() {
         return none(missing.to_owned());
     }
-    match petasos::open(transport.any, &OpenOptions::default()) {
+    match open(transport) {
         // What its library says of each network may show the way.
         Err(error) => Found { notes: transport.probe(), ..none(error.to_string()) },
-        Ok(endpoint) => {
+        Ok((endpoint, routes)) => {
             let capabilities = endpoint.capabilities();
             let mut notes = transport.probe();
             if scheme == "shm" {
@@ -118,9 +128,24 @@ fn look(transport: &Transport) -> Found {
                 notes.push(exposure(capabilities).to_owned());
             }
             let capabilities = Some(shown(capabilities));
-            Found { scheme, title, available: true, why_not: None, capabilities, notes }
+            Found { scheme, title, available: true, why_not: None, capabilities, routes, notes }
         }
     }
+}
+
+/// An endpoint of a transport, and what it can do by each of its routes, if it has several.
+fn open(transport: &Transport) -> Result<(Box<dyn Endpoint>, Vec<Route>), OpenError> {
+    let options = OpenOptions::default();
+    if transport.scheme != "auto" {
+        return Ok((petasos::open(transport.any, &options)?, Vec::new()));
+    }
+    let endpoint = petasos::open_auto(&Address::parse(transport.any)?, &options)?;
+    let route = |(scheme, can): (&str, &Capabilities)| Route {
+        scheme: scheme.to_owned(),
+        capabilities: shown(can),
+    };
+    let routes = endpoint.routes().map(route).collect();
+    Ok((Box::new(endpoint), routes))
 }
 
 fn shown(capabilities: &Capabilities) -> Shown {
@@ -195,6 +220,21 @@ fn forced() -> Vec<String> {
     }
 }
 
+/// What differs from route to route: each value, and the routes that have it. `None` if it does
+/// not.
+fn by_route(routes: &[Route], show: &dyn Fn(&Shown) -> String) -> Option<String> {
+    let mut values: Vec<(String, Vec<&str>)> = Vec::new();
+    for route in routes {
+        let value = show(&route.capabilities);
+        match values.iter_mut().find(|(known, _)| *known == value) {
+            Some((_, schemes)) => schemes.push(&route.scheme),
+            None => values.push((value, vec![&route.scheme])),
+        }
+    }
+    let one = |(value, schemes): &(String, Vec<&str>)| format!("{value} ({})", schemes.join(", "));
+    (values.len() > 1).then(|| values.iter().map(one).collect::<Vec<_>>().join(", "))
+}
+
 fn show(report: &Report) -> Outcome {
     let machine = &report.machine;
     let limit = |limit: Option<u64>, show: fn(u64) -> String| limit.map_or("none".into(), show);
@@ -226,7 +266,10 @@ fn show(report: &Report) -> Outcome {
     let mut table = output::table(&columns);
     let mut row = |name: &str, show: &dyn Fn(&Shown) -> String| {
         let mut cells = vec![name.to_owned()];
-        cells.extend(available.iter().map(|(_, shown)| show(shown)));
+        cells.extend(available.iter().map(|(found, shown)| match by_route(&found.routes, show) {
+            Some(differ) => differ,
+            None => show(shown),
+        }));
         table.add_row(cells);
     };
     let yes = |yes: bool| if yes { "yes" } else { "no" }.to_owned();

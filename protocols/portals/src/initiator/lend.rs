@@ -13,18 +13,18 @@ use crate::{
     state::State,
     transfer::{Recalled, Transfer},
 };
-use petasos_fabric::{Access, Body, Key, RegionId, Token};
+use petasos_fabric::{Access, Body, Key, Peer, RegionId, Token};
 use petasos_wire::portals as wire;
 
 impl State {
-    /// Lends the memory of an operation, if its data is long enough, and lies in one piece.
-    pub(super) fn lend(&mut self, operation: &Operation) -> Option<(RegionId, Key)> {
+    /// Lends a peer the memory of an operation, if its data is long enough, and lies in one piece.
+    pub(super) fn lend(&mut self, operation: &Operation, peer: Peer) -> Option<(RegionId, Key)> {
         let (part, access) = match operation.request {
             Request::Put => (operation.data?, Access::READ),
             Request::Get => (operation.result?, Access::WRITE),
             _ => return None,
         };
-        if part.len <= self.config.lend_above as u64 {
+        if part.len <= self.config.lend_above as u64 || !self.network.has_native_access(peer) {
             return None;
         }
         let memory = self.descriptors.memory(part.descriptor)?.slice(part.offset, part.len)?;

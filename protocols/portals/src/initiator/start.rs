@@ -92,7 +92,7 @@ impl State {
     #[inline(never)]
     fn start_long(&mut self, operation: &Operation, ack: Ack, peer: Peer) {
         let details = Details::new(operation, ack, self.next_link());
-        let key = self.lend(operation);
+        let key = self.lend(operation, peer);
         let lent = key.as_ref().map(|(region, _)| *region);
         let wanted = lent.is_some() || details.awaited() != Awaited::Nothing;
         let handle = self.operations.insert(Outstanding::new(peer, details, true, lent));

@@ -14,8 +14,8 @@ use crate::{
 use bytes::Bytes;
 use peers::Peers;
 use petasos_fabric::{
-    Access, Clock, Endpoint, Event, InjectError, Key, Lease, Operation, Peer, RegionId, Remote,
-    Sleep, Slice, Time, Token,
+    Access, Capabilities, Clock, Endpoint, Event, InjectError, Key, Lease, Operation, Peer,
+    RegionId, Remote, Sleep, Slice, Support, Time, Token,
 };
 use std::{collections::VecDeque, io, os::fd::OwnedFd, sync::Arc, time::Duration};
 
@@ -348,6 +348,13 @@ impl Network {
 
     // Remote access.
 
+    /// Whether the transport itself moves the data of puts and gets with a peer.
+    pub(crate) fn has_native_access(&self, peer: Peer) -> bool {
+        let native = |can: &Capabilities| can.remote_access == Support::Native;
+        native(self.endpoint.capabilities())
+            || self.endpoint.capabilities_of(peer).is_some_and(native)
+    }
+
     /// Lets a peer reach memory by a key, if the transport has room for one more region, and the
     /// key for one more message.
     pub(crate) fn lend(&mut self, memory: &Slice, access: Access) -> Option<(RegionId, Key)> {
@@ -383,9 +390,10 @@ impl Network {
         self.endpoint.release(remote);
     }
 
-    /// How many pieces the local memory of a put or get of the endpoint may have.
-    pub(crate) fn max_pieces(&self) -> usize {
-        self.endpoint.capabilities().limits.max_pieces
+    /// How many pieces the local memory of a put or get with a peer may have.
+    pub(crate) fn max_pieces(&self, peer: Peer) -> usize {
+        let capabilities = self.endpoint.capabilities_of(peer);
+        capabilities.unwrap_or_else(|| self.endpoint.capabilities()).limits.max_pieces
     }
 }
 

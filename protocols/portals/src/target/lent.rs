@@ -26,7 +26,7 @@ impl State {
         };
         let memory = &self.portals.matching.at(entry).spec.memory;
         let writes = serving.arrival.request.writes();
-        let most = self.network.max_pieces();
+        let most = self.network.max_pieces(serving.peer);
         let pieces = memory.slices(offset, len).filter(|pieces| pieces.len() <= most);
         let (local, scratch) = match pieces {
             Some(pieces) => (pieces, None),

@@ -2,7 +2,7 @@
 //! dies.
 
 use crate::common::*;
-use petasos_fabric::{Address, Region};
+use petasos_fabric::{Address, Region, Support};
 use petasos_portals::*;
 use petasos_testing::{again, role};
 use std::{collections::HashMap, io::Write, sync::Arc, time::Duration};
@@ -329,6 +329,33 @@ fn lent_memory_that_is_still_reached_is_the_puts() {
     assert_eq!(name(&job.event(0, source.queue)), "ack");
     job.settle();
     assert_eq!(a.status().operations, 0);
+}
+
+/// Under one address, memory is lent to the peers whose transport moves data itself, and data goes
+/// in messages to the others.
+#[test]
+fn lending_follows_the_route_to_the_peer() {
+    let near = open(Over::Shm, None).capabilities().remote_access == Support::Native;
+    for (url, lent) in [("auto://*", near), ("auto://tcp://127.0.0.1:0", false)] {
+        let auto = |url: &str| {
+            petasos::open_auto(&url.parse().unwrap(), &petasos::OpenOptions::default()).unwrap()
+        };
+        let (first, closes) = petasos_conformance::reached::Reached::new(auto("auto://*"), 0);
+        let ends: [Box<dyn petasos_fabric::Endpoint>; 2] = [Box::new(first), Box::new(auto(url))];
+        let addresses: Vec<Address> = ends.iter().map(|end| end.address().clone()).collect();
+        let map = Arc::new(ProcessMap::ranks(addresses.clone()));
+        let open = |end| Interface::open(end, map.clone(), Config::default()).unwrap();
+        let job = Job { ranks: ends.into_iter().map(open).collect(), net: None, addresses };
+        let (a, b) = (&job.ranks[0], &job.ranks[1]);
+        let door = door(b);
+        append(b, &door, List::Priority, both(LONG));
+        let source = source(a, &pattern(LONG));
+        let put = Operation::put(source.part, to(1, door.portal, 0));
+        a.start(Operation { ack: Ack::Full, ..put }).unwrap();
+        assert_eq!(job.names(0, source.queue), ["send", "ack"]);
+        let closed = closes.asked.load(std::sync::atomic::Ordering::SeqCst);
+        assert_eq!(closed, usize::from(lent), "regions that were lent, with a peer at {url}");
+    }
 }
 
 /// A target that computes answers puts, gets, atomics and triggered operations.

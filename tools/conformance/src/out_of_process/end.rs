@@ -5,8 +5,8 @@ use super::{
     memory::{apply, changes},
     pipe::Pipe,
     protocol::{
-        Ended, Happened, Import, Known, Load, Op, Opened, Part, Progressed, Refused, Request, Seen,
-        Unimported, Unregistered, Unresolved, Why,
+        Can, Ended, Happened, Import, Known, Load, Op, Opened, Part, Progressed, Refused, Request,
+        Seen, Unimported, Unregistered, Unresolved, Why,
     },
 };
 use petasos_fabric::{
@@ -16,7 +16,7 @@ use petasos_fabric::{
     Sleep, Slice, Time, Token, WeakRegion,
 };
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     os::fd::BorrowedFd,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -224,6 +224,8 @@ pub(super) struct End {
     address: Address,
     incarnation: Incarnation,
     capabilities: Capabilities,
+    /// With peers that came up, and are not forgotten.
+    capabilities_of: HashMap<Peer, Capabilities>,
     /// Messages that the probe has, and that are kept there: their numbers, and a pool of each that
     /// tells whether it was dropped.
     lent: Vec<(u64, Pool)>,
@@ -242,6 +244,7 @@ impl End {
             address: address(&opened.address),
             incarnation: Incarnation::new(opened.incarnation).expect("an incarnation"),
             capabilities: opened.can.into(),
+            capabilities_of: HashMap::new(),
             lent: Vec::new(),
             leases: 0,
         };
@@ -270,6 +273,8 @@ impl End {
             }
             Happened::PeerUp { peer: of, incarnation } => {
                 let incarnation = Incarnation::new(incarnation).expect("an incarnation");
+                let can: Option<Can> = self.shared.lock().pipe.ask(&Request::CapabilitiesOf(of));
+                self.capabilities_of.extend(can.map(|can| (peer(of), can.into())));
                 Event::PeerUp { peer: peer(of), incarnation }
             }
             Happened::PeerLost { peer: of, reason } => {
@@ -339,6 +344,11 @@ impl Endpoint for End {
         &self.capabilities
     }
 
+    fn capabilities_of(&self, of: Peer) -> Option<&Capabilities> {
+        self.peer(of)?;
+        Some(self.capabilities_of.get(&of).unwrap_or(&self.capabilities))
+    }
+
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
         self.ask_resolve(address, patience, false)
     }
@@ -357,6 +367,7 @@ impl Endpoint for End {
     }
 
     fn forget(&mut self, of: Peer) {
+        self.capabilities_of.remove(&of);
         self.shared.lock().pipe.ask(&Request::Forget(handle(of)))
     }
 

@@ -37,6 +37,8 @@ pub(super) enum Request {
     Resolve(String, Duration, bool),
     /// `Option<Known>`.
     Peer(Handle),
+    /// `Option<Can>`: what can be done with this peer.
+    CapabilitiesOf(Handle),
     /// Nothing.
     Forget(Handle),
     /// `Result<(), Refused>`.

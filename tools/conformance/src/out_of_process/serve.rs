@@ -5,7 +5,7 @@ use super::{
     memory::{apply, changes},
     pipe::{HELLO, read_frame, write_frame},
     protocol::{
-        Ended, Failed, Happened, Import, Known, Load, Op, Opened, Part, Progressed, Refused,
+        Can, Ended, Failed, Happened, Import, Known, Load, Op, Opened, Part, Progressed, Refused,
         Request, Seen, Unimported, Unregistered, Unresolved, Why,
     },
 };
@@ -154,6 +154,9 @@ impl Here<'_> {
                 said(&resolved.map(handle).map_err(Unresolved::from))
             }
             Request::Peer(of) => said(&self.end().peer(peer(of)).map(Known::from)),
+            Request::CapabilitiesOf(of) => {
+                said(&self.end().capabilities_of(peer(of)).map(Can::from))
+            }
             Request::Forget(of) => said(&self.end().forget(peer(of))),
             Request::Inject(to, parts) => {
                 let parts: Vec<_> = parts.iter().map(Vec::as_slice).collect();
