@@ -12,6 +12,19 @@ use loom::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// Whether a thread sleeps, and whether there is a notice for it. For transports, which have the
 /// doorbell: a descriptor, say, that is written to when one of these says so.
+///
+/// ```
+/// use petasos_fabric::EventCount;
+///
+/// let count = EventCount::default();
+/// // Another thread leaves work before this one sleeps: no bell is needed, the last look finds it.
+/// assert!(!count.notice());
+/// count.fall_asleep();
+/// assert!(count.take_notice());
+/// // Work that comes after that look rings the bell, once for this sleep.
+/// assert!(count.notice() && !count.notice());
+/// count.awake();
+/// ```
 #[derive(Debug)]
 pub struct EventCount {
     sleeping: AtomicBool,

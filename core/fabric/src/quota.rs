@@ -8,6 +8,18 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 
 /// How much of something is taken, and how much of it there is: buffers of a pool, say. One word,
 /// so that one load sees things and bytes of the same moment.
+///
+/// ```
+/// use petasos_fabric::Quota;
+///
+/// let quota = Quota::with_bytes(3, 1000);
+/// // One more than the bytes hold, at most: what is admitted may be long.
+/// assert!(quota.take(900) && quota.take(5000));
+/// assert!(!quota.take(1) && !quota.has_room());
+/// quota.give_back(5000);
+/// assert!(quota.has_room());
+/// assert_eq!((quota.taken(), quota.limit()), (1, 3));
+/// ```
 #[derive(Debug)]
 pub struct Quota {
     taken: AtomicU64,

@@ -75,6 +75,18 @@ pub struct MethodStats {
 }
 
 /// What an engine holds now. All zero when nothing is under way.
+///
+/// ```
+/// use petasos_rpc::{Engine, EngineConfig, Usage};
+///
+/// let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+/// let engine = Engine::new(endpoint, EngineConfig::default());
+/// assert_eq!(engine.usage(), Usage::default());
+/// // What is never done is seen here: of a service that stays up nothing should grow.
+/// engine.spawn(std::future::pending());
+/// assert_eq!(engine.usage().tasks, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Usage {

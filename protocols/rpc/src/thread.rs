@@ -17,7 +17,25 @@ const MOST: usize = 65_536;
 
 /// A handle to an engine of another thread: [`Engine::handle`] and [`EngineThread::handle`] give
 /// it. Cheap to clone. It does not keep the engine from ending: after that, work ends with
-/// [`ThreadError::Ended`]. See [`EngineThread`] for an example.
+/// [`ThreadError::Ended`].
+///
+/// ```
+/// use petasos_rpc::{EngineConfig, EngineThread, ThreadError};
+///
+/// let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+/// let thread = EngineThread::start(endpoint, EngineConfig::default(), |_| {})?;
+/// let workers: Vec<_> = (0..3)
+///     .map(|_| thread.handle().clone())
+///     .map(|handle| std::thread::spawn(move || handle.run(|e| async move { e.usage() }).wait()))
+///     .collect();
+/// for worker in workers {
+///     assert_eq!(worker.join().unwrap()?.calls, 0);
+/// }
+/// let handle = thread.handle().clone();
+/// drop(thread);
+/// assert_eq!(handle.run(|_| async {}).wait(), Err(ThreadError::Ended));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct EngineHandle {
     commands: Arc<Commands>,
