@@ -9,8 +9,10 @@ pub(crate) const PER_PEER: usize = 32;
 #[derive(Default)]
 pub(crate) struct Watchlist {
     peers: Vec<u32>,
-    /// Of those behind the front, the one polled last.
+    /// Of those behind the front, the one that is polled next.
     round: usize,
+    /// Of those in front, the last one in whose place another came.
+    replaced: usize,
     /// Of those in front, the one last polled for a single message.
     turn: usize,
     /// Messages taken from it since.
@@ -49,26 +51,33 @@ impl Watchlist {
         self.peers.iter()
     }
 
-    /// Adds a peer, in front: the peer in whose place it comes goes to the end.
+    /// Adds a peer, in front: the peer in whose place it comes is polled when all others were. (At
+    /// the end of the list it would be polled before those at the beginning, and so would all that
+    /// come after it.)
     pub(crate) fn add(&mut self, peer: u32) {
-        self.peers.push(peer);
-        let last = self.peers.len() - 1;
-        if last >= FRONT {
-            self.round = (self.round + 1) % FRONT;
-            self.peers.swap(last, self.round);
+        if self.peers.len() < FRONT {
+            return self.peers.push(peer);
         }
+        let at = (FRONT + self.round).min(self.peers.len());
+        self.peers.insert(at, peer);
+        self.round = at - FRONT + 1;
+        self.promote(at);
     }
 
+    /// Removes a peer. Of those behind the front the same one is next as before.
     pub(crate) fn remove(&mut self, peer: u32) {
-        self.peers.retain(|other| *other != peer);
+        let Some(at) = self.peers.iter().position(|other| *other == peer) else { return };
+        self.peers.remove(at);
+        if at < FRONT + self.round {
+            self.round = self.round.saturating_sub(1);
+        }
     }
 
     /// The peer to remove when there are too many: the one polled last is the least likely to be
     /// active.
     pub(crate) fn least_likely(&self) -> Option<u32> {
-        let rest = self.peers.len().saturating_sub(FRONT).max(1);
-        let at = self.peers.len().checked_sub(1)?.min(FRONT + self.round % rest);
-        self.get(at)
+        let polled = FRONT + self.round.saturating_sub(1);
+        self.get(polled).or(self.peers.last().copied())
     }
 
     /// Those that are polled in turns.
@@ -82,8 +91,9 @@ impl Watchlist {
         if rest == 0 {
             return None;
         }
-        self.round = (self.round + 1) % rest;
+        self.round %= rest;
         let at = FRONT + self.round;
+        self.round += 1;
         Some((at, self.peers[at]))
     }
 
@@ -91,7 +101,8 @@ impl Watchlist {
     /// time.
     pub(crate) fn promote(&mut self, at: usize) {
         if at < self.peers.len() {
-            self.peers.swap(at, self.round % FRONT);
+            self.replaced = (self.replaced + 1) % FRONT;
+            self.peers.swap(at, self.replaced);
         }
     }
 
@@ -152,6 +163,46 @@ mod tests {
         expected.sort_unstable();
         assert_eq!(polled, expected);
         assert!(of(FRONT as u32).next_behind_front().is_none());
+    }
+
+    /// Peers come and go all the time where many send: with each that is polled the one polled last
+    /// is removed, and another one added.
+    #[test]
+    fn no_peer_is_passed_over_while_others_come_and_go() {
+        let mut list = of(100);
+        let mut waiting = list.behind_front().to_vec();
+        let first = waiting.len();
+        for new in 1000..1000 + 2 * first as u32 {
+            let (_, peer) = list.next_behind_front().unwrap();
+            waiting.retain(|other| *other != peer);
+            let gone = list.least_likely().unwrap();
+            assert_eq!(gone, peer);
+            list.remove(gone);
+            list.add(new);
+        }
+        assert!(waiting.is_empty(), "never polled: {waiting:?}");
+    }
+
+    #[test]
+    fn the_next_peer_stays_the_next_when_another_is_removed() {
+        for polled in 0..12 {
+            for removed in 0..20 {
+                let mut list = of(20);
+                (0..polled).for_each(|_| _ = list.next_behind_front());
+                let upcoming = |mut list: Watchlist| -> Vec<u32> {
+                    let rest = list.behind_front().len();
+                    (0..rest).map(|_| list.next_behind_front().unwrap().1).collect()
+                };
+                let expected = upcoming(Watchlist { peers: list.peers.clone(), ..list });
+                let peer = list.peers[removed];
+                list.remove(peer);
+                // One may have moved to the front.
+                let got = upcoming(list);
+                let still: Vec<u32> =
+                    expected.into_iter().filter(|peer| got.contains(peer)).collect();
+                assert_eq!(got, still, "{polled} polled, the one at {removed} is removed");
+            }
+        }
     }
 
     #[test]
