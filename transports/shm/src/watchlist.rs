@@ -11,6 +11,8 @@ pub(crate) struct Watchlist {
     peers: Vec<u32>,
     /// Of those behind the front, the one that is polled next.
     round: usize,
+    /// The one of them that was polled last, unless it had sent something.
+    quiet: Option<u32>,
     /// Of those in front, the last one in whose place another came.
     replaced: usize,
     /// Of those in front, the one last polled for a single message.
@@ -68,16 +70,18 @@ impl Watchlist {
     pub(crate) fn remove(&mut self, peer: u32) {
         let Some(at) = self.peers.iter().position(|other| *other == peer) else { return };
         self.peers.remove(at);
+        self.quiet = self.quiet.filter(|quiet| *quiet != peer);
         if at < FRONT + self.round {
             self.round = self.round.saturating_sub(1);
         }
     }
 
-    /// The peer to remove when there are too many: the one polled last is the least likely to be
-    /// active.
+    /// The peer to remove when there are too many: one that was just found to have sent nothing, or
+    /// the one that is polled next, at which its remover looks once more. Not one that has just come.
     pub(crate) fn least_likely(&self) -> Option<u32> {
-        let polled = FRONT + self.round.saturating_sub(1);
-        self.get(polled).or(self.peers.last().copied())
+        let behind = self.behind_front();
+        let next = behind.get(self.round).or(behind.first()).or(self.peers.last());
+        self.quiet.or(next.copied())
     }
 
     /// Those that are polled in turns.
@@ -94,13 +98,15 @@ impl Watchlist {
         self.round %= rest;
         let at = FRONT + self.round;
         self.round += 1;
+        self.quiet = Some(self.peers[at]);
         Some((at, self.peers[at]))
     }
 
     /// The peer that stands here is active: it goes to the front, in the place of another each
     /// time.
     pub(crate) fn promote(&mut self, at: usize) {
-        if at < self.peers.len() {
+        if let Some(peer) = self.peers.get(at) {
+            self.quiet = self.quiet.filter(|quiet| quiet != peer);
             self.replaced = (self.replaced + 1) % FRONT;
             self.peers.swap(at, self.replaced);
         }
@@ -181,6 +187,20 @@ mod tests {
             list.add(new);
         }
         assert!(waiting.is_empty(), "never polled: {waiting:?}");
+    }
+
+    /// Many ring at once, and there are too many already.
+    #[test]
+    fn peers_that_come_together_do_not_displace_each_other() {
+        let mut list = of(100);
+        list.next_behind_front();
+        for new in 1000..1050 {
+            let gone = list.least_likely().unwrap();
+            assert!(gone < 1000, "{gone} has not been polled yet");
+            list.remove(gone);
+            list.add(new);
+        }
+        assert_eq!(list.len(), 100);
     }
 
     #[test]
