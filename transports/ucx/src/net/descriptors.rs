@@ -20,7 +20,7 @@ use std::{
     fs,
     os::fd::{AsRawFd, OwnedFd, RawFd},
     path::Path,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 /// How many numbers of segments this process keeps: a worker has two to four, so those of the last
@@ -41,6 +41,10 @@ struct Numbers {
 static KEPT: Mutex<Numbers> =
     Mutex::new(Numbers { of_segments: VecDeque::new(), spare: Vec::new() });
 
+fn kept() -> MutexGuard<'static, Numbers> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Numbers {
     /// Takes what is missing of the spare ones, if there are descriptors: the lowest that are free.
     fn refill(&mut self, null: &OwnedFd) {
@@ -54,23 +58,23 @@ impl Numbers {
 /// Prepares for the numbers of a worker that is opened after this.
 pub(super) fn prepare() {
     if let Some(null) = null() {
-        KEPT.lock().unwrap_or_else(PoisonError::into_inner).refill(&null);
+        kept().refill(&null);
     }
 }
 
 /// Calls `destroy`, which destroys a worker, and keeps the numbers of segments that it closed.
 pub(super) fn keep_those_closed_by(destroy: impl FnOnce()) {
+    let segments = segments();
     // Opened first: later it would have one of the numbers. Without descriptors left there is
     // nothing with which to keep some.
-    let (Some(null), segments) = (null(), segments()) else { return destroy() };
-    if segments.is_empty() {
-        return destroy();
-    }
-    // One after the other, each with all that are spare.
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    kept.spare.clear();
+    let Some(null) = null() else { return destroy() };
+    // Not locked while the library is called, which may take its time.
+    kept().spare.clear();
     destroy();
-    kept.of_segments.extend(segments.into_iter().filter_map(|number| the_same(&null, number)));
+    let closed = segments.into_iter().filter_map(|number| the_same(&null, number));
+    let closed: Vec<_> = closed.collect();
+    let mut kept = kept();
+    kept.of_segments.extend(closed);
     let too_many = kept.of_segments.len().saturating_sub(MOST);
     kept.of_segments.drain(..too_many);
     kept.refill(&null);

@@ -111,6 +111,12 @@ impl Context {
         self.home.is_current()
     }
 
+    /// Whether peers open memory of a worker by numbers of this process's descriptors: see
+    /// [`descriptors`].
+    fn opens_by_number(&self) -> bool {
+        self.transports.contains("posix")
+    }
+
     /// Whether a worker must not be destroyed while an answer of its to a peer that connects waits:
     /// see [`ending`](super::ending).
     pub(super) fn is_aborted_by_answers(&self) -> bool {
@@ -242,7 +248,7 @@ impl Worker {
         landing.settle(library);
         let mut params = MaybeUninit::<ucp_worker_params>::zeroed();
         let mut worker = ptr::null_mut();
-        if kind.transports.contains("posix") {
+        if context.opens_by_number() {
             descriptors::prepare();
         }
         // SAFETY: of the parameters those fields are filled that the mask names; the context is
@@ -364,7 +370,10 @@ impl Drop for Worker {
         // SAFETY: made by `open`, destroyed once; what it works on is held by the fields, and by
         // its owner until after this.
         let destroy = || unsafe { (self.library.ucp_worker_destroy)(self.as_ptr()) };
-        descriptors::keep_those_closed_by(destroy);
+        match self.context.opens_by_number() {
+            true => descriptors::keep_those_closed_by(destroy),
+            false => destroy(),
+        }
     }
 }
 
