@@ -50,8 +50,8 @@ pub trait Fixture: Send + Sync {
     }
 
     /// Makes what this process has written to memory visible to endpoints of other processes, and
-    /// what arrived there visible here. For [`OutOfProcess`](crate::OutOfProcess); where all endpoints are in
-    /// this process there is nothing to do.
+    /// what arrived there visible here. For [`OutOfProcess`](crate::OutOfProcess); where all
+    /// endpoints are in this process there is nothing to do.
     fn settle(&self) {}
 
     /// Ends an endpoint without closing it, as a crash does.

@@ -43,9 +43,9 @@
 //! probe all that is left is cancelled, and must end. What fails, fails with a report of the last
 //! events and of what is open.
 //!
-//! `conformance!(out_of_process, Mine::default())` makes a module `out_of_process` of the same probes, whose
-//! endpoints are in turn in the test's process and in processes of their own, on this host or on
-//! another: see [`out_of_process`].
+//! `conformance!(out_of_process, Mine::default())` makes a module `out_of_process` of the same
+//! probes, whose endpoints are in turn in the test's process and in processes of their own, on this
+//! host or on another: see [`out_of_process`].
 //!
 //! `conformance!(stopped, Mine::default())` makes a module `stopped` of tests in which the peer is
 //! a process that is stopped while memory is closed that it reaches: see [`stopped`].

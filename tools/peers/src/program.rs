@@ -17,8 +17,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a program may take to listen, and beyond its measurement to begin and to end: on a machine
-/// whose processors others use, too.
+/// How long a program may take to listen, and beyond its measurement to begin and to end: on a
+/// machine whose processors others use, too.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long the side that answers may take to end by itself before it is ended.

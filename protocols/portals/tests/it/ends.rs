@@ -2,7 +2,7 @@
 //! dies.
 
 use crate::common::*;
-use petasos_fabric::{Address, Region, Support};
+use petasos_fabric::{Address, Endpoint, Region, Support};
 use petasos_portals::*;
 use petasos_testing::{again, role};
 use std::{collections::HashMap, io::Write, sync::Arc, time::Duration};
@@ -306,23 +306,33 @@ fn no_process_is_there() {
     assert_eq!((a.status().operations, a.status().peers), (0, 0));
 }
 
-/// Memory of a put that was lent, and that the target still reaches when it is closed: the put goes
-/// on until it does not.
-#[test]
-fn lent_memory_that_is_still_reached_is_the_puts() {
-    let local = || petasos_self::Local::open(&"self://*".parse().unwrap()).unwrap();
-    let (first, reaching) = petasos_conformance::reached::Reached::new(local(), 3);
-    let ends: [Box<dyn petasos_fabric::Endpoint>; 2] = [Box::new(first), Box::new(local())];
+/// A job of two ranks over these endpoints.
+fn of_ends(ends: [Box<dyn Endpoint>; 2]) -> Job {
     let addresses: Vec<Address> = ends.iter().map(|end| end.address().clone()).collect();
     let map = Arc::new(ProcessMap::ranks(addresses.clone()));
     let open = |end| Interface::open(end, map.clone(), Config::default()).unwrap();
-    let job = Job { ranks: ends.into_iter().map(open).collect(), net: None, addresses };
+    Job { ranks: ends.into_iter().map(open).collect(), net: None, addresses }
+}
+
+/// The first rank puts data that is long enough to be lent to the second, and is acknowledged.
+fn put_long(job: &Job) -> Source {
     let (a, b) = (&job.ranks[0], &job.ranks[1]);
     let door = door(b);
     append(b, &door, List::Priority, both(LONG));
     let source = source(a, &pattern(LONG));
     let put = Operation::put(source.part, to(1, door.portal, 0));
     a.start(Operation { ack: Ack::Full, ..put }).unwrap();
+    source
+}
+
+/// Memory of a put that was lent, and that the target still reaches when it is closed: the put goes
+/// on until it does not.
+#[test]
+fn lent_memory_that_is_still_reached_is_the_puts() {
+    let local = || petasos_self::Local::open(&"self://*".parse().unwrap()).unwrap();
+    let (first, reaching) = petasos_conformance::reached::Reached::new(local(), 3);
+    let job = of_ends([Box::new(first), Box::new(local())]);
+    let (a, source) = (&job.ranks[0], put_long(&job));
     assert_eq!(name(&job.event(0, source.queue)), "send");
     let asked = reaching.asked.load(std::sync::atomic::Ordering::SeqCst);
     assert_eq!(asked, 4, "the memory is said to be free, and is not closed");
@@ -341,17 +351,8 @@ fn lending_follows_the_route_to_the_peer() {
             petasos::open_auto(&url.parse().unwrap(), &petasos::OpenOptions::default()).unwrap()
         };
         let (first, closes) = petasos_conformance::reached::Reached::new(auto("auto://*"), 0);
-        let ends: [Box<dyn petasos_fabric::Endpoint>; 2] = [Box::new(first), Box::new(auto(url))];
-        let addresses: Vec<Address> = ends.iter().map(|end| end.address().clone()).collect();
-        let map = Arc::new(ProcessMap::ranks(addresses.clone()));
-        let open = |end| Interface::open(end, map.clone(), Config::default()).unwrap();
-        let job = Job { ranks: ends.into_iter().map(open).collect(), net: None, addresses };
-        let (a, b) = (&job.ranks[0], &job.ranks[1]);
-        let door = door(b);
-        append(b, &door, List::Priority, both(LONG));
-        let source = source(a, &pattern(LONG));
-        let put = Operation::put(source.part, to(1, door.portal, 0));
-        a.start(Operation { ack: Ack::Full, ..put }).unwrap();
+        let job = of_ends([Box::new(first), Box::new(auto(url))]);
+        let source = put_long(&job);
         assert_eq!(job.names(0, source.queue), ["send", "ack"]);
         let closed = closes.asked.load(std::sync::atomic::Ordering::SeqCst);
         assert_eq!(closed, usize::from(lent), "regions that were lent, with a peer at {url}");

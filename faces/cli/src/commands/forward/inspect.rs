@@ -22,8 +22,8 @@ use petasos_forward::{
 /// Pieces of a file on the way at a time.
 const AHEAD: usize = 6;
 
-/// Does the work for each location, in one session for each server. Goes on after a failure; gives the
-/// first one.
+/// Does the work for each location, in one session for each server. Goes on after a failure; gives
+/// the first one.
 pub(super) fn each(
     what: &str,
     locations: &[Location],
