@@ -58,9 +58,7 @@ impl OutPacket {
                 for piece in pieces {
                     let from = skip.min(piece.len());
                     let now = left.min(piece.len() - from);
-                    let end = out.len();
-                    out.resize(end + now, 0);
-                    piece.read(from, &mut out[end..]);
+                    piece.append_to(from, now, out);
                     (skip, left) = (skip - from, left - now);
                 }
             }

@@ -208,11 +208,7 @@ fn copy_packet(packet: &Packet, skip: usize, left: usize, out: &mut Vec<u8>) {
                 let from = skip.min(piece.len());
                 let len = (piece.len() - from).min(end - out.len());
                 skip -= from;
-                let start = out.len();
-                out.resize(start + len, 0);
-                if let Some(part) = piece.part(from, len) {
-                    part.read(0, &mut out[start..]);
-                }
+                piece.append_to(from, len, out);
             }
         }
     }

@@ -162,6 +162,23 @@ impl Region {
         unsafe { copy_opaque(from, into.as_mut_ptr(), into.len()) }
     }
 
+    /// Appends a copy of `len` bytes, from `offset` on, to `out`.
+    ///
+    /// # Panics
+    /// If `offset + len` is beyond the end.
+    pub fn append_to(&self, offset: usize, len: usize, out: &mut Vec<u8>) {
+        let from = self.at(offset, len);
+        out.reserve(len);
+        // SAFETY: `at` checked that the range lies in this region, which is mapped while `self`
+        // lives; there is room for `len` bytes behind what `out` has, which is exclusive and
+        // ordinary memory, so the ranges do not overlap, and which is initialised when it becomes
+        // part of `out`. There are no references into a region's memory.
+        unsafe {
+            copy_opaque(from, out.as_mut_ptr().add(out.len()), len);
+            out.set_len(out.len() + len);
+        }
+    }
+
     /// Copies bytes in, at `offset`.
     ///
     /// # Panics
@@ -440,6 +457,22 @@ mod tests {
         assert!(built(4096, 0) && built(4096, 4096) && built(usize::MAX - 4095, 4095));
         assert!(!built(1, isize::MAX as usize + 1), "longer than anything can be");
         assert!(!built(usize::MAX - 4095, 8192), "beyond the end of all addresses");
+    }
+
+    #[test]
+    fn copies_are_appended() {
+        let region = Region::from_vec(vec![1, 2, 3, 4]);
+        let mut out = vec![9];
+        region.append_to(1, 2, &mut out);
+        region.slice(2, 2).unwrap().append_to(1, 1, &mut out);
+        region.append_to(4, 0, &mut out);
+        assert_eq!(out, [9, 2, 3, 4]);
+    }
+
+    #[test]
+    #[should_panic(expected = "2+3 is beyond the 4 bytes")]
+    fn nothing_is_appended_from_beyond_the_end() {
+        Region::zeroed(4).append_to(2, 3, &mut Vec::new());
     }
 
     #[test]

@@ -76,6 +76,15 @@ impl Slice {
         self.region.read(self.offset + offset, into);
     }
 
+    /// Appends a copy of `len` bytes, from `offset` on, to `out`.
+    ///
+    /// # Panics
+    /// If `offset + len` is beyond the end.
+    pub fn append_to(&self, offset: usize, len: usize, out: &mut Vec<u8>) {
+        self.check(offset, len);
+        self.region.append_to(self.offset + offset, len, out);
+    }
+
     /// Copies bytes in, at `offset`.
     ///
     /// # Panics

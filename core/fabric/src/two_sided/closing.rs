@@ -86,7 +86,7 @@ impl Engine {
             *flight = InFlight::Nothing;
             if let Outgoing::Memory(pieces) = &*payload {
                 let mut copy = Vec::with_capacity(payload.len());
-                pieces.iter().for_each(|piece| copy.extend_from_slice(&piece.to_vec()));
+                pieces.iter().for_each(|piece| piece.append_to(0, piece.len(), &mut copy));
                 *payload = Outgoing::Bytes(Bytes::from(copy));
             }
             ledger.unhold(regions, region);

@@ -34,9 +34,7 @@ impl Packet {
             Outgoing::Bytes(bytes) => out.extend_from_slice(bytes),
             Outgoing::Memory(pieces) => {
                 for piece in pieces {
-                    let at = out.len();
-                    out.resize(at + piece.len(), 0);
-                    piece.read(0, &mut out[at..]);
+                    piece.append_to(0, piece.len(), out);
                 }
             }
         }
