@@ -98,7 +98,7 @@ impl Pair<'_> {
         let [a, b] = &mut self.ends;
         let busy = b.pass(self.fixture) | (both && a.pass(self.fixture));
         if !busy || self.random.below(4) == 0 {
-            self.fixture.pass();
+            self.fixture.pass(0);
         }
     }
 

@@ -44,9 +44,10 @@ pub trait Fixture: Send + Sync {
     }
 
     /// Lets a little time pass, when no endpoint had anything to do. Virtual time: to the next
-    /// event, or by 100 microseconds.
-    fn pass(&self) {
-        std::thread::sleep(Duration::from_micros(20));
+    /// event, or by 100 microseconds. Real time: the more the longer nothing has happened, which
+    /// was in the last `idle` passes, as a probe that waits for a deadline needs no processor.
+    fn pass(&self, idle: u32) {
+        wait(idle);
     }
 
     /// Makes what this process has written to memory visible to endpoints of other processes, and
@@ -64,6 +65,11 @@ pub trait Fixture: Send + Sync {
     fn deadline(&self) -> Duration {
         Duration::from_secs(20)
     }
+}
+
+/// Sleeps for 20 microseconds, and up to 320 where nothing has happened for long.
+pub(crate) fn wait(idle: u32) {
+    std::thread::sleep(Duration::from_micros(20 << (idle / 16).min(4)));
 }
 
 /// A fixture all of whose endpoints are [`Faulty`].
@@ -102,8 +108,8 @@ impl Fixture for FaultyFixture {
         self.inner.refuses()
     }
 
-    fn pass(&self) {
-        self.inner.pass();
+    fn pass(&self, idle: u32) {
+        self.inner.pass(idle);
     }
 
     fn settle(&self) {

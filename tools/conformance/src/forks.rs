@@ -8,7 +8,7 @@
 //!
 //! The test starts a process that [`obey`]s an [`Overseer`], and knows how to fork.
 
-use crate::{processes::PATIENCE, world::all_are};
+use crate::{fixture::wait, processes::PATIENCE, world::all_are};
 use petasos_fabric::{
     Access, Address, Clock, Done, Endpoint, Event, Key, Level, OpErrorKind, Operation, Peer,
     Region, RegionId, Remote, RemoteSpan, Slice, Support, Token,
@@ -83,17 +83,21 @@ struct Driver<E> {
     clock: Clock,
     events: Vec<Event>,
     tokens: u64,
+    /// Passes in a row in which there was nothing to do.
+    idle: u32,
 }
 
 impl<E: Endpoint> Driver<E> {
     fn new(end: E) -> Driver<E> {
-        Driver { end, clock: Clock::start(), events: Vec::new(), tokens: 0 }
+        Driver { end, clock: Clock::start(), events: Vec::new(), tokens: 0, idle: 0 }
     }
 
     fn pass(&mut self) {
-        if !self.end.progress(self.clock.now(), 64, &mut self.events) {
-            // There may be more processes than processors.
-            std::thread::yield_now();
+        if self.end.progress(self.clock.now(), 64, &mut self.events) {
+            self.idle = 0;
+        } else {
+            wait(self.idle);
+            self.idle += 1;
         }
     }
 

@@ -89,18 +89,30 @@ struct Driver<'f> {
     end: Box<dyn Endpoint>,
     events: Vec<Event>,
     tokens: u64,
+    /// Passes in a row in which there was nothing to do.
+    idle: u32,
     watch: Watch,
 }
 
 impl Driver<'_> {
     fn open(fixture: &dyn Fixture) -> Driver<'_> {
         let end = fixture.open(&fixture.fresh());
-        Driver { fixture, end, events: Vec::new(), tokens: 0, watch: Watch::start() }
+        Driver { fixture, end, events: Vec::new(), tokens: 0, idle: 0, watch: Watch::start() }
     }
 
     fn pass(&mut self) -> bool {
         self.watch.beat();
         self.end.progress(self.fixture.now(), 64, &mut self.events)
+    }
+
+    /// A pass, and a little time where there was nothing to do.
+    fn pass_or_wait(&mut self) {
+        if self.pass() {
+            self.idle = 0;
+        } else {
+            self.fixture.pass(self.idle);
+            self.idle += 1;
+        }
     }
 
     /// Drives until `seen` takes something from the events.
@@ -110,9 +122,7 @@ impl Driver<'_> {
             if let Some(found) = seen(&mut self.events) {
                 return found;
             }
-            if !self.pass() {
-                self.fixture.pass();
-            }
+            self.pass_or_wait();
             assert!(Instant::now() < end, "not seen: {what}; {:?}", self.events);
         }
     }
@@ -197,9 +207,7 @@ pub fn serve(fixture: &dyn Fixture) {
             if driver.events.iter().any(|event| matches!(event, Event::PeerLost { .. })) {
                 return;
             }
-            if !driver.pass() {
-                fixture.pass();
-            }
+            driver.pass_or_wait();
             assert!(Instant::now() < end + fixture.deadline(), "no request comes");
         };
         let Event::Message { message, .. } = said else { continue };

@@ -4,6 +4,7 @@
 //! Each function takes what differs between transports: how to open an endpoint, how to send a
 //! packet from outside, how many such packets were dropped, and which ports there are.
 
+use crate::fixture::wait;
 use petasos_fabric::{Clock, Endpoint, Event, LostReason, Peer};
 use std::{
     io::Write,
@@ -20,6 +21,8 @@ pub struct Friends<E> {
     events: [Vec<Event>; 2],
     clock: Clock,
     to: Option<Peer>,
+    /// Passes in a row in which there was nothing to do.
+    idle: u32,
 }
 
 impl<E: Endpoint> Friends<E> {
@@ -38,12 +41,19 @@ impl<E: Endpoint> Friends<E> {
     fn begin(mut ends: [E; 2]) -> Friends<E> {
         let address = ends[1].address().clone();
         let to = ends[0].resolve(&address, PATIENCE).expect("it is resolved");
-        Friends { ends, events: Default::default(), clock: Clock::start(), to: Some(to) }
+        Friends { ends, events: Default::default(), clock: Clock::start(), to: Some(to), idle: 0 }
     }
 
     fn pass(&mut self) {
+        let mut worked = false;
         for (end, events) in self.ends.iter_mut().zip(&mut self.events) {
-            end.progress(self.clock.now(), 64, events);
+            worked |= end.progress(self.clock.now(), 64, events);
+        }
+        if worked {
+            self.idle = 0;
+        } else {
+            wait(self.idle);
+            self.idle += 1;
         }
     }
 

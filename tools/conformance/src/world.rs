@@ -26,6 +26,8 @@ pub struct World<'f> {
     fixture: &'f dyn Fixture,
     pub(crate) seats: Vec<Seat>,
     pub(crate) next: u64,
+    /// Steps in a row in which there was nothing to do.
+    idle: u32,
     log: VecDeque<String>,
 }
 
@@ -132,7 +134,7 @@ impl<'f> World<'f> {
     /// An empty world.
     #[must_use]
     pub fn new(fixture: &'f dyn Fixture) -> World<'f> {
-        World { fixture, seats: Vec::new(), next: 1, log: VecDeque::new() }
+        World { fixture, seats: Vec::new(), next: 1, idle: 0, log: VecDeque::new() }
     }
 
     /// The transport under test.
@@ -290,6 +292,16 @@ impl<'f> World<'f> {
         worked
     }
 
+    /// A step, and a little time where there was nothing to do.
+    fn step_or_wait(&mut self) {
+        if self.step() {
+            self.idle = 0;
+        } else {
+            self.fixture.pass(self.idle);
+            self.idle += 1;
+        }
+    }
+
     /// See [`Fixture::settle`]. Done around whatever waits, and when something is submitted; else
     /// only a probe needs it whose endpoint writes memory for others to see at once.
     pub fn settle(&self) {
@@ -339,9 +351,7 @@ impl<'f> World<'f> {
             if self.now() >= end {
                 self.fail(&format!("not within {:?}: {what}", self.fixture.deadline()));
             }
-            if !self.step() {
-                self.fixture.pass();
-            }
+            self.step_or_wait();
         }
         self.settle();
     }
@@ -351,9 +361,7 @@ impl<'f> World<'f> {
         let end = self.now().after(duration);
         self.settle();
         while self.now() < end {
-            if !self.step() {
-                self.fixture.pass();
-            }
+            self.step_or_wait();
         }
         self.settle();
     }

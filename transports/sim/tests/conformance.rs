@@ -37,7 +37,7 @@ impl Fixture for Simulated {
         true
     }
 
-    fn pass(&self) {
+    fn pass(&self, _: u32) {
         if !self.net.step() {
             // Nothing will happen by itself: time passes all the same.
             self.net.run_for(Duration::from_micros(100));

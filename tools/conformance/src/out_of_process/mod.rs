@@ -168,8 +168,8 @@ impl<F: Fixture> Fixture for OutOfProcess<F> {
         self.inner.refuses()
     }
 
-    fn pass(&self) {
-        self.inner.pass();
+    fn pass(&self, idle: u32) {
+        self.inner.pass(idle);
     }
 
     fn settle(&self) {
