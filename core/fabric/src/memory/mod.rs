@@ -45,6 +45,7 @@ pub mod memfd;
 mod pages;
 mod record;
 mod region;
+mod releases;
 mod shared;
 mod slice;
 mod words;
@@ -53,6 +54,7 @@ pub use copy::{copy_opaque, copy_streaming};
 pub use freed::{retain_freed_memory, return_freed_memory};
 pub use record::{RECORD, RECORD_SPARE, Record};
 pub use region::{Exclusive, Region, RegionBuilder, WeakRegion};
+pub use releases::{Owner, Releases};
 pub use shared::{Shared, SharedView};
 pub use slice::Slice;
 

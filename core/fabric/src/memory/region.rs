@@ -3,11 +3,11 @@
 use super::{
     copy_opaque,
     pages::{LARGE, PAGE, Pages},
+    releases::{Owner, Queue, Releases},
 };
 use crate::Buffer;
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
-    any::Any,
     fmt,
     mem::ManuallyDrop,
     ops::{Deref, DerefMut},
@@ -57,10 +57,12 @@ enum Backing {
     /// region's.
     Buffer { capacity: usize, filled: usize },
     /// Of another owner, kept alive by this value.
-    Foreign(Box<dyn Any + Send + Sync>),
+    Foreign(Owner),
+    /// The same; at the end the owner, which is always there before, goes to a queue.
+    Lent { owner: Option<Owner>, queue: Arc<Queue> },
 }
 
-// SAFETY: the memory is owned by this value (or kept alive by the `Foreign` value, which is
+// SAFETY: the memory is owned by this value (or kept alive by the owner of foreign memory, which is
 // itself Send and Sync, by the promise of `RegionBuilder::build`), and it is accessed only through
 // opaque copies and atomics, for which concurrent use from several threads is defined.
 unsafe impl Send for Inner {}
@@ -145,7 +147,9 @@ impl Region {
     #[must_use]
     pub fn backing<T: 'static>(&self) -> Option<&T> {
         match &self.0.backing {
-            Backing::Foreign(owner) => owner.downcast_ref(),
+            Backing::Foreign(owner) | Backing::Lent { owner: Some(owner), .. } => {
+                owner.downcast_ref()
+            }
             _ => None,
         }
     }
@@ -242,18 +246,19 @@ impl fmt::Debug for Region {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        match self.backing {
+        match &mut self.backing {
             // SAFETY: allocated with this very layout in `zeroed`, freed once.
-            Backing::Heap(layout) => unsafe { dealloc(self.base.as_ptr(), layout) },
+            Backing::Heap(layout) => unsafe { dealloc(self.base.as_ptr(), *layout) },
             // SAFETY: the parts of a vector that `from_vec` took and forgot.
             Backing::Vec(capacity) => unsafe {
-                drop(Vec::from_raw_parts(self.base.as_ptr(), self.len, capacity));
+                drop(Vec::from_raw_parts(self.base.as_ptr(), self.len, *capacity));
             },
             Backing::Buffer { capacity, filled } => {
                 // SAFETY: the parts of the vector of a buffer that `from_buffer` took and forgot.
-                let bytes = unsafe { Vec::from_raw_parts(self.base.as_ptr(), filled, capacity) };
+                let bytes = unsafe { Vec::from_raw_parts(self.base.as_ptr(), *filled, *capacity) };
                 drop(Buffer::from_parts(bytes, self.len));
             }
+            Backing::Lent { owner, queue } => owner.take().into_iter().for_each(|o| queue.put(o)),
             Backing::Pages(_) | Backing::Foreign(_) => {}
         }
     }
@@ -344,12 +349,12 @@ impl fmt::Debug for Exclusive {
 }
 
 /// Makes a region of memory that another owner supplies: a mapping, a guest's memory.
-#[derive(Debug)]
 pub struct RegionBuilder {
     base: NonNull<u8>,
     len: usize,
     writable: bool,
     shared: bool,
+    releases: Option<Arc<Queue>>,
 }
 
 impl RegionBuilder {
@@ -357,7 +362,7 @@ impl RegionBuilder {
     /// said otherwise.
     #[must_use]
     pub fn new(base: NonNull<u8>, len: usize) -> RegionBuilder {
-        RegionBuilder { base, len, writable: true, shared: true }
+        RegionBuilder { base, len, writable: true, shared: true, releases: None }
     }
 
     /// The memory may only be read.
@@ -375,7 +380,17 @@ impl RegionBuilder {
         self
     }
 
-    /// Makes the region; `owner` is dropped when the last holder lets go, and frees the memory.
+    /// The owner goes to this queue when the last holder lets go, rather than being dropped there:
+    /// see [`Releases`].
+    #[must_use]
+    pub fn release_to(mut self, releases: &Releases) -> RegionBuilder {
+        self.releases = Some(releases.queue());
+        self
+    }
+
+    /// Makes the region; `owner` is dropped when the last holder lets go, and frees the memory:
+    /// there, on whatever thread that is and maybe inside of `progress`, unless
+    /// [`RegionBuilder::release_to`] was said.
     ///
     /// # Safety
     /// From `base` on, `len` bytes must be mapped and initialised, as memory that the system mapped
@@ -389,11 +404,24 @@ impl RegionBuilder {
     /// If there can be no such memory: it is longer than `isize::MAX` bytes, or goes beyond the
     /// last address.
     #[must_use]
-    pub unsafe fn build(self, owner: Box<dyn Any + Send + Sync>) -> Region {
-        let RegionBuilder { base, len, writable, shared } = self;
+    pub unsafe fn build(self, owner: Owner) -> Region {
+        let RegionBuilder { base, len, writable, shared, releases } = self;
         let exists = len <= isize::MAX as usize && base.addr().checked_add(len).is_some();
         assert!(exists, "no memory has {len} bytes from {base:p} on");
-        Region(Arc::new(Inner { base, len, writable, shared, backing: Backing::Foreign(owner) }))
+        let backing = match releases {
+            None => Backing::Foreign(owner),
+            Some(queue) => {
+                queue.lend();
+                Backing::Lent { owner: Some(owner), queue }
+            }
+        };
+        Region(Arc::new(Inner { base, len, writable, shared, backing }))
+    }
+}
+
+impl fmt::Debug for RegionBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RegionBuilder({} bytes at {:p})", self.len, self.base)
     }
 }
 
