@@ -31,7 +31,7 @@ fn at_most(what: &'static str, value: u64, limit: u64) -> Check {
 }
 
 fn writable(slice: &Slice) -> Check {
-    if slice.region().is_writable() || slice.is_empty() {
+    if slice.is_writable() || slice.is_empty() {
         return Ok(());
     }
     Err(OpErrorKind::Denied { allowed: Rights::READ, needed: Rights::WRITE })

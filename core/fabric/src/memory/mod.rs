@@ -1,9 +1,10 @@
 //! Memory that can be lent to the network.
 //!
 //! A [`Region`] is a stretch of memory that lives as long as it has a holder, a [`Slice`] a part of
-//! one. Both are handles: while a network may write to the memory there is no reference into it,
-//! only copies go in and out. Exclusive access comes back with [`Region::into_exclusive`], once no
-//! operation, registration or other handle holds the region.
+//! one, or memory that its program keeps ([`Slice::raw`]). Both are handles: while a network may
+//! write to the memory there is no reference into it, only copies go in and out. Exclusive access
+//! comes back with [`Region::into_exclusive`], once no operation, registration or other handle
+//! holds the region.
 //!
 //! # What a race gives
 //!

@@ -159,8 +159,8 @@ impl Region {
     /// # Panics
     /// If `offset + into.len()` is beyond the end.
     pub fn read(&self, offset: usize, into: &mut [u8]) {
-        let from = self.at(offset, into.len());
-        // SAFETY: `at` checked that the range lies in this region, which is mapped while `self`
+        let from = self.locate(offset, into.len()).as_ptr();
+        // SAFETY: `locate` checked that the range lies in this region, which is mapped while `self`
         // lives; `into` is exclusive and ordinary memory, so the ranges do not overlap, and there
         // are no references into a region's memory.
         unsafe { copy_opaque(from, into.as_mut_ptr(), into.len()) }
@@ -172,7 +172,7 @@ impl Region {
     /// If `offset + from.len()` is beyond the end, or the region is read-only.
     pub fn write(&self, offset: usize, from: &[u8]) {
         assert!(self.0.writable, "writing to a read-only region");
-        let to = self.at(offset, from.len());
+        let to = self.locate(offset, from.len()).as_ptr();
         // SAFETY: as in `read`, with the sides swapped; the region is writable.
         unsafe { copy_opaque(from.as_ptr(), to, from.len()) }
     }
@@ -214,9 +214,8 @@ impl Region {
     /// # Panics
     /// If that is beyond the end.
     pub(super) fn view_of(&self, offset: usize, len: usize) -> Region {
-        let base = NonNull::new(self.at(offset, len));
         Region(Arc::new(Inner {
-            base: base.expect("memory of a region is never at null"),
+            base: self.locate(offset, len),
             len,
             writable: false,
             shared: true,
@@ -224,11 +223,15 @@ impl Region {
         }))
     }
 
-    pub(super) fn at(&self, offset: usize, len: usize) -> *mut u8 {
+    /// Where these bytes start.
+    ///
+    /// # Panics
+    /// If that is beyond the end.
+    pub(super) fn locate(&self, offset: usize, len: usize) -> NonNull<u8> {
         let end = offset.checked_add(len).filter(|end| *end <= self.0.len);
         assert!(end.is_some(), "{offset}+{len} is beyond the {} bytes of a region", self.0.len);
         // SAFETY: `offset <= len` of the region, so the result stays within its allocation.
-        unsafe { self.0.base.as_ptr().add(offset) }
+        unsafe { self.0.base.add(offset) }
     }
 }
 
@@ -473,7 +476,7 @@ mod tests {
     #[test]
     fn a_view_reads_its_part_and_holds_the_whole() {
         let region = Region::from_vec(vec![1, 2, 3, 4]);
-        let view = Region::view(&region.slice(1, 2).unwrap());
+        let view = Region::view(&region.slice(1, 2).unwrap()).unwrap();
         region.write(2, &[9]);
         assert_eq!(view.to_vec(), [2, 9]);
         assert!(!view.is_writable() && !region.is_unique());

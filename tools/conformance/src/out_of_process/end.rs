@@ -116,7 +116,7 @@ impl Core {
 
     /// A part of memory, which the other side has and holds from now on.
     fn part(&mut self, slice: &Slice) -> Part {
-        let region = slice.region();
+        let region = slice.region().expect("not raw");
         let known = self.memories.iter_mut().find(|memory| memory.region.is(region));
         let number = if let Some(memory) = known {
             memory.held = Some(region.clone());
@@ -313,7 +313,10 @@ fn done(ended: Ended) -> Done {
         Ended::Got => Done::Got,
         Ended::Atomic => Done::Atomic,
         Ended::Fetched(bytes) => Done::Fetched(bytes.into()),
-        Ended::Mapped(bytes) => Done::Mapped(Region::view(&Region::from_vec(bytes).whole())),
+        Ended::Mapped(bytes) => {
+            let view = Region::view(&Region::from_vec(bytes).whole());
+            Done::Mapped(view.expect("not raw"))
+        }
         Ended::Deregistered => Done::Deregistered,
     }
 }

@@ -105,7 +105,8 @@ impl Here<'_> {
                 let under = Region::zeroed(len as usize);
                 let mut agreed = vec![0; len as usize];
                 apply(&under, &mut agreed, &content).expect("contents fit their memory");
-                let region = if writable { under.clone() } else { Region::view(&under.whole()) };
+                let view = Region::view(&under.whole()).expect("not raw");
+                let region = if writable { under.clone() } else { view };
                 let under = (!writable).then_some(under);
                 self.memories.insert(memory, Memory { region, under, agreed });
                 said(&())
