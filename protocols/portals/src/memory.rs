@@ -55,7 +55,7 @@ impl Memory {
     /// Whether all of it may be written.
     #[must_use]
     pub fn is_writable(&self) -> bool {
-        self.pieces.iter().all(|piece| piece.region().is_writable())
+        self.pieces.iter().all(|piece| piece.is_writable())
     }
 
     /// A part, if it lies in one piece; `None` if not, or if it is not within.

@@ -148,7 +148,7 @@ pub fn closing_waits_for_access(w: &mut World) {
             all_are(&target.to_vec(), 0xEE),
             "a put landed after the region was closed ({steps} steps)"
         );
-        let region = target.region().clone();
+        let region = target.region().expect("not raw").clone();
         drop((target, from));
         assert!(region.into_exclusive().is_ok(), "the memory is still held");
     }

@@ -56,11 +56,12 @@
 //! [`unauthenticated`], for tests that start the processes and name what a transport has beyond the
 //! contract; [`Network`] is where such tests open endpoints.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod actions;
 pub mod faulty;
 pub mod fixture;
+mod foreign;
 pub mod forks;
 pub mod ledger;
 pub mod mutations;
@@ -86,6 +87,7 @@ pub mod long;
 pub mod memory;
 pub mod messages;
 pub mod mix;
+pub mod raw;
 pub mod remote_access;
 pub mod tagged;
 
@@ -154,7 +156,7 @@ macro_rules! conformance {
         /// Memory that is closed under peers that are stopped.
         mod stopped {
             use super::*;
-            use $crate::stopped::{What, Where, closings};
+            use $crate::stopped::{What, Where, closings, operations};
             const SERVE: &str = concat!(module_path!(), "::serve");
             #[test]
             #[ignore = "the other side of the tests beside it, which start it"]
@@ -176,6 +178,18 @@ macro_rules! conformance {
             #[test]
             fn gets_of_memory_of_the_transport() {
                 closings(&$fixture, SERVE, What::Get, Where::Alloc);
+            }
+            #[test]
+            fn puts_to_memory_of_the_program() {
+                closings(&$fixture, SERVE, What::Put, Where::Raw);
+            }
+            #[test]
+            fn gets_of_memory_of_the_program() {
+                closings(&$fixture, SERVE, What::Get, Where::Raw);
+            }
+            #[test]
+            fn memory_of_operations() {
+                operations(&$fixture, SERVE);
             }
         }
     };
@@ -210,6 +224,8 @@ macro_rules! probes {
             keys: rights, garbage_keys, closed_regions, closing_waits_for_access, third_party;
             atomics: every_operation, what_is_refused, several_at_once;
             memory: allocated, mapped, unknown_regions, read_only, exclusive_again;
+            raw: every_operation, freed_when_cancelled, freed_when_lost,
+                freed_when_the_sender_is_lost, owners_return_to_their_queue;
             capabilities: of_each_peer;
             lifecycle: late_peer, peer_that_never_comes, peer_that_is_not_running, one_handle, wrong_scheme, killed_peer,
                 last_words, restart_at_the_same_address, forgotten_peer, many_lives;

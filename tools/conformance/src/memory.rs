@@ -75,7 +75,7 @@ pub fn unknown_regions(w: &mut World) {
 pub fn read_only(w: &mut World) {
     let (a, b, _, _) = w.pair();
     let bytes = pattern(64, 1);
-    let view = Region::view(&memory(&bytes)).whole();
+    let view = Region::view(&memory(&bytes)).expect("not raw").whole();
     for access in [Access::WRITE, Access::ATOMIC] {
         let refused = w[a].endpoint().register(&view, access);
         assert!(matches!(refused, Err(RegisterError::ReadOnly)), "{refused:?}");
@@ -111,7 +111,7 @@ pub fn exclusive_again(w: &mut World) {
         w.deregister(b, id);
         let (id, _) = w.expose(a, &whole, Access::ALL);
         w.deregister(a, id);
-        let under = target.region().clone();
+        let under = target.region().expect("not raw").clone();
         drop(target);
         assert!(under.into_exclusive().is_ok(), "the target is still held");
     }

@@ -231,6 +231,6 @@ impl<E: Endpoint> Client<E> {
         }
         self.until("the loss", |e| e.iter().any(|e| matches!(e, Event::PeerLost { .. })));
         drop(self);
-        assert!(memory.region().clone().whole().len() == LEN);
+        assert!(memory.region().expect("not raw").clone().whole().len() == LEN);
     }
 }

@@ -12,10 +12,17 @@
 //! `conformance!(stopped, fixture)` makes a test of each kind of access and memory, and the process
 //! that they start.
 
+mod operations;
 mod watch;
 
+pub use operations::operations;
+
 use self::watch::Watch;
-use crate::{Fixture, Random, world::all_are};
+use crate::{
+    Fixture, Random,
+    foreign::{self, Over, Pages},
+    world::all_are,
+};
 use petasos_fabric::{
     Access, Address, Done, Endpoint, Event, Key, Level, OpError, OpErrorKind, Operation, Peer,
     Region, RegionId, Remote, RemoteSpan, Slice, Support, Token,
@@ -36,7 +43,7 @@ const LEN: usize = 8 << 20;
 /// region is closed.
 const FIRST: u8 = 0x11;
 const PUT: u8 = 0xaa;
-const OWN: u8 = 0x55;
+const OWN: u8 = foreign::OVER;
 /// What the process prints first.
 const HERE: &str = "petasos-conformance, the peer to be stopped, at ";
 /// How late the end may be on a busy machine.
@@ -61,6 +68,8 @@ pub enum Where {
     Heap,
     /// Memory that the endpoint gave.
     Alloc,
+    /// Memory that the program keeps, and frees at once.
+    Raw,
 }
 
 /// When the peer is stopped.
@@ -81,6 +90,8 @@ mod message {
     pub(super) const BEGUN: u8 = 2;
     pub(super) const OVER: u8 = 3;
     pub(super) const BAD: u8 = 4;
+    /// To open memory, and to do nothing more: its key comes back.
+    pub(super) const EXPOSE: u8 = 5;
 }
 
 /// Drives an endpoint.
@@ -212,6 +223,9 @@ pub fn serve(fixture: &dyn Fixture) {
         };
         let Event::Message { message, .. } = said else { continue };
         let (&[much, what], key) = message.split_first_chunk::<2>().expect("what to do");
+        if much == message::EXPOSE {
+            return operations::expose(&mut driver, peer);
+        }
         let what = if what == What::Put as u8 { What::Put } else { What::Get };
         let key = Key::from_bytes(key.to_vec()).expect("a key");
         let remote = driver.end.import(&key).expect("it is imported");
@@ -286,6 +300,10 @@ impl Stoppable {
 
     fn go_on(&self) {
         kill_process(self.pid, Signal::CONT).expect("it lives");
+    }
+
+    fn is_running(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|ended| ended.is_none())
     }
 }
 
@@ -373,11 +391,12 @@ impl Owner<'_> {
     fn close_under_stopped(&mut self, what: What, of: Where, when: When) {
         let peer = self.peer();
         let memory = match of {
-            Where::Heap => Region::from_vec(vec![FIRST; LEN]),
-            Where::Alloc => self.driver.end.alloc(LEN).expect("memory"),
+            Where::Heap => Memory::Region(Region::from_vec(vec![FIRST; LEN])),
+            Where::Alloc => Memory::Region(self.driver.end.alloc(LEN).expect("memory")),
+            Where::Raw => Memory::Raw(Pages::new(&vec![FIRST; LEN])),
         };
-        memory.write(0, &vec![FIRST; LEN]);
-        let region = self.driver.end.register(&memory.whole(), Access::ALL).expect("registered");
+        memory.slice().write(0, &vec![FIRST; LEN]);
+        let region = self.driver.end.register(&memory.slice(), Access::ALL).expect("registered");
         let key = self.driver.end.export(region).expect("a key");
         let much = if when == When::After { message::ONCE } else { message::FOREVER };
         let task: [&[u8]; 2] = [&[much, what as u8], key.as_bytes()];
@@ -443,16 +462,35 @@ impl Owner<'_> {
     }
 
     /// The memory belongs to this side alone: it writes there.
-    fn take(&mut self, memory: Region, of: Where) -> Held {
-        let mut held = match of {
-            Where::Heap => Held::Exclusive(memory.into_exclusive().expect("nothing else holds it")),
-            Where::Alloc => Held::Shared(memory),
+    fn take(&mut self, memory: Memory, of: Where) -> Held {
+        let mut held = match (memory, of) {
+            (Memory::Region(memory), Where::Heap) => {
+                Held::Exclusive(memory.into_exclusive().expect("nothing else holds it"))
+            }
+            (Memory::Region(memory), _) => Held::Shared(memory),
+            (Memory::Raw(pages), _) => Held::Raw(pages.end(self.random.below(2) == 0).1),
         };
         match &mut held {
             Held::Exclusive(memory) => memory.fill(OWN),
             Held::Shared(memory) => memory.write(0, &vec![OWN; LEN]),
+            Held::Raw(_) => {}
         }
         held
+    }
+}
+
+/// Memory that is registered.
+enum Memory {
+    Region(Region),
+    Raw(Pages),
+}
+
+impl Memory {
+    fn slice(&self) -> Slice {
+        match self {
+            Memory::Region(region) => region.whole(),
+            Memory::Raw(pages) => pages.slice(),
+        }
     }
 }
 
@@ -460,6 +498,7 @@ impl Owner<'_> {
 enum Held {
     Exclusive(petasos_fabric::Exclusive),
     Shared(Region),
+    Raw(Over),
 }
 
 impl Held {
@@ -467,6 +506,7 @@ impl Held {
         let bytes = match self {
             Held::Exclusive(memory) => memory.to_vec(),
             Held::Shared(memory) => memory.to_vec(),
+            Held::Raw(over) => return assert!(over.is_untouched(), "stopped: {when:?}"),
         };
         assert!(all_are(&bytes, OWN), "bytes of closed memory changed; stopped: {when:?}");
     }

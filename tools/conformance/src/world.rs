@@ -1,6 +1,6 @@
 //! Several endpoints, driven from one thread in turn, and the account of what happened.
 
-use crate::{Fixture, ledger::Ledger};
+use crate::{Fixture, ledger::Ledger, raw::Lendings};
 use petasos_fabric::{
     Address, Body, Capabilities, Endpoint, Event, Incarnation, Lease, LostReason, OpError,
     OpErrorKind, Operation, Peer, Refusal, Region, RegionId, Slice, Support, Time, Token,
@@ -29,6 +29,7 @@ pub struct World<'f> {
     /// Steps in a row in which there was nothing to do.
     idle: u32,
     log: VecDeque<String>,
+    pub(crate) lendings: Lendings,
 }
 
 /// One endpoint, and the events that the probe has not taken yet.
@@ -134,7 +135,8 @@ impl<'f> World<'f> {
     /// An empty world.
     #[must_use]
     pub fn new(fixture: &'f dyn Fixture) -> World<'f> {
-        World { fixture, seats: Vec::new(), next: 1, idle: 0, log: VecDeque::new() }
+        let lendings = Lendings::default();
+        World { fixture, seats: Vec::new(), next: 1, idle: 0, log: VecDeque::new(), lendings }
     }
 
     /// The transport under test.
@@ -389,6 +391,9 @@ impl<'f> World<'f> {
             self.log.pop_front();
         }
         self.log.push_back(format!("{n}: {event:?}"));
+        if let Event::Done { token, .. } = event {
+            self.lendings.completed(n, token);
+        }
         if let Err(wrong) = self.seats[n].take(event) {
             self.fail(&wrong);
         }

@@ -34,7 +34,7 @@ pub(crate) struct Fetch {
 #[derive(Debug)]
 pub(crate) enum Into {
     Memory(Slice),
-    /// The buffer of the placement, from `at` on.
+    /// By way of a bounce buffer to the placement, from `at` on.
     Buffer {
         at: usize,
         len: usize,
@@ -141,14 +141,7 @@ impl Assembly {
         };
         match &self.placement {
             Placement::Discard => {}
-            Placement::Buffer(_) => {
-                let step = bounce.min(most);
-                for offset in (0..len).step_by(step) {
-                    let len = step.min(len - offset);
-                    add(offset, Into::Buffer { at: at + offset, len });
-                }
-            }
-            Placement::Memory(pieces) => {
+            Placement::Memory(pieces) if !pieces.iter().any(Slice::is_raw) => {
                 for (piece, begin) in parts(pieces, at, len) {
                     for offset in (0..piece.len()).step_by(most) {
                         let len = most.min(piece.len() - offset);
@@ -157,6 +150,15 @@ impl Assembly {
                             add(begin + offset, Into::Memory(part));
                         }
                     }
+                }
+            }
+            // Memory that only its program keeps is filled by copies, too: a fetch from a lost peer
+            // may end later than the packet.
+            Placement::Buffer(_) | Placement::Memory(_) => {
+                let step = bounce.min(most);
+                for offset in (0..len).step_by(step) {
+                    let len = step.min(len - offset);
+                    add(offset, Into::Buffer { at: at + offset, len });
                 }
             }
         }

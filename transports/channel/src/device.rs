@@ -19,7 +19,9 @@
 //!   after the completions of all that was under way with it; from then on the device touches no
 //!   memory on behalf of that node. The same holds once [`Device::close`] has returned, but for the
 //!   completions, which may still come. But local memory of an access that ended with
-//!   [`Fault::Lost`] may be written for as long as the device holds it: it is not used again.
+//!   [`Fault::Lost`] may be written for as long as the device holds it: it is not used again. Not
+//!   so memory that only its program keeps ([`Slice::raw`]): of that the device holds none, and
+//!   touches none after the completion, or after the close.
 //! * When a [`Device::deregister`] is over, nothing lands in that memory any more.
 //! * A completed put is visible at the target, and what it carried to the target's events is, or
 //!   will be, raised there.

@@ -65,9 +65,13 @@ impl OutPacket {
         }
     }
 
-    /// The longest piece of memory from `at` on, if the payload lies in memory.
+    /// The longest piece of memory from `at` on, if the payload lies in memory that may be lent:
+    /// what only its program keeps would have to stay after the peer is lost.
     pub(crate) fn piece(&self, at: usize) -> Option<Slice> {
         let Outgoing::Memory(pieces) = &self.packet.payload else { return None };
+        if self.packet.payload.is_raw() {
+            return None;
+        }
         let mut skip = at - self.header();
         for piece in pieces {
             if skip < piece.len() {

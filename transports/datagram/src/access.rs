@@ -3,6 +3,7 @@
 use crate::{
     grants::Target,
     network::{Mark, RemoteOp},
+    window::Window,
 };
 use petasos_fabric::{
     Access as Rights, Address, Cursor, Done, Event, LostReason, OpError, OpErrorKind, Operation,
@@ -26,6 +27,8 @@ pub(crate) struct Access {
     target: Target,
     total: u64,
     handed: Cursor,
+    /// For memory that the library does not get.
+    window: Option<Window>,
     running: u32,
     /// Nothing more is posted: how it ends when nothing is under way.
     outcome: Option<OpErrorKind>,
@@ -44,6 +47,10 @@ impl Access {
         target: Target,
         total: u64,
     ) -> Access {
+        let window = match &operation {
+            Operation::Put { local, .. } | Operation::Get { local, .. } => Window::of(local),
+            _ => None,
+        };
         Access {
             serial: 0,
             operation,
@@ -52,6 +59,7 @@ impl Access {
             target,
             total,
             handed: Cursor::default(),
+            window,
             running: 0,
             outcome: None,
             failed: false,
@@ -100,16 +108,42 @@ impl Access {
         self.has_more() && self.running < PIECES
     }
 
-    /// The next piece: our memory, the offset in theirs, and where both sides are after it.
-    pub(crate) fn next(&self, most: usize) -> Option<(Slice, u64, Cursor)> {
+    /// The next piece: our memory, the offset in theirs, and where both sides are after it. `None`
+    /// also while pieces under way have to complete first.
+    pub(crate) fn next(&mut self, most: usize) -> Option<(Slice, u64, Cursor)> {
+        let put = !self.is_get();
         let (Operation::Put { local, spans, .. } | Operation::Get { local, spans, .. }) =
             &self.operation
         else {
             return None;
         };
         let mut at = self.handed;
-        let stretch = at.take(local, spans, most)?;
-        Some((stretch.local()?, stretch.offset, at))
+        let room = self.window.as_ref().map_or(most, |window| window.room(&at).min(most));
+        let stretch = at.take(local, spans, room)?;
+        let (local, offset) = (stretch.local()?, stretch.offset);
+        let piece = match &mut self.window {
+            None => local,
+            Some(window) => window.piece(&self.handed, &local, self.total, put)?,
+        };
+        Some((piece, offset, at))
+    }
+
+    /// A piece has completed, well or not.
+    fn piece_done(&mut self, good: bool) {
+        self.running -= 1;
+        if self.running == 0
+            && let Some(window) = &mut self.window
+            && let Operation::Put { local, spans, .. } | Operation::Get { local, spans, .. } =
+                &self.operation
+        {
+            let got = good && matches!(self.operation, Operation::Get { .. });
+            window.end(&self.handed, local, spans, got);
+        }
+    }
+
+    /// Whether the library may write to its memory as long as a piece is under way.
+    pub(crate) fn is_written(&self) -> bool {
+        self.is_get() && self.window.is_none()
     }
 
     pub(crate) fn remote_op(&self) -> RemoteOp {
@@ -283,11 +317,16 @@ impl Accesses {
         }
     }
 
-    /// The library has completed a piece. Returns the access, unless it ended before, as its peer
-    /// was lost.
-    pub(crate) fn piece_done(&mut self, slot: usize, serial: u32) -> Option<&mut Access> {
+    /// The library has completed a piece, well or not. Returns the access, unless it ended before,
+    /// as its peer was lost.
+    pub(crate) fn piece_done(
+        &mut self,
+        slot: usize,
+        serial: u32,
+        good: bool,
+    ) -> Option<&mut Access> {
         let access = self.list.get_mut(slot).filter(|access| access.serial == serial)?;
-        access.running -= 1;
+        access.piece_done(good);
         self.running -= usize::from(!access.lost);
         Some(access)
     }

@@ -76,7 +76,7 @@ impl<O> RegistrationCache<O> {
     }
 
     fn what(&self, memory: &Slice, access: Access) -> Option<What> {
-        let lent = memory.region().backing::<Lent>()?;
+        let lent = memory.backing::<Lent>()?;
         let ours = Arc::ptr_eq(&lent.dropped, &self.dropped);
         let (name, offset, len) = (lent.name, memory.offset(), memory.len());
         ours.then_some(What { name, offset, len, access })
@@ -136,7 +136,7 @@ pub(crate) fn lend(owner: Lent) -> Region {
 
 /// The memory itself, without its owner: what a registration holds.
 pub(crate) fn inner(memory: &Slice) -> Slice {
-    let lent = memory.region().backing::<Lent>();
+    let lent = memory.backing::<Lent>();
     lent.and_then(|lent| lent.memory.slice(memory.offset(), memory.len()))
         .unwrap_or_else(|| memory.clone())
 }

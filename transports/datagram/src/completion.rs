@@ -80,8 +80,10 @@ impl<N: Network> Datagrams<N> {
         let Some((target, offset)) = put_place(&packet.header) else { return Ok(false) };
         let Some(link) = links.get_mut(index) else { return Ok(false) };
         let facts = net.facts();
-        let fits =
-            piece.len() <= facts.access.unwrap_or(0) && accesses.running() < config.sends / 2;
+        // Memory that only its program keeps goes in the packet, as a copy.
+        let fits = piece.len() <= facts.access.unwrap_or(0)
+            && accesses.running() < config.sends / 2
+            && !piece.is_raw();
         let grant = grants.get_mut(link.peer(), target);
         let (Some(Grant::Given { key, rights, name, running }), Some(node), true) =
             (grant, link.node(), fits)

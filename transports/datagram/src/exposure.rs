@@ -42,6 +42,11 @@ impl<N: Network> Datagrams<N> {
         let Datagrams { exposures, net, engine, cache, counters, .. } = self;
         if !exposures.contains(region) {
             let (memory, access) = engine.region(region)?;
+            // Not every library closes memory at once, and then the endpoint holds it. What only
+            // its program keeps is served by the engine.
+            if memory.is_raw() {
+                return None;
+            }
             let known = cache.take(memory, access);
             counters.registrations_kept += u64::from(known.is_some());
             let opened = match known {

@@ -82,6 +82,7 @@ mod remote_access;
 mod send;
 mod sleep;
 pub mod slots;
+mod window;
 
 pub use config::{Config, Counters};
 pub use datagrams::Datagrams;

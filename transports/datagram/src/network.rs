@@ -148,6 +148,8 @@ pub enum Happened {
 ///   library works on) until its mark has come back, or the network is dropped; memory that the
 ///   library does not let go of then is never freed.
 /// * Each posted mark comes back once, whatever becomes of the node, unless the network is dropped.
+///   That may be long after the node was lost, or never: so memory that only its program keeps
+///   ([`Slice::raw`]) is not posted, nor opened; packets that are copied may have it.
 /// * Nodes, keys and opened memory are names: what they stand for is the network's, goes with it,
 ///   and is used and given back on the thread that drives it. Those of another network are refused.
 pub trait Network: Send + Sized + 'static {
@@ -231,8 +233,9 @@ pub trait Network: Send + Sized + 'static {
         mark: Mark,
     ) -> Result<(), Refusal>;
 
-    /// Sends a packet: header, and payload from where it lies. Its mark comes back; until then the
-    /// payload is held. Refused, it is given back.
+    /// Sends a packet: header, and payload from where it lies, unless both together are no longer
+    /// than a slot's buffer ([`Slots::BUFFER`](crate::slots::Slots::BUFFER)), and are copied. Its
+    /// mark comes back; until then the payload is held. Refused, it is given back.
     fn send(
         &mut self,
         to: Node,

@@ -168,17 +168,19 @@ impl<N: Network> Datagrams<N> {
         let index = peer.index;
         let Some(link) = links.get_mut(index) else { return false };
         let Some(node) = link.node().filter(|_| link.is_up()) else { return false };
-        while let Some(access) = accesses.get(slot)
+        while let Some(access) = accesses.get_mut(slot)
             && access.wants_piece()
         {
+            let (op, mark) = (access.remote_op(), access.mark(slot));
             if accesses.running() >= most {
                 accesses.add_ready(slot);
                 break;
             }
-            let Some((piece, offset, after)) = access.next(most_at_once) else {
+            let next = accesses.get_mut(slot).and_then(|access| access.next(most_at_once));
+            let Some((piece, offset, after)) = next else {
                 break;
             };
-            match net.access(node, access.remote_op(), piece, key, offset, access.mark(slot)) {
+            match net.access(node, op, piece, key, offset, mark) {
                 Ok(()) => {
                     accesses.piece_posted(slot, after);
                     link.out.begin_operations(1);
@@ -215,7 +217,8 @@ impl<N: Network> Datagrams<N> {
             self.lost_piece_done(slot, serial);
         }
         let slot = slot as usize;
-        let Some(access) = self.accesses.piece_done(slot, serial) else { return };
+        let good = result.is_ok();
+        let Some(access) = self.accesses.piece_done(slot, serial, good) else { return };
         let (peer, target) = (access.peer(), access.target());
         let known = self.links.of(peer).map(|link| link.out.end_operation()).is_some();
         self.grants.completed(peer, target);
@@ -279,9 +282,9 @@ impl<N: Network> Datagrams<N> {
                 continue;
             };
             under_way.push((slot as u32, serial));
-            match self.accesses.get(slot).is_some_and(Access::is_get) {
+            match self.accesses.get(slot).is_some_and(Access::is_written) {
                 true => self.accesses.add_orphan(until, slot, serial),
-                // The memory of a put is only read.
+                // The memory of a put is only read, and the library has none that is raw.
                 false => self.end_access(slot),
             }
         }

@@ -5,6 +5,7 @@ use crate::{
     frame::{Control, HEADER_LEN, WAITS},
     link::Link,
     network::{Mark, Network, Node, Refusal, Taken},
+    slots::Slots,
 };
 use petasos_fabric::{
     InjectError, LostReason, Peer,
@@ -46,6 +47,9 @@ fn post<N: Network>(
         };
         net.inject(node, total, fill, mark)?
     } else {
+        if packet.payload.is_raw() && total > Slots::<()>::BUFFER {
+            packet.payload.copy();
+        }
         let payload = mem::replace(&mut packet.payload, Outgoing::Nothing);
         if let Err((refusal, payload)) = net.send(node, whole, payload, mark) {
             packet.payload = payload;

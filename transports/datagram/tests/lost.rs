@@ -6,12 +6,13 @@ mod common;
 use common::{LATE, Mock, be_silent, complete_all, nodes};
 use petasos_datagram::{Config, Datagrams};
 use petasos_fabric::{
-    Access, Address, Clock, Endpoint, Event, LostReason, OpErrorKind, Operation, Peer, Region,
-    RegionId, Remote, RemoteSpan, Time, Token,
+    Access, Address, Clock, Endpoint, Event, Level, LostReason, OpErrorKind, Operation, Payload,
+    Peer, Region, RegionId, Remote, RemoteSpan, Slice, Time, Token,
 };
 use smallvec::smallvec;
 use std::{
     collections::VecDeque,
+    ptr::NonNull,
     time::{Duration, Instant},
 };
 
@@ -80,9 +81,9 @@ impl Pair {
         token
     }
 
-    fn get(&mut self, remote: Remote, into: &Region) -> Token {
+    fn get(&mut self, remote: Remote, into: &Slice) -> Token {
         let spans = smallvec![RemoteSpan { offset: 0, len: LEN as u64 }];
-        let local = smallvec![into.whole()];
+        let local = smallvec![into.clone()];
         self.submit(|token| Operation::Get { token, remote, local, spans })
     }
 
@@ -98,22 +99,27 @@ impl Pair {
 
     /// Begins a get, and loses its peer while the library is at it.
     fn lose_one(&mut self) -> (Token, Region) {
+        let into = Region::zeroed(LEN);
+        (self.lose_one_into(&into.whole()), into)
+    }
+
+    fn lose_one_into(&mut self, into: &Slice) -> Token {
         let remote = self.remote();
         // The grant has arrived.
-        let first = self.get(remote, &Region::zeroed(LEN));
+        let first = self.get(remote, &Region::zeroed(LEN).whole());
         assert_eq!(self.done(first), Ok(()));
         be_silent(true);
-        let (into, begun) = (Region::zeroed(LEN), self.a.counters().accesses);
-        let token = self.get(remote, &into);
+        let begun = self.a.counters().accesses;
+        let token = self.get(remote, into);
         self.until("it is under way", |pair| pair.a.counters().accesses > begun);
         be_silent(false);
         self.a.forget(remote.peer);
-        (token, into)
+        token
     }
 
     fn works(&mut self) -> Result<(), OpErrorKind> {
         let (remote, into) = (self.remote(), Region::zeroed(LEN));
-        let token = self.get(remote, &into);
+        let token = self.get(remote, &into.whole());
         self.done(token)?;
         assert!(into.to_vec() == vec![7; LEN]);
         self.a.forget(remote.peer);
@@ -137,6 +143,56 @@ fn memory_that_is_still_written_is_not_given_back() {
     pair.until("the library completes them", |pair| pair.a.counters().lost == 0);
     let mine = into.into_exclusive().expect("nothing else holds it");
     assert!(mine.iter().all(|byte| *byte == LATE), "it was written to before that alone");
+}
+
+/// A get into memory that only its program keeps ends at once, however late the library is: it
+/// never had that memory, nor that of other operations (which `Mock` checks).
+#[test]
+fn memory_that_its_program_keeps_is_free_at_once() {
+    let mut config = config(8, 64);
+    config.mourning = Duration::from_secs(3600);
+    let mut pair = Pair::open(&config);
+    let memory = NonNull::from(Vec::leak(vec![0; LEN])).cast();
+    // SAFETY: the memory is never freed, and used through the slice alone.
+    let raw = unsafe { Slice::raw(memory, LEN) };
+    let token = pair.lose_one_into(&raw);
+    let ended = pair.done(token);
+    assert!(is_lost(&ended), "{ended:?}");
+    raw.write(0, &[5; LEN]);
+    complete_all();
+    pair.until("the library completes them", |pair| pair.a.counters().lost == 0);
+    assert_eq!(raw.to_vec(), [5; LEN], "it was written to after the end");
+
+    // With a peer that answers it is used like other memory, by way of the library, too.
+    let remote = pair.remote();
+    let begun = pair.a.counters().accesses;
+    let token = pair.get(remote, &raw);
+    assert_eq!(pair.done(token), Ok(()));
+    assert_eq!((raw.to_vec(), pair.a.counters().accesses), (vec![7; LEN], begun + 1));
+    raw.write(0, &[9; LEN]);
+    for event in [None, Some(1)] {
+        let (local, level) = (smallvec![raw.clone()], Level::Visible);
+        let spans = smallvec![RemoteSpan { offset: 0, len: LEN as u64 }];
+        let put = |token| Operation::Put { token, remote, local, spans, level, event };
+        let token = pair.submit(put);
+        assert_eq!(pair.done(token), Ok(()));
+    }
+    for len in [LEN, 60_000] {
+        let long = NonNull::from(Vec::leak(vec![3; len])).cast();
+        // SAFETY: as above.
+        let payload = Payload::Memory(unsafe { Slice::raw(long, len) });
+        let (peer, level) = (remote.peer, Level::Visible);
+        let token = pair.submit(|token| Operation::Send { token, peer, payload, level });
+        assert_eq!(pair.done(token), Ok(()));
+    }
+    // Its owner serves a region of it.
+    let region = pair.b.register(&raw, Access::ALL).unwrap();
+    let key = pair.b.export(region).unwrap();
+    let (remote, into) = (pair.a.import(&key).unwrap(), Region::zeroed(LEN));
+    let begun = pair.a.counters().accesses;
+    let token = pair.get(remote, &into.whole());
+    assert_eq!(pair.done(token), Ok(()));
+    assert_eq!((into.to_vec(), pair.a.counters().accesses), (vec![9; LEN], begun));
 }
 
 /// Peers are lost, many times as often as there are slots: the endpoint goes on, and forgets all of
@@ -180,7 +236,7 @@ fn the_bound_is_told() {
     }
     let (before, remote) = (pair.a.counters().accesses, pair.remote());
     let into = Region::zeroed(LEN);
-    let token = pair.get(remote, &into);
+    let token = pair.get(remote, &into.whole());
     assert_eq!(pair.done(token), Ok(()));
     assert_eq!(pair.a.counters().accesses, before, "its owner served it");
     pair.a.forget(remote.peer);

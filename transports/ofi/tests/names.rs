@@ -112,7 +112,7 @@ fn memory(place: Place) {
     let node = net.insert(peer.name()).unwrap();
     let key = net.key(node, &there).unwrap();
     // What cannot be written is not read into.
-    let fixed = Region::view(&Slice::from(vec![5; 4096])).whole();
+    let fixed = Region::view(&Slice::from(vec![5; 4096])).unwrap().whole();
     let refused = net.access(node, RemoteOp::Get, fixed.clone(), &key, 0, ACCESS);
     assert!(matches!(refused, Err(Refusal::Failed(_))), "{refused:?}");
     assert!(fixed.to_vec().iter().all(|byte| *byte == 5));

@@ -144,7 +144,11 @@ impl Access {
                     };
                 }
                 Kind::Atomic(atomic) => return Step::Done(atomic.execute(&pin.memory)),
-                Kind::Map => return Step::Done(Ok(Done::Mapped(Region::view(&pin.memory)))),
+                Kind::Map => {
+                    let what = "mapping memory that its program keeps";
+                    let view = Region::view(&pin.memory).map(Done::Mapped);
+                    return Step::Done(view.ok_or(OpErrorKind::Unsupported(what)));
+                }
             }
         }
     }

@@ -231,7 +231,7 @@ impl Endpoint for Local {
 
     fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
         let changes = access.allows(Access::WRITE) || access.allows(Access::ATOMIC);
-        if changes && !memory.region().is_writable() {
+        if changes && !memory.is_writable() {
             return Err(RegisterError::ReadOnly);
         }
         let limit = self.capabilities.limits.max_regions;

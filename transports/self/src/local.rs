@@ -326,7 +326,7 @@ impl Local {
 
     /// Tells the sender that its data is not needed any more.
     pub(crate) fn finish(&mut self, fetch: &Fetch) {
-        if let Some(id) = fetch.offer {
+        if let Some(id) = fetch.offer() {
             self.release_body(fetch.peer, id);
         }
     }

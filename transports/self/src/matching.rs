@@ -7,7 +7,8 @@ use crate::{
     hub::{Hub, Tagged},
     offer::Offer,
 };
-use petasos_fabric::{Done, OpErrorKind, Payload, Peer, Slice, Token};
+use bytes::Bytes;
+use petasos_fabric::{Done, LostReason, OpErrorKind, Peer, Slice, Token};
 use std::{collections::VecDeque, sync::Arc};
 
 /// The most that one step of a fetch copies.
@@ -33,13 +34,19 @@ impl Posted {
     }
 }
 
+/// Where the data of a message is.
+enum Source {
+    /// Here; its sender is done with it.
+    Eager(Bytes),
+    /// With its sender. This side has taken it.
+    Offer(Arc<Offer>),
+}
+
 /// A copy from where the sender has it, under way.
 pub(crate) struct Fetch {
     pub(crate) token: Token,
     pub(crate) peer: Peer,
-    /// The sender's name for it, to tell that it is done.
-    pub(crate) offer: Option<u64>,
-    from: Payload,
+    from: Source,
     into: Slice,
     at: usize,
     /// The tag, if it is an expected message.
@@ -47,32 +54,44 @@ pub(crate) struct Fetch {
 }
 
 impl Fetch {
-    pub(crate) fn body(token: Token, peer: Peer, id: u64, from: Payload, into: Slice) -> Fetch {
-        Fetch { token, peer, offer: Some(id), from, into, at: 0, tag: None }
+    /// Of a body that was taken.
+    pub(crate) fn body(token: Token, peer: Peer, offer: Arc<Offer>, into: Slice) -> Fetch {
+        Fetch { token, peer, from: Source::Offer(offer), into, at: 0, tag: None }
     }
 
-    /// Copies at most `budget` bytes; gives the result when all is there.
+    /// The sender's name for it, to tell that it is done.
+    pub(crate) fn offer(&self) -> Option<u64> {
+        match &self.from {
+            Source::Eager(_) => None,
+            Source::Offer(offer) => Some(offer.id),
+        }
+    }
+
+    /// Copies at most `budget` bytes; gives the result when all is there, or the sender has let the
+    /// connection go.
     pub(crate) fn step(&mut self, budget: &mut usize) -> Option<Result<Done, OpErrorKind>> {
-        let (sent, posted) = (self.from.len(), self.into.len());
-        let wanted = sent.min(posted);
+        let sent = match &self.from {
+            Source::Eager(bytes) => bytes.len() as u64,
+            Source::Offer(offer) => offer.len,
+        };
+        let posted = self.into.len();
+        let wanted = usize::try_from(sent).map_or(posted, |sent| sent.min(posted));
         while self.at < wanted {
             if *budget == 0 {
                 return None;
             }
             let len = (wanted - self.at).min(PIECE).min(*budget);
             match &self.from {
-                Payload::Bytes(bytes) => self.into.write(self.at, &bytes[self.at..self.at + len]),
-                Payload::Memory(slice) => {
-                    let (from, to) = (slice.part(self.at, len), self.into.part(self.at, len));
-                    if let (Some(from), Some(to)) = (from, to) {
-                        from.copy_to(&to);
-                    }
+                Source::Eager(bytes) => self.into.write(self.at, &bytes[self.at..self.at + len]),
+                Source::Offer(offer) if !offer.copy(self.at, len, &self.into) => {
+                    return Some(Err(OpErrorKind::PeerLost(LostReason::Closed)));
                 }
+                Source::Offer(_) => {}
             }
             self.at += len;
             *budget -= len;
         }
-        let (sent, posted, len) = (sent as u64, posted as u64, wanted as u64);
+        let (posted, len) = (posted as u64, wanted as u64);
         let peer = self.peer;
         Some(match self.tag {
             None => Ok(Done::Received { len }),
@@ -99,9 +118,9 @@ impl Matching {
                 continue;
             }
             if let Some(message) = self.arrived.remove(at)
-                && let Some((from, offer)) = claim(hub, message.data)
+                && let Some(from) = claim(hub, message.data)
             {
-                return Some(fetch(posted, message.peer, message.tag, from, offer));
+                return Some(fetch(posted, message.peer, message.tag, from));
             }
         }
         self.posted.push_back(posted);
@@ -115,9 +134,9 @@ impl Matching {
             self.arrived.push_back(message);
             return None;
         };
-        let (from, offer) = claim(hub, message.data)?;
+        let from = claim(hub, message.data)?;
         let posted = self.posted.remove(at)?;
-        Some(fetch(posted, peer, tag, from, offer))
+        Some(fetch(posted, peer, tag, from))
     }
 
     /// Takes out the receive with this token.
@@ -145,24 +164,17 @@ impl Arrived {
 }
 
 /// The data of a message, unless its sender has taken it back.
-fn claim(hub: &Hub, data: Tagged) -> Option<(Payload, Option<Arc<Offer>>)> {
+fn claim(hub: &Hub, data: Tagged) -> Option<Source> {
     match data {
         Tagged::Eager(bytes) => {
             hub.eager.give_back(0);
-            Some((Payload::Bytes(bytes), None))
+            Some(Source::Eager(bytes))
         }
-        Tagged::Offer(offer) => Some((offer.take()?, Some(offer))),
+        Tagged::Offer(offer) => offer.take().then_some(Source::Offer(offer)),
     }
 }
 
-fn fetch(posted: Posted, peer: Peer, tag: u64, from: Payload, offer: Option<Arc<Offer>>) -> Fetch {
-    Fetch {
-        token: posted.token,
-        peer,
-        offer: offer.map(|offer| offer.id),
-        from,
-        into: posted.into,
-        at: 0,
-        tag: Some(tag),
-    }
+fn fetch(posted: Posted, peer: Peer, tag: u64, from: Source) -> Fetch {
+    let Posted { token, into, .. } = posted;
+    Fetch { token, peer, from, into, at: 0, tag: Some(tag) }
 }

@@ -1,9 +1,10 @@
 //! Data that stays with its sender until the receiver takes it.
 
-use petasos_fabric::{Payload, Token};
+use petasos_fabric::{Payload, Slice, Token};
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 /// The body of a long or of a big tagged message. It goes to the side that takes it first: the
@@ -12,16 +13,70 @@ pub(crate) struct Offer {
     /// Names the sender's operation.
     pub(crate) id: u64,
     pub(crate) len: u64,
-    payload: Mutex<Option<Payload>>,
+    state: Mutex<State>,
+}
+
+enum State {
+    Open(Payload),
+    /// The receiver copies it, piece by piece, under the lock.
+    Taken(Payload),
+    /// The sender has it back.
+    Over,
 }
 
 impl Offer {
     pub(crate) fn new(id: u64, payload: Payload) -> Offer {
-        Offer { id, len: payload.len() as u64, payload: Mutex::new(Some(payload)) }
+        Offer { id, len: payload.len() as u64, state: Mutex::new(State::Open(payload)) }
     }
 
-    pub(crate) fn take(&self) -> Option<Payload> {
-        self.payload.lock().unwrap_or_else(PoisonError::into_inner).take()
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The receiver takes it. False if the sender has it back, or it was taken before.
+    pub(crate) fn take(&self) -> bool {
+        let mut state = self.lock();
+        match mem::replace(&mut *state, State::Over) {
+            State::Open(payload) => {
+                *state = State::Taken(payload);
+                true
+            }
+            other => {
+                *state = other;
+                false
+            }
+        }
+    }
+
+    /// The sender has it back, unless the receiver has taken it: then false.
+    fn revoke(&self) -> bool {
+        let mut state = self.lock();
+        let open = matches!(*state, State::Open(_));
+        if open {
+            *state = State::Over;
+        }
+        open
+    }
+
+    /// The sender has it back, whether or not the receiver has taken it. Waits for the copy of one
+    /// piece at most: when this returns, the receiver does not read the memory any more.
+    fn withdraw(&self) {
+        *self.lock() = State::Over;
+    }
+
+    /// Copies `len` bytes from `at` on to the same place, for the receiver that has taken it. False if the sender has
+    /// it back.
+    pub(crate) fn copy(&self, at: usize, len: usize, into: &Slice) -> bool {
+        match &*self.lock() {
+            State::Taken(Payload::Bytes(bytes)) => into.write(at, &bytes[at..at + len]),
+            State::Taken(Payload::Memory(slice)) => {
+                if let (Some(from), Some(to)) = (slice.part(at, len), into.part(at, len)) {
+                    from.copy_to(&to);
+                }
+            }
+            State::Open(_) | State::Over => return false,
+        }
+        true
     }
 }
 
@@ -61,25 +116,28 @@ impl Offers {
     pub(crate) fn revoke(&mut self, token: Token) -> Option<u32> {
         let (&id, waiting) = self.waiting.iter().find(|(_, waiting)| waiting.token == token)?;
         let peer = waiting.peer;
-        waiting.offer.take()?;
+        if !waiting.offer.revoke() {
+            return None;
+        }
         self.waiting.remove(&id);
         Some(peer)
     }
 
-    /// Takes out the offers to a peer that is lost. Returns the operations' tokens.
+    /// Takes out the offers to a peer that is lost, also those that it has taken: its process may
+    /// live, and go on until it hears of it. Returns the operations' tokens.
     pub(crate) fn lose(&mut self, peer: u32) -> Vec<Token> {
         let lost = self.waiting.extract_if(|_, waiting| waiting.peer == peer);
         let lost = lost.map(|(_, waiting)| {
-            waiting.offer.take();
+            waiting.offer.withdraw();
             waiting.token
         });
         lost.collect()
     }
 
-    /// Revokes all, at the end of the endpoint.
+    /// Revokes all that no receiver has taken, at the end of the endpoint.
     pub(crate) fn revoke_all(&self) {
         for waiting in self.waiting.values() {
-            waiting.offer.take();
+            waiting.offer.revoke();
         }
     }
 }

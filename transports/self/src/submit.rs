@@ -31,7 +31,7 @@ fn at_most(what: &'static str, value: u64, limit: u64) -> Check {
 }
 
 fn writable(slice: &Slice) -> Check {
-    if slice.region().is_writable() || slice.is_empty() {
+    if slice.is_writable() || slice.is_empty() {
         return Ok(());
     }
     Err(OpErrorKind::Denied { allowed: Rights::READ, needed: Rights::WRITE })
@@ -192,12 +192,11 @@ impl Local {
         let refused = match writable(&into) {
             Err(kind) => kind,
             Ok(()) => match offer.take() {
-                Some(from) => {
-                    let fetch = Fetch::body(token, body.peer, offer.id, from, into);
-                    self.fetches.push_back(fetch);
+                true => {
+                    self.fetches.push_back(Fetch::body(token, body.peer, offer, into));
                     return Ok(());
                 }
-                None => return Err(self.error(body.peer, OpErrorKind::Cancelled)),
+                false => return Err(self.error(body.peer, OpErrorKind::Cancelled)),
             },
         };
         self.release_body(body.peer, body.id);
@@ -206,7 +205,7 @@ impl Local {
 
     fn discard(&mut self, token: Token, body: Body) -> Result<(), OpError> {
         let offer = self.take_body(body)?;
-        if offer.take().is_some() {
+        if offer.take() {
             self.release_body(body.peer, body.id);
         }
         self.done(token, Ok(Done::Discarded));

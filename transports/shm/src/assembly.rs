@@ -31,7 +31,7 @@ pub(crate) fn place(
             for piece in pieces {
                 let begin = skip.min(piece.len());
                 let len = (piece.len() - begin).min(incoming.len - from);
-                assert!(piece.region().is_writable(), "receiving into read-only memory");
+                assert!(piece.is_writable(), "receiving into read-only memory");
                 // SAFETY: the piece is writable, lives as long as the slice, and lies in no ring;
                 // `begin + len` is within it.
                 unsafe { consumer.read_raw(incoming, from, piece.as_ptr().add(begin), len) };
@@ -59,7 +59,8 @@ mod tests {
         assert!(a.send(3, &[Piece::of(b"bytes")], 5).unwrap());
         let incoming = b.peek().unwrap().unwrap();
         let memory = Region::from_vec(vec![0; 5]);
-        for (region, placed) in [(Region::view(&memory.whole()), false), (memory.clone(), true)] {
+        let view = Region::view(&memory.whole()).unwrap();
+        for (region, placed) in [(view, false), (memory.clone(), true)] {
             let mut placement = Placement::Memory([region.whole()].into_iter().collect());
             let go = || place(b.lies_in(), &incoming, 0, &mut placement, 0);
             assert_eq!(catch_unwind(AssertUnwindSafe(go)).is_ok(), placed);

@@ -89,7 +89,7 @@ impl<'a> Scatter<'a> {
     /// # Panics
     /// If it is read-only.
     pub(crate) fn memory(&mut self, memory: &'a Slice, skip: usize) {
-        assert!(memory.region().is_writable(), "receiving into read-only memory");
+        assert!(memory.is_writable(), "receiving into read-only memory");
         if let Some(rest) = memory.len().checked_sub(skip).and_then(|len| memory.part(skip, len)) {
             self.piece(rest.as_ptr(), rest.len());
         }

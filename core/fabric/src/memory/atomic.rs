@@ -47,7 +47,7 @@ impl Slice {
         if !(base as usize).is_multiple_of(size) {
             return Err(OpErrorKind::Misaligned { offset: offset as u64, align: size });
         }
-        if !target.region().is_writable() {
+        if !target.is_writable() {
             return Err(OpErrorKind::Unsupported("atomics on read-only memory"));
         }
         let mut old = SmallVec::with_capacity(operand.len());

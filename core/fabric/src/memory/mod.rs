@@ -1,9 +1,10 @@
 //! Memory that can be lent to the network.
 //!
 //! A [`Region`] is a stretch of memory that lives as long as it has a holder, a [`Slice`] a part of
-//! one. Both are handles: while a network may write to the memory there is no reference into it,
-//! only copies go in and out. Exclusive access comes back with [`Region::into_exclusive`], once no
-//! operation, registration or other handle holds the region.
+//! one, or memory that its program keeps ([`Slice::raw`]). Both are handles: while a network may
+//! write to the memory there is no reference into it, only copies go in and out. Exclusive access
+//! comes back with [`Region::into_exclusive`], once no operation, registration or other handle
+//! holds the region.
 //!
 //! # What a race gives
 //!
@@ -45,6 +46,7 @@ pub mod memfd;
 mod pages;
 mod record;
 mod region;
+mod releases;
 mod shared;
 mod slice;
 mod words;
@@ -53,6 +55,7 @@ pub use copy::{copy_opaque, copy_streaming};
 pub use freed::{retain_freed_memory, return_freed_memory};
 pub use record::{RECORD, RECORD_SPARE, Record};
 pub use region::{Exclusive, Region, RegionBuilder, WeakRegion};
+pub use releases::{Owner, Releases};
 pub use shared::{Shared, SharedView};
 pub use slice::Slice;
 

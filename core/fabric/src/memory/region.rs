@@ -3,11 +3,11 @@
 use super::{
     copy_opaque,
     pages::{LARGE, PAGE, Pages},
+    releases::{Owner, Queue, Releases},
 };
 use crate::Buffer;
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
-    any::Any,
     fmt,
     mem::ManuallyDrop,
     ops::{Deref, DerefMut},
@@ -57,10 +57,12 @@ enum Backing {
     /// region's.
     Buffer { capacity: usize, filled: usize },
     /// Of another owner, kept alive by this value.
-    Foreign(Box<dyn Any + Send + Sync>),
+    Foreign(Owner),
+    /// The same; at the end the owner, which is always there before, goes to a queue.
+    Lent { owner: Option<Owner>, queue: Arc<Queue> },
 }
 
-// SAFETY: the memory is owned by this value (or kept alive by the `Foreign` value, which is
+// SAFETY: the memory is owned by this value (or kept alive by the owner of foreign memory, which is
 // itself Send and Sync, by the promise of `RegionBuilder::build`), and it is accessed only through
 // opaque copies and atomics, for which concurrent use from several threads is defined.
 unsafe impl Send for Inner {}
@@ -145,7 +147,9 @@ impl Region {
     #[must_use]
     pub fn backing<T: 'static>(&self) -> Option<&T> {
         match &self.0.backing {
-            Backing::Foreign(owner) => owner.downcast_ref(),
+            Backing::Foreign(owner) | Backing::Lent { owner: Some(owner), .. } => {
+                owner.downcast_ref()
+            }
             _ => None,
         }
     }
@@ -155,28 +159,11 @@ impl Region {
     /// # Panics
     /// If `offset + into.len()` is beyond the end.
     pub fn read(&self, offset: usize, into: &mut [u8]) {
-        let from = self.at(offset, into.len());
-        // SAFETY: `at` checked that the range lies in this region, which is mapped while `self`
+        let from = self.locate(offset, into.len()).as_ptr();
+        // SAFETY: `locate` checked that the range lies in this region, which is mapped while `self`
         // lives; `into` is exclusive and ordinary memory, so the ranges do not overlap, and there
         // are no references into a region's memory.
         unsafe { copy_opaque(from, into.as_mut_ptr(), into.len()) }
-    }
-
-    /// Appends a copy of `len` bytes, from `offset` on, to `out`.
-    ///
-    /// # Panics
-    /// If `offset + len` is beyond the end.
-    pub fn append_to(&self, offset: usize, len: usize, out: &mut Vec<u8>) {
-        let from = self.at(offset, len);
-        out.reserve(len);
-        // SAFETY: `at` checked that the range lies in this region, which is mapped while `self`
-        // lives; there is room for `len` bytes behind what `out` has, which is exclusive and
-        // ordinary memory, so the ranges do not overlap, and which is initialised when it becomes
-        // part of `out`. There are no references into a region's memory.
-        unsafe {
-            copy_opaque(from, out.as_mut_ptr().add(out.len()), len);
-            out.set_len(out.len() + len);
-        }
     }
 
     /// Copies bytes in, at `offset`.
@@ -185,7 +172,7 @@ impl Region {
     /// If `offset + from.len()` is beyond the end, or the region is read-only.
     pub fn write(&self, offset: usize, from: &[u8]) {
         assert!(self.0.writable, "writing to a read-only region");
-        let to = self.at(offset, from.len());
+        let to = self.locate(offset, from.len()).as_ptr();
         // SAFETY: as in `read`, with the sides swapped; the region is writable.
         unsafe { copy_opaque(from.as_ptr(), to, from.len()) }
     }
@@ -227,9 +214,8 @@ impl Region {
     /// # Panics
     /// If that is beyond the end.
     pub(super) fn view_of(&self, offset: usize, len: usize) -> Region {
-        let base = NonNull::new(self.at(offset, len));
         Region(Arc::new(Inner {
-            base: base.expect("memory of a region is never at null"),
+            base: self.locate(offset, len),
             len,
             writable: false,
             shared: true,
@@ -237,11 +223,15 @@ impl Region {
         }))
     }
 
-    pub(super) fn at(&self, offset: usize, len: usize) -> *mut u8 {
+    /// Where these bytes start.
+    ///
+    /// # Panics
+    /// If that is beyond the end.
+    pub(super) fn locate(&self, offset: usize, len: usize) -> NonNull<u8> {
         let end = offset.checked_add(len).filter(|end| *end <= self.0.len);
         assert!(end.is_some(), "{offset}+{len} is beyond the {} bytes of a region", self.0.len);
         // SAFETY: `offset <= len` of the region, so the result stays within its allocation.
-        unsafe { self.0.base.as_ptr().add(offset) }
+        unsafe { self.0.base.add(offset) }
     }
 }
 
@@ -259,18 +249,19 @@ impl fmt::Debug for Region {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        match self.backing {
+        match &mut self.backing {
             // SAFETY: allocated with this very layout in `zeroed`, freed once.
-            Backing::Heap(layout) => unsafe { dealloc(self.base.as_ptr(), layout) },
+            Backing::Heap(layout) => unsafe { dealloc(self.base.as_ptr(), *layout) },
             // SAFETY: the parts of a vector that `from_vec` took and forgot.
             Backing::Vec(capacity) => unsafe {
-                drop(Vec::from_raw_parts(self.base.as_ptr(), self.len, capacity));
+                drop(Vec::from_raw_parts(self.base.as_ptr(), self.len, *capacity));
             },
             Backing::Buffer { capacity, filled } => {
                 // SAFETY: the parts of the vector of a buffer that `from_buffer` took and forgot.
-                let bytes = unsafe { Vec::from_raw_parts(self.base.as_ptr(), filled, capacity) };
+                let bytes = unsafe { Vec::from_raw_parts(self.base.as_ptr(), *filled, *capacity) };
                 drop(Buffer::from_parts(bytes, self.len));
             }
+            Backing::Lent { owner, queue } => owner.take().into_iter().for_each(|o| queue.put(o)),
             Backing::Pages(_) | Backing::Foreign(_) => {}
         }
     }
@@ -361,12 +352,12 @@ impl fmt::Debug for Exclusive {
 }
 
 /// Makes a region of memory that another owner supplies: a mapping, a guest's memory.
-#[derive(Debug)]
 pub struct RegionBuilder {
     base: NonNull<u8>,
     len: usize,
     writable: bool,
     shared: bool,
+    releases: Option<Arc<Queue>>,
 }
 
 impl RegionBuilder {
@@ -374,7 +365,7 @@ impl RegionBuilder {
     /// said otherwise.
     #[must_use]
     pub fn new(base: NonNull<u8>, len: usize) -> RegionBuilder {
-        RegionBuilder { base, len, writable: true, shared: true }
+        RegionBuilder { base, len, writable: true, shared: true, releases: None }
     }
 
     /// The memory may only be read.
@@ -392,7 +383,17 @@ impl RegionBuilder {
         self
     }
 
-    /// Makes the region; `owner` is dropped when the last holder lets go, and frees the memory.
+    /// The owner goes to this queue when the last holder lets go, rather than being dropped there:
+    /// see [`Releases`].
+    #[must_use]
+    pub fn release_to(mut self, releases: &Releases) -> RegionBuilder {
+        self.releases = Some(releases.queue());
+        self
+    }
+
+    /// Makes the region; `owner` is dropped when the last holder lets go, and frees the memory:
+    /// there, on whatever thread that is and maybe inside of `progress`, unless
+    /// [`RegionBuilder::release_to`] was said.
     ///
     /// # Safety
     /// From `base` on, `len` bytes must be mapped and initialised, as memory that the system mapped
@@ -406,11 +407,24 @@ impl RegionBuilder {
     /// If there can be no such memory: it is longer than `isize::MAX` bytes, or goes beyond the
     /// last address.
     #[must_use]
-    pub unsafe fn build(self, owner: Box<dyn Any + Send + Sync>) -> Region {
-        let RegionBuilder { base, len, writable, shared } = self;
+    pub unsafe fn build(self, owner: Owner) -> Region {
+        let RegionBuilder { base, len, writable, shared, releases } = self;
         let exists = len <= isize::MAX as usize && base.addr().checked_add(len).is_some();
         assert!(exists, "no memory has {len} bytes from {base:p} on");
-        Region(Arc::new(Inner { base, len, writable, shared, backing: Backing::Foreign(owner) }))
+        let backing = match releases {
+            None => Backing::Foreign(owner),
+            Some(queue) => {
+                queue.lend();
+                Backing::Lent { owner: Some(owner), queue }
+            }
+        };
+        Region(Arc::new(Inner { base, len, writable, shared, backing }))
+    }
+}
+
+impl fmt::Debug for RegionBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RegionBuilder({} bytes at {:p})", self.len, self.base)
     }
 }
 
@@ -460,25 +474,9 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_appended() {
-        let region = Region::from_vec(vec![1, 2, 3, 4]);
-        let mut out = vec![9];
-        region.append_to(1, 2, &mut out);
-        region.slice(2, 2).unwrap().append_to(1, 1, &mut out);
-        region.append_to(4, 0, &mut out);
-        assert_eq!(out, [9, 2, 3, 4]);
-    }
-
-    #[test]
-    #[should_panic(expected = "2+3 is beyond the 4 bytes")]
-    fn nothing_is_appended_from_beyond_the_end() {
-        Region::zeroed(4).append_to(2, 3, &mut Vec::new());
-    }
-
-    #[test]
     fn a_view_reads_its_part_and_holds_the_whole() {
         let region = Region::from_vec(vec![1, 2, 3, 4]);
-        let view = Region::view(&region.slice(1, 2).unwrap());
+        let view = Region::view(&region.slice(1, 2).unwrap()).unwrap();
         region.write(2, &[9]);
         assert_eq!(view.to_vec(), [2, 9]);
         assert!(!view.is_writable() && !region.is_unique());

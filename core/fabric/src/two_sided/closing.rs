@@ -7,7 +7,6 @@ use super::{
     incoming::Landing,
 };
 use crate::{OpError, OpErrorKind, Peer, RegionId, Time};
-use bytes::Bytes;
 
 impl Connection {
     /// Whether a packet that comes in, or one that the transport has, is with the memory of a
@@ -84,11 +83,7 @@ impl Engine {
             && regions.is_shut(region)
         {
             *flight = InFlight::Nothing;
-            if let Outgoing::Memory(pieces) = &*payload {
-                let mut copy = Vec::with_capacity(payload.len());
-                pieces.iter().for_each(|piece| piece.append_to(0, piece.len(), &mut copy));
-                *payload = Outgoing::Bytes(Bytes::from(copy));
-            }
+            payload.copy();
             ledger.unhold(regions, region);
         }
     }

@@ -1,7 +1,7 @@
 //! What goes between the engine and the transport.
 
 use super::header::Encoded;
-use crate::{Buffer, Slices};
+use crate::{Buffer, Slice, Slices};
 use bytes::Bytes;
 
 /// A packet to be sent: the header's bytes, then the payload's.
@@ -61,7 +61,7 @@ impl Outgoing {
         match self {
             Outgoing::Nothing => 0,
             Outgoing::Bytes(bytes) => bytes.len(),
-            Outgoing::Memory(pieces) => pieces.iter().map(crate::Slice::len).sum(),
+            Outgoing::Memory(pieces) => pieces.iter().map(Slice::len).sum(),
         }
     }
 
@@ -69,6 +69,22 @@ impl Outgoing {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether some of it is memory that the program keeps ([`Slice::raw`]): not to be given to a
+    /// library that may still read it when the peer is lost.
+    #[must_use]
+    pub fn is_raw(&self) -> bool {
+        matches!(self, Outgoing::Memory(pieces) if pieces.iter().any(Slice::is_raw))
+    }
+
+    /// Becomes a copy, if it is memory: that is used no more.
+    pub fn copy(&mut self) {
+        if let Outgoing::Memory(pieces) = &*self {
+            let mut copy = Vec::with_capacity(self.len());
+            pieces.iter().for_each(|piece| piece.append_to(0, piece.len(), &mut copy));
+            *self = Outgoing::Bytes(Bytes::from(copy));
+        }
     }
 }
 

@@ -111,7 +111,7 @@ impl Regions {
         access: Access,
     ) -> Result<RegionId, RegisterError> {
         let writes = access.allows(Access::WRITE) || access.allows(Access::ATOMIC);
-        if writes && !memory.region().is_writable() {
+        if writes && !memory.is_writable() {
             return Err(RegisterError::ReadOnly);
         }
         let secret = getrandom::u64().map_err(|e| RegisterError::System(e.to_string()))?;

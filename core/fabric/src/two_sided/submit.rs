@@ -20,7 +20,7 @@ fn at_most(what: &'static str, value: usize, limit: usize) -> Result<(), OpError
 }
 
 fn writable<'a>(mut pieces: impl Iterator<Item = &'a Slice>) -> Result<(), OpErrorKind> {
-    match pieces.all(|piece| piece.region().is_writable()) {
+    match pieces.all(|piece| piece.is_writable()) {
         true => Ok(()),
         false => Err(OpErrorKind::Denied { allowed: Access::READ, needed: Access::WRITE }),
     }

@@ -758,7 +758,7 @@ fn parts_out_of_range(over: Over) {
     assert!(matches!(a.start(missing).unwrap_err(), Error::Process { .. }));
     let any = Operation::put(source.part, Target::new(ProcessId::ANY, 0));
     assert!(matches!(a.start(any).unwrap_err(), Error::Argument(_)));
-    let read_only = Region::view(&Region::zeroed(8).whole());
+    let read_only = Region::view(&Region::zeroed(8).whole()).unwrap();
     let entry = MatchEntry::new(read_only.clone());
     assert_eq!(a.append(door.portal, List::Priority, entry).unwrap_err(), Error::ReadOnly);
     let part = Part::of(a.bind(Descriptor::new(read_only)).unwrap(), 8);

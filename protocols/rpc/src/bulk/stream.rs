@@ -120,7 +120,7 @@ impl Deref for Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        self.spare.borrow_mut().push(self.memory.region().clone());
+        self.spare.borrow_mut().extend(self.memory.region().cloned());
     }
 }
 

@@ -8,6 +8,7 @@ use super::{
         Can, Ended, Happened, Import, Known, Load, Op, Opened, Part, Progressed, Refused, Request,
         Seen, Unimported, Unregistered, Unresolved, Why,
     },
+    shadows::{Shadows, User},
 };
 use petasos_fabric::{
     Access, Address, AllocError, Body, Capabilities, Done, Endpoint, Event, ExportError,
@@ -38,6 +39,7 @@ pub(super) struct Shared(Mutex<Core>);
 struct Core {
     pipe: Pipe,
     memories: Vec<Memory>,
+    shadows: Shadows,
     next: u64,
     /// When the memory is compared next, though nothing happens.
     next_look: Instant,
@@ -115,8 +117,15 @@ impl Core {
     }
 
     /// A part of memory, which the other side has and holds from now on.
-    fn part(&mut self, slice: &Slice) -> Part {
-        let region = slice.region();
+    fn part(&mut self, slice: &Slice, user: (User, bool)) -> Part {
+        let Some(region) = slice.region() else {
+            let shadow = self.shadows.add(slice, user);
+            return self.part_of(&shadow.whole(), &shadow, true);
+        };
+        self.part_of(slice, region, false)
+    }
+
+    fn part_of(&mut self, slice: &Slice, region: &Region, raw: bool) -> Part {
         let known = self.memories.iter_mut().find(|memory| memory.region.is(region));
         let number = if let Some(memory) = known {
             memory.held = Some(region.clone());
@@ -129,6 +138,7 @@ impl Core {
                 memory,
                 len,
                 writable: region.is_writable(),
+                raw,
                 content,
             });
             self.keep(region, agreed, true)
@@ -144,43 +154,44 @@ impl Core {
         number
     }
 
-    fn load(&mut self, payload: &Payload) -> Load {
+    fn load(&mut self, payload: &Payload, user: (User, bool)) -> Load {
         match payload {
             Payload::Bytes(bytes) => Load::Bytes(bytes.to_vec()),
-            Payload::Memory(slice) => Load::Memory(self.part(slice)),
+            Payload::Memory(slice) => Load::Memory(self.part(slice, user)),
         }
     }
 
     fn op(&mut self, operation: &Operation) -> Op {
         let pieces = |spans: &[RemoteSpan]| spans.iter().map(|s| (s.offset, s.len)).collect();
-        let token = operation.token().0;
+        let (token, user) = (operation.token().0, User::of(operation));
         match operation {
             Operation::Send { peer, payload, level, .. } => {
-                let load = self.load(payload);
+                let load = self.load(payload, user);
                 Op::Send { token, peer: handle(*peer), load, level: *level as u8 }
             }
             Operation::SendLong { peer, header, body, .. } => {
-                let (header, body) = (header.to_vec(), self.part(body));
+                let (header, body) = (header.to_vec(), self.part(body, user));
                 Op::SendLong { token, peer: handle(*peer), header, body }
             }
             Operation::Receive { body, into, .. } => {
-                Op::Receive { token, body: (handle(body.peer), body.id), into: self.part(into) }
+                let into = self.part(into, user);
+                Op::Receive { token, body: (handle(body.peer), body.id), into }
             }
             Operation::Discard { body, .. } => {
                 Op::Discard { token, body: (handle(body.peer), body.id) }
             }
             Operation::SendTagged { peer, tag, payload, level, .. } => {
-                let (peer, load, level) = (handle(*peer), self.load(payload), *level as u8);
-                Op::SendTagged { token, peer, tag: *tag, load, level }
+                let (peer, load) = (handle(*peer), self.load(payload, user));
+                Op::SendTagged { token, peer, tag: *tag, load, level: *level as u8 }
             }
             Operation::PostReceive { source, tag, ignore, into, .. } => {
-                let (source, into) = (source.map(handle), self.part(into));
+                let (source, into) = (source.map(handle), self.part(into, user));
                 Op::PostReceive { token, source, tag: *tag, ignore: *ignore, into }
             }
             Operation::Put { remote, local, spans, level, event, .. } => Op::Put {
                 token,
                 remote: import(*remote),
-                local: local.iter().map(|slice| self.part(slice)).collect(),
+                local: local.iter().map(|slice| self.part(slice, user)).collect(),
                 spans: pieces(spans),
                 level: *level as u8,
                 event: *event,
@@ -188,7 +199,7 @@ impl Core {
             Operation::Get { remote, local, spans, .. } => Op::Get {
                 token,
                 remote: import(*remote),
-                local: local.iter().map(|slice| self.part(slice)).collect(),
+                local: local.iter().map(|slice| self.part(slice, user)).collect(),
                 spans: pieces(spans),
             },
             Operation::Atomic { remote, offset, op, kind, operand, compare, fetch, .. } => {
@@ -204,11 +215,11 @@ impl Core {
                 }
             }
             Operation::Map { remote, .. } => Op::Map { token, remote: import(*remote) },
-            Operation::Deregister { region, patience, .. } => Op::Deregister {
-                token,
-                region: (region.index, region.generation),
-                patience: *patience,
-            },
+            Operation::Deregister { region, patience, .. } => {
+                let region = (region.index, region.generation);
+                self.shadows.close(token, region);
+                Op::Deregister { token, region, patience: *patience }
+            }
             other => panic!("an operation unknown to the suite: {other:?}"),
         }
     }
@@ -237,7 +248,8 @@ impl End {
     /// Has one opened there.
     pub(super) fn open(mut pipe: Pipe, at: &Address) -> (End, Arc<Shared>) {
         let opened: Opened = pipe.ask(&Request::Open(at.to_string()));
-        let core = Core { pipe, memories: Vec::new(), next: 1, next_look: Instant::now() };
+        let (memories, shadows) = (Vec::new(), Shadows::default());
+        let core = Core { pipe, memories, shadows, next: 1, next_look: Instant::now() };
         let shared = Arc::new(Shared(Mutex::new(core)));
         let end = End {
             shared: shared.clone(),
@@ -313,7 +325,10 @@ fn done(ended: Ended) -> Done {
         Ended::Got => Done::Got,
         Ended::Atomic => Done::Atomic,
         Ended::Fetched(bytes) => Done::Fetched(bytes.into()),
-        Ended::Mapped(bytes) => Done::Mapped(Region::view(&Region::from_vec(bytes).whole())),
+        Ended::Mapped(bytes) => {
+            let view = Region::view(&Region::from_vec(bytes).whole());
+            Done::Mapped(view.expect("not raw"))
+        }
         Ended::Deregistered => Done::Deregistered,
     }
 }
@@ -387,6 +402,8 @@ impl Endpoint for End {
             let accepted: u32 = core.pipe.ask(&Request::Submit(ops));
             operations.drain(..accepted as usize);
             if (accepted as usize) < count {
+                let tokens = operations.iter().take(count - accepted as usize);
+                core.shadows.not_accepted(tokens.map(|operation| operation.token().0));
                 return;
             }
         }
@@ -402,10 +419,21 @@ impl Endpoint for End {
         let ask = Request::Progress { budget: budget as u32, released };
         let passed: Progressed = self.shared.lock().pipe.ask(&ask);
         let some = !passed.events.is_empty();
+        let before = events.len();
         events.extend(passed.events.into_iter().map(|happened| self.event(happened)));
         let mut core = self.shared.lock();
         // A completion, or an event, comes with its memory.
         if some || Instant::now() > core.next_look {
+            core.settle();
+        }
+        let mut over = false;
+        for event in &events[before..] {
+            if let Event::Done { token, result } = event {
+                over |= core.shadows.completed(token.0, result.is_ok());
+            }
+        }
+        if over {
+            // The other side, too, takes back at once what has stood for the probe's memory.
             core.settle();
         }
         passed.worked
@@ -443,10 +471,11 @@ impl Endpoint for End {
 
     fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
         let mut core = self.shared.lock();
-        let part = core.part(memory);
+        let part = core.part(memory, (User::New, true));
         core.write(|number| number == part.memory);
         let registered: Result<_, Unregistered> =
             core.pipe.ask(&Request::Register(part, access.bits()));
+        core.shadows.registered(registered.as_ref().ok().copied());
         let (index, generation) = registered?;
         Ok(RegionId { index, generation })
     }

@@ -119,7 +119,7 @@ mod tests {
             let patch = Patch::Fill { offset, len, byte: 1 };
             assert!(apply(&region, &mut [0; 10], &[patch]).is_err());
         }
-        let view = Region::view(&region.whole());
+        let view = Region::view(&region.whole()).unwrap();
         let patch = Patch::Bytes { offset: 0, bytes: vec![1] };
         assert!(apply(&view, &mut [0; 10], &[patch]).is_err());
         assert_eq!(region.to_vec(), [0; 10]);

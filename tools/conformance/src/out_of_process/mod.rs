@@ -36,6 +36,7 @@ mod memory;
 mod pipe;
 mod protocol;
 mod serve;
+mod shadows;
 
 pub use serve::serve;
 

@@ -59,8 +59,9 @@ pub(super) enum Request {
     Import(Vec<u8>),
     /// Nothing.
     Release(Import),
-    /// Nothing: memory of this length under this number, of zeroes but for these patches.
-    Memory { memory: u64, len: u64, writable: bool, content: Vec<Patch> },
+    /// Nothing: memory of this length under this number, of zeroes but for these patches. If it is
+    /// raw, the endpoint there has no hold of it.
+    Memory { memory: u64, len: u64, writable: bool, raw: bool, content: Vec<Patch> },
     /// Nothing: memory was changed here.
     Write(Vec<(u64, Vec<Patch>)>),
     /// `Vec<Seen>`: the changes of memory there. This side has dropped the memory with these

@@ -9,7 +9,7 @@ use super::{
         Request, Seen, Unimported, Unregistered, Unresolved, Why,
     },
 };
-use crate::Fixture;
+use crate::{Fixture, foreign};
 use petasos_fabric::{
     Access, AtomicOp, AtomicType, Body, Done, Endpoint, Event, Key, Lease, Level, Operation,
     Payload, Refusal, Region, RegionId, Remote, RemoteSpan, Slice, Slices, Spans, Token,
@@ -79,6 +79,8 @@ struct Memory {
     region: Region,
     /// The same, to be written.
     under: Option<Region>,
+    /// Pages that are lent raw, and cannot be touched once they are dropped here.
+    raw: bool,
     agreed: Vec<u8>,
 }
 
@@ -101,13 +103,17 @@ impl Here<'_> {
                 self.end = Some(end);
                 said(&opened)
             }
-            Request::Memory { memory, len, writable, content } => {
-                let under = Region::zeroed(len as usize);
+            Request::Memory { memory, len, writable, raw, content } => {
+                let under = match raw {
+                    true => foreign::Pages::new(&vec![0; len as usize]).keep(),
+                    false => Region::zeroed(len as usize),
+                };
                 let mut agreed = vec![0; len as usize];
                 apply(&under, &mut agreed, &content).expect("contents fit their memory");
-                let region = if writable { under.clone() } else { Region::view(&under.whole()) };
+                let view = Region::view(&under.whole()).expect("not raw");
+                let region = if writable { under.clone() } else { view };
                 let under = (!writable).then_some(under);
-                self.memories.insert(memory, Memory { region, under, agreed });
+                self.memories.insert(memory, Memory { region, under, raw, agreed });
                 said(&())
             }
             Request::Write(all) => {
@@ -166,7 +172,8 @@ impl Here<'_> {
             Request::Alloc { memory, len } => {
                 let made = self.end().alloc(len as usize).map(|region| {
                     let agreed = region.to_vec();
-                    self.memories.insert(memory, Memory { region, under: None, agreed });
+                    let (under, raw) = (None, false);
+                    self.memories.insert(memory, Memory { region, under, raw, agreed });
                 });
                 said(&made.map_err(|error| error.to_string()))
             }
@@ -271,7 +278,8 @@ impl Here<'_> {
     fn slice(&self, part: Part) -> Slice {
         let memory = self.memories.get(&part.memory).expect("memory of both sides");
         let slice = memory.region.slice(part.offset as usize, part.len as usize);
-        slice.expect("a part within its memory")
+        let slice = slice.expect("a part within its memory");
+        if memory.raw { foreign::raw(&slice) } else { slice }
     }
 
     fn slices(&self, parts: Vec<Part>) -> Slices {

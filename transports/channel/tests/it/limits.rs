@@ -302,7 +302,7 @@ fn lent_memory_comes_back_from_the_dead() {
     let (mut a, mut b) = (open(&net, "a", &config), open(&net, "b", &config));
     let (ab, _) = join(&net, &mut a, &mut b);
     let payload = Slice::from(message(0, 1, 0, 10_000));
-    let region = payload.region().clone();
+    let region = payload.region().expect("not raw").clone();
     let (token, level) = (Token(1), Level::Reusable);
     let payload = Payload::Memory(payload);
     a.submit(&mut [Operation::Send { token, peer: ab, payload, level }].into());

@@ -198,6 +198,8 @@ impl Network for Mock {
         let whole = petasos_fabric::Region::zeroed(header.len() + payload.len());
         whole.write(0, header);
         slots::copy_payload(&payload, &whole, header.len());
+        let copied = whole.len() <= slots::Slots::<()>::BUFFER;
+        assert!(copied || !payload.is_raw(), "a library may read it when it is freed");
         if let Err(refusal) = self.deliver(to, whole.to_vec()) {
             return Err((refusal, payload));
         }
@@ -214,6 +216,7 @@ impl Network for Mock {
         offset: u64,
         mark: Mark,
     ) -> Result<(), Refusal> {
+        assert!(!local.is_raw(), "a library may be at it when it is freed");
         if self.slots.next().is_none() {
             return Err(Refusal::Full);
         }
@@ -283,6 +286,7 @@ impl Network for Mock {
     }
 
     fn open_memory(&mut self, memory: &Slice, _: Access) -> Option<Opened> {
+        assert!(!memory.is_raw(), "a library may not close it");
         let key = world(|world| {
             world.next += 1;
             world.memory.insert(world.next, memory.clone());

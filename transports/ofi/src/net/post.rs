@@ -171,7 +171,7 @@ impl Net {
         if !self.details.rma || (with_data && self.facts.data_bits == 0) {
             return Err(UNSUPPORTED);
         }
-        if op == RemoteOp::Get && !local.region().is_writable() {
+        if op == RemoteOp::Get && !local.is_writable() {
             return Err(READ_ONLY);
         }
         let addr = self.at(node)?;

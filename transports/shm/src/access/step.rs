@@ -98,7 +98,11 @@ impl Channel {
                 Step::Done(Err(OpErrorKind::OutOfBounds { offset: 0, len, bound }))
             }
             Operation::Map { .. } => match region {
-                Some(memory) => Step::Done(Ok(Done::Mapped(Region::view(&memory)))),
+                Some(memory) => {
+                    let what = "mapping memory that its program keeps";
+                    let view = Region::view(&memory).map(Done::Mapped);
+                    Step::Done(view.ok_or(OpErrorKind::Unsupported(what)))
+                }
                 None if asked => Step::Wait,
                 None if entry.segment == 0 => {
                     let what = "mapping memory that is not the transport's own";

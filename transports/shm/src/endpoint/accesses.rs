@@ -76,7 +76,7 @@ impl Shm {
             }
             Operation::Get { local, spans, .. } => {
                 right(Rights::READ)?;
-                if !local.iter().all(|piece| piece.region().is_writable()) {
+                if !local.iter().all(|piece| piece.is_writable()) {
                     let (allowed, needed) = (Rights::READ, Rights::WRITE);
                     return Err(OpErrorKind::Denied { allowed, needed });
                 }
@@ -122,7 +122,8 @@ impl Shm {
         if imported.parts.incarnation != self.engine.incarnation() {
             return Err(OpErrorKind::StaleKey);
         }
-        Ok(Done::Mapped(Region::view(memory)))
+        let view = Region::view(memory).map(Done::Mapped);
+        view.ok_or(OpErrorKind::Unsupported("mapping memory that its program keeps"))
     }
 
     /// Moves accesses on, by a bounded number of bytes. True if something was done.

@@ -210,7 +210,7 @@ impl Endpoint for Shm {
 
     fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
         let region = self.engine.register(memory, access)?;
-        let segment = memory.region().backing::<Segment>();
+        let segment = memory.backing::<Segment>();
         let entry = Entry {
             base: memory.as_ptr() as usize as u64,
             len: memory.len() as u64,

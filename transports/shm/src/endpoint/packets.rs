@@ -229,7 +229,7 @@ impl Shm {
         let Some(channel) = self.channels.get_mut(index) else { return };
         let segment = memory.and_then(|(memory, access)| {
             let changes = access.allows(Access::WRITE) || access.allows(Access::ATOMIC);
-            let segment = memory.region().backing::<Segment>().filter(|s| s.id == id)?;
+            let segment = memory.backing::<Segment>().filter(|s| s.id == id)?;
             let unsealed = changes || channel.process.may_write_anyway();
             let given = (changes || !writable).then(|| segment.descriptor(unsealed, writable));
             Some((given?, segment.alive()))

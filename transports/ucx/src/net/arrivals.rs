@@ -314,7 +314,7 @@ impl Net {
                 into.len()
             }
             Current::Is(Arrival::Kept(data, len)) if is_within(at, into.len(), len) => {
-                assert!(into.region().is_writable(), "receiving into read-only memory");
+                assert!(into.is_writable(), "receiving into read-only memory");
                 // SAFETY: the library's memory, so long, until it is given back; writable memory of
                 // a region, as long, to which there are no references, and which is no part of the
                 // library's.

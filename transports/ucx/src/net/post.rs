@@ -161,7 +161,7 @@ impl Net {
         let ep = self.endpoint(node).ok_or(UNREACHABLE)?;
         let unpacked = self.unpacked(key, node).ok_or(INVALID)?;
         let (rkey, at) = (unpacked.rkey.as_ptr(), unpacked.base.wrapping_add(offset));
-        if get && !local.region().is_writable() {
+        if get && !local.is_writable() {
             return Err(INVALID);
         }
         let (library, landing) = (self.worker.library, &self.worker.landing);

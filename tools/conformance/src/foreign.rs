@@ -1,0 +1,143 @@
+//! Memory that is a program's own, as C's or Python's is: lent raw, or with an owner.
+
+#![allow(unsafe_code)]
+
+use petasos_fabric::{
+    Region, Slice,
+    memory::{RegionBuilder, Releases},
+};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect};
+use std::{
+    ptr::{self, NonNull},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+};
+
+/// What memory is filled with that nothing may touch any more.
+pub(crate) const OVER: u8 = 0x55;
+
+/// Pages that only a test keeps. The addresses stay theirs for the life of the process, so that an
+/// access that comes too late finds nothing else there.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    base: NonNull<u8>,
+    mapped: usize,
+    at: usize,
+    len: usize,
+}
+
+// SAFETY: the pages are this value's, and are reached by opaque copies alone.
+unsafe impl Send for Pages {}
+// SAFETY: as above.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    /// Memory with these bytes, at a multiple of 8, before a page that cannot be touched.
+    pub(crate) fn new(bytes: &[u8]) -> Pages {
+        let page = rustix::param::page_size();
+        let (len, room) = (bytes.len(), bytes.len().next_multiple_of(page).max(page));
+        let mapped = room + page;
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: the system chooses where, so that nothing of this process is replaced.
+        let base = unsafe { mmap_anonymous(ptr::null_mut(), mapped, access, flags) };
+        let base = NonNull::new(base.expect("memory is mapped").cast::<u8>()).expect("not null");
+        // SAFETY: the last page of what was mapped just now, of which nothing was lent.
+        unsafe { mprotect(base.as_ptr().add(room).cast(), page, MprotectFlags::empty()) }
+            .expect("memory is protected");
+        let pages = Pages { base, mapped, at: (room - len) & !7, len };
+        pages.slice().write(0, bytes);
+        pages
+    }
+
+    fn start(&self) -> NonNull<u8> {
+        // SAFETY: it lies within the mapping.
+        unsafe { self.base.add(self.at) }
+    }
+
+    /// The memory, which nothing holds.
+    pub(crate) fn slice(&self) -> Slice {
+        // SAFETY: so many bytes lie there before the last page, mapped and zeroed or written. They
+        // stay mapped for the life of the process. An access after the end, which is what the
+        // tests look for, faults or finds a pattern that nothing else relies on.
+        unsafe { Slice::raw(self.start(), self.len) }
+    }
+
+    /// Takes the memory back, as a program does at once that frees it: what lies there, and the
+    /// memory, which nothing may touch from now on. With `guarded`, the process ends if it does;
+    /// otherwise [`Over::check`] sees what the kernel, a device or a peer writes.
+    pub(crate) fn end(self, guarded: bool) -> (Vec<u8>, Over) {
+        let content = self.slice().to_vec();
+        match guarded {
+            true => drop(self),
+            false => {
+                self.slice().write(0, &vec![OVER; self.len]);
+                return (content, Over(Some(self)));
+            }
+        }
+        (content, Over(None))
+    }
+
+    /// The memory as a region, which is its only holder.
+    pub(crate) fn keep(self) -> Region {
+        let builder = RegionBuilder::new(self.start(), self.len);
+        // SAFETY: the pages are mapped and initialised until they, the owner, are dropped.
+        unsafe { builder.build(Box::new(self)) }
+    }
+
+    /// The memory as a region, whose owner goes to this queue, and may be dropped only while the
+    /// flag is set.
+    pub(crate) fn lend(self, releases: &Releases, may_drop: &Arc<AtomicBool>) -> Region {
+        let builder = RegionBuilder::new(self.start(), self.len).release_to(releases);
+        let owner = Owner { pages: self, may_drop: may_drop.clone() };
+        // SAFETY: the pages are mapped and initialised, and touched by nothing else until the owner
+        // is dropped.
+        unsafe { builder.build(Box::new(owner)) }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        let (at, len) = (self.base.as_ptr().cast(), self.mapped);
+        // SAFETY: they are this value's own. Slices of them may exist, and must not be used.
+        unsafe {
+            // What they held goes back to the system.
+            let _ = madvise(at, len, Advice::LinuxDontNeed);
+            mprotect(at, len, MprotectFlags::empty()).expect("memory is protected");
+        }
+    }
+}
+
+/// A part of a region that [`Pages::keep`] made, without a hold of it.
+pub(crate) fn raw(part: &Slice) -> Slice {
+    assert!(part.backing::<Pages>().is_some(), "pages stay mapped");
+    let at = NonNull::new(part.as_ptr()).expect("not null");
+    // SAFETY: as for `Pages::slice`.
+    unsafe { Slice::raw(at, part.len()) }
+}
+
+/// Memory that was taken back.
+#[derive(Debug)]
+pub(crate) struct Over(Option<Pages>);
+
+impl Over {
+    /// Whether nothing has written to it, as far as that is watched.
+    pub(crate) fn is_untouched(&self) -> bool {
+        let pages = self.0.as_ref();
+        pages.is_none_or(|pages| crate::world::all_are(&pages.slice().to_vec(), OVER))
+    }
+}
+
+/// The owner of pages that were lent.
+struct Owner {
+    #[expect(dead_code, reason = "freed with it")]
+    pages: Pages,
+    may_drop: Arc<AtomicBool>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        assert!(self.may_drop.load(SeqCst), "an owner is dropped elsewhere than in its queue");
+    }
+}
