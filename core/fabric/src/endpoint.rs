@@ -193,7 +193,8 @@ pub trait Endpoint: Send {
     /// fail, and completes only when no remote access can land any more.
     ///
     /// # Errors
-    /// [`ExportError::UnknownRegion`] if the region is not registered here, or not any more.
+    /// [`ExportError::UnknownRegion`] if the region is not registered here, or not any more;
+    /// [`ExportError::TooLong`] if what a peer must know of it does not fit in a key.
     fn export(&self, region: RegionId) -> Result<Key, ExportError>;
 
     /// Prepares the use of a key that a peer sent; resolves its owner when needed.

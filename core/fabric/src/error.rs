@@ -260,12 +260,21 @@ pub enum RegisterError {
 }
 
 /// Why no key was made.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
     /// Not registered here, or not any more.
     #[error("the memory handle is stale")]
     UnknownRegion,
+    /// The owner's address and the routes do not fit in a key: see
+    /// [`Key::compose`](crate::Key::compose).
+    #[error("a key of {len} bytes with {routes} routes is longer than a key can be")]
+    TooLong {
+        /// How many bytes it would have.
+        len: usize,
+        /// How many routes.
+        routes: usize,
+    },
 }
 
 /// Why a key was not imported.

@@ -97,7 +97,7 @@ impl Auto {
             }
             whole.routes.push((Key::ROUTE_MEMBER, route.into()));
         }
-        Ok(Key::compose(&whole))
+        Key::compose(&whole)
     }
 
     pub(crate) fn import_key(&mut self, key: &Key) -> Result<Remote, ImportError> {
@@ -172,9 +172,41 @@ fn member_key(route: &[u8], owner: petasos_fabric::Address, parts: &KeyParts) ->
         routes.push((kind, bytes.to_vec().into()));
         rest = tail;
     }
-    // As many as a key may have, and together no longer than they were in ours.
-    (rest.is_empty() && routes.len() <= 8).then(|| {
-        let (len, access) = (parts.len, parts.access);
-        Key::compose(&KeyParts { owner, incarnation, len, access, routes })
-    })
+    let (len, access) = (parts.len, parts.access);
+    let parts = KeyParts { owner, incarnation, len, access, routes };
+    // A peer's own that follows the rules fits: it was part of a longer key.
+    rest.is_empty().then(|| Key::compose(&parts).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use petasos_fabric::Address;
+
+    fn routes(lens: &[u8]) -> Vec<u8> {
+        let mut route = Incarnation::new(7).unwrap().get().to_le_bytes().to_vec();
+        route.push(lens.len() as u8);
+        for len in lens {
+            route.extend_from_slice(&[Key::ROUTE_TWO_SIDED, *len]);
+            route.extend(std::iter::repeat_n(1, usize::from(*len)));
+        }
+        route
+    }
+
+    #[test]
+    fn a_member_key_that_would_be_too_long_is_none() {
+        let owner = |len: usize| Address::parse(&format!("shm://{}", "x".repeat(len))).unwrap();
+        let parts = KeyParts {
+            owner: owner(10),
+            incarnation: Incarnation::new(8).unwrap(),
+            len: 1,
+            access: Access::READ,
+            routes: Vec::new(),
+        };
+        let key = member_key(&routes(&[255, 200]), owner(10), &parts).expect("it fits");
+        assert_eq!(key.parse().unwrap().routes.len(), 2);
+        assert!(member_key(&routes(&[255, 200]), owner(100), &parts).is_none());
+        assert!(member_key(&routes(&[0; 8]), owner(10), &parts).is_some());
+        assert!(member_key(&routes(&[0; 9]), owner(10), &parts).is_none(), "too many routes");
+    }
 }

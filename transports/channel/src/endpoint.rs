@@ -240,7 +240,7 @@ impl<D: Device> Endpoint for Channels<D> {
             let route = Bytes::copy_from_slice(key.as_bytes());
             parts.routes.push((Key::ROUTE_DEVICE, route));
         }
-        Ok(Key::compose(&parts))
+        Key::compose(&parts)
     }
 
     answered_by_engine! {

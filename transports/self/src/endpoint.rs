@@ -244,13 +244,13 @@ impl Endpoint for Local {
         let mut route = Vec::with_capacity(8);
         route.put_u32_le(region.index);
         route.put_u32_le(region.generation);
-        Ok(Key::compose(&KeyParts {
+        Key::compose(&KeyParts {
             owner: self.hub.address.clone(),
             incarnation: self.hub.incarnation,
             len,
             access,
             routes: vec![(Key::ROUTE_SLOT, Bytes::from(route))],
-        }))
+        })
     }
 
     fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {

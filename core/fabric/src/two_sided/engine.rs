@@ -234,7 +234,7 @@ impl Engine {
     /// # Errors
     /// [`ExportError::UnknownRegion`] if the region is not registered, or not any more.
     pub fn export(&self, region: RegionId) -> Result<Key, ExportError> {
-        self.key_parts(region).map(|parts| Key::compose(&parts))
+        Key::compose(&self.key_parts(region)?)
     }
 
     /// The parts of that key, to which a transport adds routes of its own before [`Key::compose`].

@@ -227,7 +227,7 @@ impl Endpoint for Shm {
         let tag = self.exports.tag(region).ok_or(ExportError::UnknownRegion)?;
         let mut parts = self.engine.key_parts(region)?;
         parts.routes.push((Key::ROUTE_ADDRESS, access::route(region.index, tag)));
-        Ok(Key::compose(&parts))
+        Key::compose(&parts)
     }
 
     fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
