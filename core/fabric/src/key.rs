@@ -28,6 +28,17 @@ use std::time::Duration;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key(Bytes);
 
+/// Names a key to a part of a region, made by
+/// [`Endpoint::export_part`](crate::Endpoint::export_part): a handle, valid at that endpoint until
+/// the key is revoked or its region is deregistered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KeyId {
+    /// Slot in the endpoint's table.
+    pub index: u32,
+    /// How often that slot was used before.
+    pub generation: u32,
+}
+
 /// The meaning of a key, checked.
 #[derive(Clone, Debug)]
 pub struct KeyParts {

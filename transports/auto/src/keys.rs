@@ -7,10 +7,10 @@
 
 use crate::{Auto, AutoAddress, outstanding::Pending};
 use petasos_fabric::{
-    Access, Done, Endpoint, Event, ExportError, ImportError, Incarnation, Key, OpError,
+    Access, Done, Endpoint, Event, ExportError, ImportError, Incarnation, Key, KeyId, OpError,
     OpErrorKind, Operation, Peer, RegionId, RegisterError, Remote, Slice, Token, key::KeyParts,
 };
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 impl Auto {
     pub(crate) fn register_all(
@@ -75,8 +75,66 @@ impl Auto {
         error
     }
 
+    /// A member has revoked its key to a part, or has not.
+    pub(crate) fn revoked(
+        &mut self,
+        key: KeyId,
+        member: usize,
+        result: Result<Done, OpError>,
+    ) -> Option<Event> {
+        let result = result.map_err(|error| self.in_our_words(member, error));
+        self.regions.revoked(key, member, result)
+    }
+
+    /// Revokes a key to a part with all members; again, with those that have not revoked it yet.
+    pub(crate) fn revoke(&mut self, token: Token, key: KeyId, patience: Duration) {
+        let Some(open) = self.regions.revoke(token, key) else {
+            return self.fail(token, OpError::local(OpErrorKind::UnknownRegion));
+        };
+        for (member, there) in open {
+            let token = self.outstanding.token(Pending::Revoking { key, member });
+            self.hand(member, Operation::Revoke { token, key: there, patience });
+        }
+    }
+
     pub(crate) fn export_all(&self, region: RegionId) -> Result<Key, ExportError> {
         let there = self.regions.of_members(region).ok_or(ExportError::UnknownRegion)?;
+        let keys = self.members.iter().zip(there);
+        let keys: Result<Vec<Key>, _> =
+            keys.map(|(member, id)| member.endpoint.export(*id)).collect();
+        self.compose(&keys?)
+    }
+
+    /// A key of all members' keys to the same part.
+    pub(crate) fn export_part_of_all(
+        &mut self,
+        region: RegionId,
+        range: &Range<u64>,
+        access: Access,
+    ) -> Result<(KeyId, Key), ExportError> {
+        let there = self.regions.of_members(region).ok_or(ExportError::UnknownRegion)?;
+        let (there, mut ids, mut keys) = (there.to_vec(), Vec::new(), Vec::new());
+        let made = there.into_iter().zip(&mut self.members).try_for_each(|(id, member)| {
+            let (id, key) = member.endpoint.export_part(id, range.clone(), access)?;
+            ids.push(id);
+            keys.push(key);
+            Ok(())
+        });
+        match made.and_then(|()| self.compose(&keys)) {
+            Ok(key) => Ok((self.regions.add_key(region, ids), key)),
+            Err(error) => {
+                for (member, key) in ids.into_iter().enumerate() {
+                    let token = self.outstanding.token(Pending::Ignored);
+                    let patience = Operation::PATIENCE;
+                    self.hand(member, Operation::Revoke { token, key, patience });
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Puts the members' keys together.
+    fn compose(&self, keys: &[Key]) -> Result<Key, ExportError> {
         let mut whole = KeyParts {
             owner: self.address.clone(),
             incarnation: self.incarnation,
@@ -84,8 +142,7 @@ impl Auto {
             access: Access::NONE,
             routes: Vec::new(),
         };
-        for (at, (member, id)) in self.members.iter().zip(there).enumerate() {
-            let key = member.endpoint.export(*id)?;
+        for (at, key) in keys.iter().enumerate() {
             let parts = key.parse().map_err(|_| ExportError::UnknownRegion)?;
             (whole.len, whole.access) = (parts.len, parts.access);
             let mut route = vec![at as u8];
