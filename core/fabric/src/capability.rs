@@ -53,6 +53,12 @@ pub struct Capabilities {
     /// Remote atomics are coherent with atomic instructions of the target's own processor: they are
     /// carried out by a processor of its node, or by a device that is coherent with it.
     pub processor_atomics: bool,
+    /// Keys to parts of regions ([`Endpoint::export_part`]). Where they are emulated, the owner's
+    /// engine serves all accesses by such a key, whatever `remote_access` and `passive_target` say,
+    /// and memory cannot be mapped by it.
+    ///
+    /// [`Endpoint::export_part`]: crate::Endpoint::export_part
+    pub part_keys: Support,
     /// What checks the rights on memory when remote access comes.
     pub enforcement: Enforcement,
     /// What a peer must show before data flows.
@@ -74,6 +80,7 @@ impl Capabilities {
             put_with_event: Support::Emulated,
             native_event_from: None,
             map: Support::None,
+            part_keys: Support::Emulated,
             passive_target: false,
             third_party: true,
             ordered_access: false,
@@ -140,6 +147,9 @@ pub struct Limits {
     pub max_pieces: usize,
     /// Regions registered at a time.
     pub max_regions: usize,
+    /// Keys to parts of regions ([`Endpoint::export_part`](crate::Endpoint::export_part)) at a
+    /// time. Keys to whole regions are not counted.
+    pub max_keys: usize,
     /// Peers at a time.
     pub max_peers: usize,
     /// Messages received and not yet given back ([`Lease`](crate::Lease)) that are longer than
@@ -158,6 +168,7 @@ impl Default for Limits {
             max_transfer: 1 << 46,
             max_pieces: 1024,
             max_regions: 65_536,
+            max_keys: 16_384,
             max_peers: 65_536,
             max_leases: 4096,
         }

@@ -146,6 +146,14 @@ macro_rules! delegate {
         fn export(&self, region: $crate::RegionId) -> Result<$crate::Key, $crate::ExportError> {
             self.$to.export(region)
         }
+        fn export_part(
+            &mut self,
+            region: $crate::RegionId,
+            range: ::std::ops::Range<u64>,
+            access: $crate::Access,
+        ) -> Result<($crate::KeyId, $crate::Key), $crate::ExportError> {
+            self.$to.export_part(region, range, access)
+        }
     };
     (@ $to:ident import) => {
         fn import(&mut self, key: &$crate::Key) -> Result<$crate::Remote, $crate::ImportError> {

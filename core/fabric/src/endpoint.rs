@@ -2,10 +2,10 @@
 
 use crate::{
     Access, Address, AllocError, Capabilities, Event, ExportError, ImportError, Incarnation,
-    InjectError, Key, Lease, Notifier, Operation, Peer, PeerInfo, Region, RegionId, RegisterError,
-    Remote, ResolveError, Slice, Time, Token,
+    InjectError, Key, KeyId, Lease, Notifier, Operation, Peer, PeerInfo, Region, RegionId,
+    RegisterError, Remote, ResolveError, Slice, Time, Token,
 };
-use std::{collections::VecDeque, os::fd::BorrowedFd, time::Duration};
+use std::{collections::VecDeque, ops::Range, os::fd::BorrowedFd, time::Duration};
 
 /// One end of the fabric: an address that peers reach, driven by one thread at a time.
 ///
@@ -193,8 +193,54 @@ pub trait Endpoint: Send {
     /// fail, and completes only when no remote access can land any more.
     ///
     /// # Errors
-    /// [`ExportError::UnknownRegion`] if the region is not registered here, or not any more.
+    /// [`ExportError::UnknownRegion`] if the region is not registered here, or not any more;
+    /// [`ExportError::TooLong`] if what a peer must know of it does not fit in a key.
     fn export(&self, region: RegionId) -> Result<Key, ExportError>;
+
+    /// A key to a part of a registered region, with at most these rights: its holder reaches the
+    /// bytes of `range` alone, at offsets from the start of the range, and
+    /// [`Remote::len`](crate::Remote::len) is the length of the range.
+    ///
+    /// Each such key is independent of all others to the region. [`Operation::Revoke`] ends it by
+    /// the handle that is returned with it, and deregistering the region ends all of them. The
+    /// owner checks the range and the rights at each access, on every transport but `self`
+    /// (where the initiator's side of the process does): a holder that is another process cannot
+    /// exceed them, whatever [`Capabilities::enforcement`](crate::Capabilities) says of keys to
+    /// whole regions. That costs speed where the network would do without the owner:
+    /// [`Capabilities::part_keys`](crate::Capabilities) tells. At most `limits.max_keys` of them
+    /// exist at a time.
+    ///
+    /// # Errors
+    /// [`ExportError::UnknownRegion`] as `export`; [`ExportError::Denied`] for rights that the
+    /// region does not have; [`ExportError::OutOfBounds`] if the range is not within the region;
+    /// [`ExportError::TooMany`] beyond the limit; [`ExportError::TooLong`] as `export`;
+    /// [`ExportError::Unsupported`] from a transport that has no such keys.
+    ///
+    /// ```
+    /// use petasos_fabric::{Access, Endpoint, ExportError, Operation, Region, Token};
+    ///
+    /// let mut endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
+    /// let memory = Region::zeroed(4096);
+    /// let region = endpoint.register(&memory.whole(), Access::READ)?;
+    /// // One page of results for one client, for as long as it is served.
+    /// let (id, key) = endpoint.export_part(region, 1024..2048, Access::READ)?;
+    /// assert_eq!(endpoint.import(&key)?.len, 1024);
+    /// let more = endpoint.export_part(region, 0..1024, Access::WRITE);
+    /// assert!(matches!(more, Err(ExportError::Denied { .. })));
+    /// let patience = Operation::PATIENCE;
+    /// let revoke = Operation::Revoke { token: Token(1), key: id, patience };
+    /// endpoint.submit(&mut [revoke].into());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn export_part(
+        &mut self,
+        region: RegionId,
+        range: Range<u64>,
+        access: Access,
+    ) -> Result<(KeyId, Key), ExportError> {
+        let _ = (region, range, access);
+        Err(ExportError::Unsupported("keys to parts of regions"))
+    }
 
     /// Prepares the use of a key that a peer sent; resolves its owner when needed.
     ///

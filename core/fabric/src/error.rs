@@ -104,10 +104,11 @@ pub enum OpErrorKind {
     /// The peer handle is stale or of another endpoint.
     #[error("the peer handle is stale")]
     UnknownPeer,
-    /// The region is not registered here any more, or the remote handle was released.
+    /// The region is not registered here any more, the key that was to be revoked is none, or the
+    /// remote handle was released.
     #[error("the memory handle is stale")]
     UnknownRegion,
-    /// The key's region was deregistered, or belongs to an earlier incarnation.
+    /// The key was revoked, its region was deregistered, or it belongs to an earlier incarnation.
     #[error("the remote memory is not registered any more")]
     StaleKey,
     /// The key does not give this right.
@@ -171,9 +172,9 @@ pub enum OpErrorKind {
     /// The sender of a message cancelled it before its body was fetched.
     #[error("the sender withdrew the message")]
     Withdrawn,
-    /// A peer may still reach the memory of a region that is being closed: it is stopped, or in the
-    /// middle of a copy. The endpoint keeps the memory, no access to it begins any more, and the
-    /// region may be deregistered again.
+    /// A peer may still reach the memory of a region that is being closed, or of a key that is being
+    /// revoked: it is stopped, or in the middle of a copy. The endpoint keeps the memory, no access
+    /// to it begins any more, and the region may be deregistered, or the key revoked, again.
     #[error(
         "it may still be reaching into the memory that is being closed, which is kept for it: \
          close it again later"
@@ -260,12 +261,53 @@ pub enum RegisterError {
 }
 
 /// Why no key was made.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
     /// Not registered here, or not any more.
     #[error("the memory handle is stale")]
     UnknownRegion,
+    /// More rights than the region has.
+    #[error("the region is registered for {allowed:?}, the key was to allow {wanted:?}")]
+    Denied {
+        /// What the region was registered for.
+        allowed: Access,
+        /// What the key was to allow.
+        wanted: Access,
+    },
+    /// The part begins after its end, or ends beyond the region.
+    #[error("bytes {start} to {end} are no part of a region of {bound} bytes")]
+    OutOfBounds {
+        /// Where the part was to begin.
+        start: u64,
+        /// Where it was to end.
+        end: u64,
+        /// The length of the region.
+        bound: u64,
+    },
+    /// Too many keys to parts of regions.
+    #[error(
+        "there are {limit} keys to parts of regions, the most for this endpoint: revoke some first"
+    )]
+    TooMany {
+        /// The limit.
+        limit: usize,
+    },
+    /// The owner's address and the routes do not fit in a key: see
+    /// [`Key::compose`](crate::Key::compose).
+    #[error("a key of {len} bytes with {routes} routes is longer than a key can be")]
+    TooLong {
+        /// How many bytes it would have.
+        len: usize,
+        /// How many routes.
+        routes: usize,
+    },
+    /// The transport does not do this: see its capabilities.
+    #[error("this transport does not support {0}")]
+    Unsupported(&'static str),
+    /// The system refused.
+    #[error("the system said: {0}")]
+    System(String),
 }
 
 /// Why a key was not imported.

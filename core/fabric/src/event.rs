@@ -42,7 +42,8 @@ pub enum Event {
         /// Length of the body in bytes.
         len: u64,
     },
-    /// A put with event is visible in a region of this endpoint.
+    /// A put with event is visible in a region of this endpoint. One by a key to a part of the region
+    /// is reported in terms of the region, too.
     PutArrived {
         /// The sender.
         peer: Peer,
@@ -99,7 +100,7 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The region is closed, or was never open.
+    /// The region is closed, or was never open, or the key was revoked.
     StaleKey,
     /// Without the right.
     Denied,
@@ -141,4 +142,6 @@ pub enum Done {
     Mapped(Region),
     /// No remote access can land any more.
     Deregistered,
+    /// No remote access by this key can land any more.
+    Revoked,
 }

@@ -1,6 +1,6 @@
 //! Exported keys: with them one process lets another access its memory.
 
-use crate::{Access, Address, ImportError, Incarnation};
+use crate::{Access, Address, ExportError, ImportError, Incarnation};
 use bytes::{BufMut, Bytes};
 use std::time::Duration;
 
@@ -28,6 +28,17 @@ use std::time::Duration;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key(Bytes);
 
+/// Names a key to a part of a region, made by
+/// [`Endpoint::export_part`](crate::Endpoint::export_part): a handle, valid at that endpoint until
+/// the key is revoked or its region is deregistered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KeyId {
+    /// Slot in the endpoint's table.
+    pub index: u32,
+    /// How often that slot was used before.
+    pub generation: u32,
+}
+
 /// The meaning of a key, checked.
 #[derive(Clone, Debug)]
 pub struct KeyParts {
@@ -45,6 +56,8 @@ pub struct KeyParts {
 
 const FORMAT: u8 = 1;
 const MAX_ROUTES: usize = 8;
+/// Bytes of a key without the address and the routes.
+const FIXED: usize = 20;
 
 impl Key {
     /// The longest key in bytes.
@@ -86,25 +99,31 @@ impl Key {
 
     /// Encodes the parts.
     ///
-    /// # Panics
-    /// If the routes make it longer than [`Key::MAX`], which is a mistake of the transport.
-    #[must_use]
-    pub fn compose(parts: &KeyParts) -> Key {
+    /// # Errors
+    /// [`ExportError::TooLong`] if the owner's address and the routes do not fit: in all
+    /// [`Key::MAX`] bytes, at most 8 routes, the address and each route at most 255 bytes.
+    pub fn compose(parts: &KeyParts) -> Result<Key, ExportError> {
+        let owner = parts.owner.as_str().as_bytes();
+        let routes = || parts.routes.iter().map(|(_, bytes)| bytes.len());
+        let len = FIXED + owner.len() + routes().map(|len| 2 + len).sum::<usize>();
+        let longest = routes().chain([owner.len()]).max().unwrap_or(0);
+        if len > Key::MAX || longest > usize::from(u8::MAX) || parts.routes.len() > MAX_ROUTES {
+            return Err(ExportError::TooLong { len, routes: parts.routes.len() });
+        }
         let mut out = Vec::with_capacity(128);
         out.put_u8(FORMAT);
         out.put_u8(parts.access.bits());
         out.put_u8(parts.routes.len() as u8);
-        out.put_u8(parts.owner.as_str().len() as u8);
+        out.put_u8(owner.len() as u8);
         out.put_u64_le(parts.incarnation.get());
         out.put_u64_le(parts.len);
-        out.put_slice(parts.owner.as_str().as_bytes());
+        out.put_slice(owner);
         for (kind, bytes) in &parts.routes {
             out.put_u8(*kind);
             out.put_u8(bytes.len() as u8);
             out.put_slice(bytes);
         }
-        assert!(out.len() <= Key::MAX && parts.routes.len() <= MAX_ROUTES, "a key too long");
-        Key(out.into())
+        Ok(Key(out.into()))
     }
 
     /// Checks the bytes and reads the parts.
@@ -170,14 +189,41 @@ impl std::fmt::Debug for Key {
 mod tests {
     use super::*;
 
-    fn sample() -> Key {
-        Key::compose(&KeyParts {
+    fn sample_parts() -> KeyParts {
+        KeyParts {
             owner: Address::parse("tcp://127.0.0.1:99").unwrap(),
             incarnation: Incarnation::new(7).unwrap(),
             len: 12,
             access: Access::READ,
             routes: vec![(1, Bytes::from_static(b"abc")), (9, Bytes::new())],
-        })
+        }
+    }
+
+    fn sample() -> Key {
+        Key::compose(&sample_parts()).unwrap()
+    }
+
+    #[test]
+    fn what_does_not_fit_is_an_error() {
+        let compose = |routes: &[usize]| {
+            let routes = routes.iter().map(|len| (1, Bytes::from(vec![7; *len]))).collect();
+            Key::compose(&KeyParts { routes, ..sample_parts() })
+        };
+        let fixed = FIXED + sample_parts().owner.as_str().len();
+        // As long as a key can be, in two routes; and one byte more.
+        let rest = Key::MAX - fixed - 2 - 2 - 255;
+        let longest = compose(&[255, rest]).unwrap();
+        assert_eq!(longest.as_bytes().len(), Key::MAX);
+        assert_eq!(longest.parse().unwrap().routes[1].1.len(), rest);
+        let (len, routes) = (Key::MAX + 1, 2);
+        assert_eq!(compose(&[255, rest + 1]), Err(ExportError::TooLong { len, routes }));
+        // A length that its byte cannot say.
+        let len = fixed + 2 + 256;
+        assert_eq!(compose(&[256]), Err(ExportError::TooLong { len, routes: 1 }));
+        assert!(compose(&[1; MAX_ROUTES]).unwrap().parse().is_ok());
+        let len = fixed + 3 * (MAX_ROUTES + 1);
+        let routes = MAX_ROUTES + 1;
+        assert_eq!(compose(&[1; MAX_ROUTES + 1]), Err(ExportError::TooLong { len, routes }));
     }
 
     #[test]

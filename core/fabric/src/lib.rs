@@ -116,7 +116,7 @@ pub use event::{Done, Event, Refusal};
 pub use eventcount::EventCount;
 pub use handoff::{Handoff, NotSubmitted, Submitter};
 pub use home::Home;
-pub use key::Key;
+pub use key::{Key, KeyId};
 pub use lease::Lease;
 pub use memory::{
     Exclusive, Region, RegionId, Slice, WeakRegion, retain_freed_memory, return_freed_memory,

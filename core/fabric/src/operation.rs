@@ -1,6 +1,6 @@
 //! What can be submitted to an endpoint.
 
-use crate::{AtomicOp, AtomicType, Peer, RegionId, Slice};
+use crate::{AtomicOp, AtomicType, KeyId, Peer, RegionId, Slice};
 use bytes::Bytes;
 use smallvec::SmallVec;
 use std::time::Duration;
@@ -178,7 +178,7 @@ pub enum Operation {
         /// The region, from `import`.
         remote: Remote,
     },
-    /// Closes a region. `Done::Deregistered` says that no remote access to it can land any more,
+    /// Closes a region, and with it all keys to it and to its parts. `Done::Deregistered` says that no remote access to it can land any more,
     /// and none reads it: its memory is this program's alone. From the call on, no new access
     /// begins.
     ///
@@ -196,10 +196,27 @@ pub enum Operation {
         /// How long to wait for peers, from the next `progress` on, whose time it is measured by.
         patience: Duration,
     },
+    /// Revokes one key, of [`Endpoint::export_part`](crate::Endpoint::export_part), with the
+    /// promise that `Deregister` gives for the region: from the call on no access by this key
+    /// begins, and `Done::Revoked` says that none by it can land or reads any more. Other keys to
+    /// the region, and what is under way by them, are not touched.
+    ///
+    /// After `patience` it ends with [`OpErrorKind::StillReached`](crate::OpErrorKind): the key
+    /// allows nothing any more, and may be revoked again until that succeeds. It fails with
+    /// `UnknownRegion` if there is no such key: it was revoked, or its region was deregistered,
+    /// or that is under way.
+    Revoke {
+        /// Its name.
+        token: Token,
+        /// The key.
+        key: KeyId,
+        /// As for `Deregister`.
+        patience: Duration,
+    },
 }
 
 impl Operation {
-    /// A patience for [`Operation::Deregister`] that suits most programs: a peer that is alive
+    /// A patience for [`Operation::Deregister`] and [`Operation::Revoke`] that suits most programs: a peer that is alive
     /// leaves a region within milliseconds.
     pub const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -217,7 +234,8 @@ impl Operation {
             | Operation::Get { token, .. }
             | Operation::Atomic { token, .. }
             | Operation::Map { token, .. }
-            | Operation::Deregister { token, .. } => token,
+            | Operation::Deregister { token, .. }
+            | Operation::Revoke { token, .. } => token,
         }
     }
 }

@@ -3,11 +3,11 @@
 use crate::world::{Node, World};
 use bytes::Bytes;
 use petasos_fabric::{
-    Access, Body, Done, InjectError, Key, Level, OpError, OpErrorKind, Operation, Payload, Peer,
-    RegionId, Remote, RemoteSpan, Slice, Token,
+    Access, Body, Done, InjectError, Key, KeyId, Level, OpError, OpErrorKind, Operation, Payload,
+    Peer, RegionId, Remote, RemoteSpan, Slice, Token,
 };
 use smallvec::smallvec;
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 /// Drives all until a number has not changed for a while.
 pub(crate) fn until_still(w: &mut World, number: impl Fn(&World) -> usize) {
@@ -158,6 +158,18 @@ impl World<'_> {
         (region, key)
     }
 
+    /// Opens a part of a region to others.
+    pub fn expose_part(
+        &mut self,
+        n: Node,
+        region: RegionId,
+        range: Range<u64>,
+        access: Access,
+    ) -> (KeyId, Key) {
+        let made = self[n].endpoint().export_part(region, range, access);
+        made.unwrap_or_else(|error| self.fail(&format!("a part was not exported: {error}")))
+    }
+
     /// Imports a key, after a journey as bytes.
     pub fn import(&mut self, n: Node, key: &Key) -> Remote {
         let key = Key::from_bytes(key.as_bytes().to_vec()).expect("a key is short enough");
@@ -199,5 +211,11 @@ impl World<'_> {
             patience: Operation::PATIENCE,
         });
         self.ok(n, token);
+    }
+
+    /// Submits the end of a key to a part.
+    pub fn revoke(&mut self, n: Node, key: KeyId) -> Token {
+        let patience = Operation::PATIENCE;
+        self.op(n, |token| Operation::Revoke { token, key, patience })
     }
 }

@@ -32,10 +32,14 @@ pub fn of_each_peer(w: &mut World) {
 
 fn at_least_the_common(w: &mut World, n: Node, peer: Peer) {
     let (all, one) = (w.capabilities(n), w.capabilities_of(n, peer));
-    let support =
-        |c: &Capabilities| [c.remote_access, c.atomics, c.tagged, c.put_with_event, c.map];
+    let support = |c: &Capabilities| {
+        [c.remote_access, c.atomics, c.tagged, c.put_with_event, c.map, c.part_keys]
+    };
     for (one, all) in support(&one).into_iter().zip(support(&all)) {
-        assert!(one >= all, "{one:?} is less than {all:?}, of put and get, atomics, … map");
+        assert!(
+            one >= all,
+            "{one:?} is less than {all:?}, of put and get, atomics, … keys to parts"
+        );
     }
     let flags = |c: &Capabilities| [c.passive_target, c.ordered_access, c.processor_atomics];
     for (one, all) in flags(&one).into_iter().zip(flags(&all)) {
@@ -53,7 +57,7 @@ fn at_least_the_common(w: &mut World, n: Node, peer: Peer) {
     let own = |c: &Capabilities| {
         let (l, named) = (c.limits, (c.scheme, c.tagged, c.third_party));
         let messages = [l.max_inject, l.max_message, l.max_header, l.max_atomic];
-        (named, messages, [l.max_regions, l.max_peers, l.max_leases])
+        (named, messages, [l.max_regions, l.max_keys, l.max_peers, l.max_leases])
     };
     assert_eq!(own(&one), own(&all));
     assert!(one.limits.max_transfer >= all.limits.max_transfer);

@@ -4,7 +4,7 @@
 
 use crate::{
     Fixture, Random,
-    world::{World, all_are, memory, room},
+    world::{Node, World, all_are, memory, room},
 };
 use petasos_fabric::{
     Access, AtomicOp, AtomicType, Done, Endpoint, Event, InjectError, Key, Level, OpError,
@@ -20,6 +20,9 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+
+/// Bytes before and after a part.
+const BESIDE: usize = 4096;
 
 /// Runs an operation to its end; other events are dropped.
 fn complete(
@@ -63,9 +66,20 @@ fn put(remote: Remote, from: &Slice) -> Operation {
 /// the owner writes after the end of closing stays.
 pub fn closing_under_fire(w: &mut World) {
     let (a, b, _, _) = w.pair();
-    if w[a].endpoint().fd().is_none() || !w.has(a, |c| c.remote_access) {
-        return;
+    if w[a].endpoint().fd().is_some() && w.has(a, |c| c.remote_access) {
+        close_under_fire(w, (a, b), false);
     }
+}
+
+/// The same for a key to the middle of a region, which stays open.
+pub fn revoking_under_fire(w: &mut World) {
+    let (a, b, _, _) = w.pair();
+    if w[a].endpoint().fd().is_some() && w.has(b, |c| c.part_keys) {
+        close_under_fire(w, (a, b), true);
+    }
+}
+
+fn close_under_fire(w: &mut World, (a, b): (Node, Node), part: bool) {
     let (mut initiator, mut owner) = (w.take_out(a), w.take_out(b));
     let (patience, fixture) = (w.patience(), w.fixture());
     let (send, keys) = channel::<Key>();
@@ -105,10 +119,21 @@ pub fn closing_under_fire(w: &mut World) {
                 thread::yield_now();
             }
         };
+        let whole = room(len + 2 * BESIDE);
+        let middle = whole.part(BESIDE, len).expect("within");
+        let around = owner.register(&whole, Access::ALL).expect("a region");
         for round in 0..40 {
-            let target = room(len);
-            let region = owner.register(&target, Access::WRITE).expect("a region");
-            let key = owner.export(region).expect("a key");
+            let target = if part { middle.clone() } else { room(len) };
+            let (token, enough) = (Token(2), Operation::PATIENCE);
+            let (key, close) = if part {
+                let range = BESIDE as u64..(BESIDE + len) as u64;
+                let (id, key) = owner.export_part(around, range, Access::WRITE).expect("a key");
+                (key, Operation::Revoke { token, key: id, patience: enough })
+            } else {
+                let region = owner.register(&target, Access::WRITE).expect("a region");
+                let key = owner.export(region).expect("a key");
+                (key, Operation::Deregister { token, region, patience: enough })
+            };
             send.send(key).expect("the initiator listens");
             drive(&mut *owner, random.below(8000));
             // On a busy machine the first one takes its time.
@@ -116,13 +141,11 @@ pub fn closing_under_fire(w: &mut World) {
             while landed.load(Ordering::Relaxed) == 0 && begin.elapsed() < patience {
                 drive(&mut *owner, 1000);
             }
-            let close =
-                Operation::Deregister { token: Token(2), region, patience: Operation::PATIENCE };
-            complete(fixture, &mut *owner, close).expect("a region is closed");
+            complete(fixture, &mut *owner, close).expect("a region is closed, or a key revoked");
             target.write(0, &vec![0xEE; len]);
             drive(&mut *owner, 1000);
             let untouched = all_are(&target.to_vec(), 0xEE);
-            assert!(untouched, "a put landed after the region was closed, in round {round}");
+            assert!(untouched, "a put landed after the end of its key, in round {round}");
         }
         drop(send);
         while !fire.is_finished() {
@@ -130,6 +153,9 @@ pub fn closing_under_fire(w: &mut World) {
         }
         let _initiator = fire.join().expect("the initiator");
         assert!(landed.load(Ordering::Relaxed) > 0, "nothing was put at all");
+        let all = whole.to_vec();
+        let beside = all[..BESIDE].iter().chain(&all[BESIDE + len..]);
+        assert!(beside.copied().all(|byte| byte == 0), "a put reached beyond its part");
     });
 }
 

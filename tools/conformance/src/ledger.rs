@@ -25,6 +25,7 @@ pub fn kind(operation: &Operation) -> &'static str {
         Operation::Atomic { .. } => "Atomic",
         Operation::Map { .. } => "Map",
         Operation::Deregister { .. } => "Deregister",
+        Operation::Revoke { .. } => "Revoke",
         _ => "another operation",
     }
 }
@@ -41,6 +42,7 @@ fn fits(kind: &str, done: &Done) -> bool {
         Done::Atomic | Done::Fetched(_) => kind == "Atomic",
         Done::Mapped(_) => kind == "Map",
         Done::Deregistered => kind == "Deregister",
+        Done::Revoked => kind == "Revoke",
         _ => false,
     }
 }

@@ -87,6 +87,7 @@ pub mod long;
 pub mod memory;
 pub mod messages;
 pub mod mix;
+pub mod part_keys;
 pub mod raw;
 pub mod remote_access;
 pub mod tagged;
@@ -156,7 +157,7 @@ macro_rules! conformance {
         /// Memory that is closed under peers that are stopped.
         mod stopped {
             use super::*;
-            use $crate::stopped::{What, Where, closings, operations};
+            use $crate::stopped::{What, Where, closings, operations, revocations};
             const SERVE: &str = concat!(module_path!(), "::serve");
             #[test]
             #[ignore = "the other side of the tests beside it, which start it"]
@@ -191,6 +192,14 @@ macro_rules! conformance {
             fn memory_of_operations() {
                 operations(&$fixture, SERVE);
             }
+            #[test]
+            fn puts_by_a_key_to_a_part() {
+                revocations(&$fixture, SERVE, What::Put);
+            }
+            #[test]
+            fn gets_by_a_key_to_a_part() {
+                revocations(&$fixture, SERVE, What::Get);
+            }
         }
     };
     (parting, $fixture:expr) => {
@@ -222,6 +231,8 @@ macro_rules! probes {
             remote_access: put_and_get, scattered, beyond_the_end, lengths_must_agree,
                 put_with_event, passive_target, own_memory, large, ordered, refused_puts, unsupported;
             keys: rights, garbage_keys, closed_regions, closing_waits_for_access, third_party;
+            part_keys: rights, ranges, one_of_two_revoked, revoked_for_good,
+                end_with_their_region, puts_with_event;
             atomics: every_operation, what_is_refused, several_at_once;
             memory: allocated, mapped, unknown_regions, read_only, exclusive_again;
             raw: every_operation, freed_when_cancelled, freed_when_lost,
@@ -230,7 +241,7 @@ macro_rules! probes {
             lifecycle: late_peer, peer_that_never_comes, peer_that_is_not_running, one_handle, wrong_scheme, killed_peer,
                 last_words, restart_at_the_same_address, forgotten_peer, many_lives;
             driving: hand_over, notifier, messages_wake, handoff, late_peer_wakes;
-            concurrent: closing_under_fire, sums_from_threads, sums_beside_the_processor,
+            concurrent: closing_under_fire, revoking_under_fire, sums_from_threads, sums_beside_the_processor,
                 messages_from_threads;
             faults: cancel_each, loss_under_each, loss_of_a_sender, others_are_served;
             mix: random_operations;
@@ -250,6 +261,7 @@ macro_rules! probes {
                 messages: back_pressure, leases_hoarded;
                 driving: sleeps_soundly;
                 faults: random_losses;
+                part_keys: no_more_than_the_limit;
             }
         }
     };

@@ -2,7 +2,8 @@
 //!
 //! A peer may be stopped at any moment, also in the middle of a copy, and continue at any later
 //! one. Once a region is deregistered, its memory belongs to its owner alone: nothing that the peer
-//! does afterwards changes it or reads it. Until then [`Operation::Deregister`] ends with an error,
+//! does afterwards changes it or reads it. The same holds of a part of a region once the key to it
+//! is revoked. Until then [`Operation::Deregister`] ends with an error,
 //! when its patience is over.
 //!
 //! No call of the owner's endpoint waits for a stopped peer: a watchdog continues the peer if one
@@ -24,8 +25,8 @@ use crate::{
     world::all_are,
 };
 use petasos_fabric::{
-    Access, Address, Done, Endpoint, Event, Key, Level, OpError, OpErrorKind, Operation, Peer,
-    Region, RegionId, Remote, RemoteSpan, Slice, Support, Token,
+    Access, Address, Done, Endpoint, Event, Key, KeyId, Level, OpError, OpErrorKind, Operation,
+    Peer, Region, RegionId, Remote, RemoteSpan, Slice, Support, Token,
 };
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use smallvec::smallvec;
@@ -48,8 +49,9 @@ const OWN: u8 = foreign::OVER;
 const HERE: &str = "petasos-conformance, the peer to be stopped, at ";
 /// How late the end may be on a busy machine.
 const LATE: Duration = Duration::from_secs(4);
-/// Closings under a stopped peer in one test.
+/// Closings of regions under a stopped peer in one test, and of keys.
 const ROUNDS: usize = 12;
+const KEYS: usize = 6;
 
 /// What the peer does with the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +73,17 @@ pub enum Where {
     /// Memory that the program keeps, and frees at once.
     Raw,
 }
+
+/// What is closed under it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Closed {
+    Region(RegionId),
+    /// The key to the middle of this region, which stays open.
+    Key(KeyId, RegionId),
+}
+
+/// Bytes before and after a part.
+const BESIDE: usize = 4096;
 
 /// When the peer is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -328,21 +341,42 @@ struct Owner<'f> {
 /// # Panics
 /// If what was closed is not closed, or a close does not end.
 pub fn closings(fixture: &dyn Fixture, serve: &str, what: What, of: Where) {
+    let can = |driver: &Driver<'_>| driver.end.capabilities().remote_access != Support::None;
+    close_all(fixture, serve, what, of, (ROUNDS, false), can);
+}
+
+/// Revokes keys to parts of regions under a peer that is stopped, many times, at many moments.
+///
+/// # Panics
+/// If what was revoked is not, or a revocation does not end.
+pub fn revocations(fixture: &dyn Fixture, serve: &str, what: What) {
+    let can = |driver: &Driver<'_>| driver.end.capabilities().part_keys != Support::None;
+    close_all(fixture, serve, what, Where::Heap, (KEYS, true), can);
+}
+
+fn close_all(
+    fixture: &dyn Fixture,
+    serve: &str,
+    what: What,
+    of: Where,
+    (rounds, part): (usize, bool),
+    can: impl Fn(&Driver<'_>) -> bool,
+) {
     if fixture.missing().is_some() {
         return;
     }
     let driver = Driver::open(fixture);
-    if driver.end.capabilities().remote_access == Support::None {
+    if !can(&driver) {
         return;
     }
     let mut owner = Owner { driver, serve, random: Random::new(what as u64 + 7), peer: None };
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         let when = match round % 6 {
             0 => When::Before,
             5 => When::After,
             _ => When::Within,
         };
-        owner.close_under_stopped(what, of, when);
+        owner.close_under_stopped(what, of, when, part);
     }
 }
 
@@ -357,16 +391,23 @@ impl Owner<'_> {
         peer
     }
 
-    fn close(&mut self, region: RegionId, patience: Duration) -> Result<(), OpError> {
-        let token = self.driver.submit(|token| Operation::Deregister { token, region, patience });
-        let result = self.driver.done(token);
-        result.map(|done| assert!(matches!(done, Done::Deregistered), "{done:?}"))
+    fn close(&mut self, closed: Closed, patience: Duration) -> Result<(), OpError> {
+        let token = self.driver.submit(|token| match closed {
+            Closed::Region(region) => Operation::Deregister { token, region, patience },
+            Closed::Key(key, _) => Operation::Revoke { token, key, patience },
+        });
+        let done = self.driver.done(token)?;
+        match closed {
+            Closed::Region(_) => assert!(matches!(done, Done::Deregistered), "{done:?}"),
+            Closed::Key(..) => assert!(matches!(done, Done::Revoked), "{done:?}"),
+        }
+        Ok(())
     }
 
     /// Once the peer goes on.
-    fn close_at_last(&mut self, region: RegionId) {
+    fn close_at_last(&mut self, closed: Closed) {
         let patience = self.driver.fixture.deadline() * 2;
-        self.close(region, patience).expect("the peer goes on, and leaves");
+        self.close(closed, patience).expect("the peer goes on, and leaves");
     }
 
     fn stop(&self) {
@@ -388,16 +429,28 @@ impl Owner<'_> {
         waited
     }
 
-    fn close_under_stopped(&mut self, what: What, of: Where, when: When) {
+    /// Opens this memory, or all of it but some bytes at both ends.
+    fn open(&mut self, memory: &Slice, part: bool) -> (Closed, Key) {
+        let end = &mut self.driver.end;
+        let region = end.register(memory, Access::ALL).expect("registered");
+        if !part {
+            return (Closed::Region(region), end.export(region).expect("a key"));
+        }
+        let range = BESIDE as u64..(memory.len() - BESIDE) as u64;
+        let (id, key) = end.export_part(region, range, Access::ALL).expect("a key");
+        (Closed::Key(id, region), key)
+    }
+
+    fn close_under_stopped(&mut self, what: What, of: Where, when: When, part: bool) {
         let peer = self.peer();
+        let len = if part { LEN + 2 * BESIDE } else { LEN };
         let memory = match of {
-            Where::Heap => Memory::Region(Region::from_vec(vec![FIRST; LEN])),
-            Where::Alloc => Memory::Region(self.driver.end.alloc(LEN).expect("memory")),
-            Where::Raw => Memory::Raw(Pages::new(&vec![FIRST; LEN])),
+            Where::Heap => Memory::Region(Region::from_vec(vec![FIRST; len])),
+            Where::Alloc => Memory::Region(self.driver.end.alloc(len).expect("memory")),
+            Where::Raw => Memory::Raw(Pages::new(&vec![FIRST; len])),
         };
-        memory.slice().write(0, &vec![FIRST; LEN]);
-        let region = self.driver.end.register(&memory.slice(), Access::ALL).expect("registered");
-        let key = self.driver.end.export(region).expect("a key");
+        memory.slice().write(0, &vec![FIRST; len]);
+        let (region, key) = self.open(&memory.slice(), part);
         let much = if when == When::After { message::ONCE } else { message::FOREVER };
         let task: [&[u8]; 2] = [&[much, what as u8], key.as_bytes()];
         if when != When::Before {
@@ -421,13 +474,15 @@ impl Owner<'_> {
         let first = self.close(region, patience);
         let waited = self.has_waited();
         assert!(waited || begin.elapsed() < patience + LATE, "its patience was over long ago");
-        assert!(self.driver.end.export(region).is_err(), "it is closed to new access");
+        if let Closed::Region(region) = region {
+            assert!(self.driver.end.export(region).is_err(), "it is closed to new access");
+        }
         let held = match first {
-            Ok(()) => self.take(memory, of),
+            Ok(()) => self.take(memory, of, region),
             Err(error) if waited => {
                 assert_eq!(error.kind, OpErrorKind::StillReached, "{error}");
                 self.close_at_last(region);
-                self.take(memory, of)
+                self.take(memory, of, region)
             }
             Err(error) => {
                 assert_eq!(error.kind, OpErrorKind::StillReached, "{error}");
@@ -442,7 +497,7 @@ impl Owner<'_> {
                 } else if again.is_err() {
                     self.close_at_last(region);
                 }
-                self.take(memory, of)
+                self.take(memory, of, region)
             }
         };
         self.go_on();
@@ -459,11 +514,18 @@ impl Owner<'_> {
             }
         }
         held.check(when);
+        if let Closed::Key(_, region) = region {
+            self.close_at_last(Closed::Region(region));
+        }
     }
 
     /// The memory belongs to this side alone: it writes there.
-    fn take(&mut self, memory: Memory, of: Where) -> Held {
+    fn take(&mut self, memory: Memory, of: Where, closed: Closed) -> Held {
         let mut held = match (memory, of) {
+            (Memory::Region(memory), _) if matches!(closed, Closed::Key(..)) => {
+                memory.write(BESIDE, &vec![OWN; LEN]);
+                return Held::Part(memory);
+            }
             (Memory::Region(memory), Where::Heap) => {
                 Held::Exclusive(memory.into_exclusive().expect("nothing else holds it"))
             }
@@ -473,7 +535,7 @@ impl Owner<'_> {
         match &mut held {
             Held::Exclusive(memory) => memory.fill(OWN),
             Held::Shared(memory) => memory.write(0, &vec![OWN; LEN]),
-            Held::Raw(_) => {}
+            Held::Raw(_) | Held::Part(_) => {}
         }
         held
     }
@@ -499,6 +561,8 @@ enum Held {
     Exclusive(petasos_fabric::Exclusive),
     Shared(Region),
     Raw(Over),
+    /// A part belongs to the owner alone, and some bytes beside it were nothing to the peer.
+    Part(Region),
 }
 
 impl Held {
@@ -507,6 +571,15 @@ impl Held {
             Held::Exclusive(memory) => memory.to_vec(),
             Held::Shared(memory) => memory.to_vec(),
             Held::Raw(over) => return assert!(over.is_untouched(), "stopped: {when:?}"),
+            Held::Part(memory) => {
+                let mut bytes = memory.to_vec();
+                let (rest, after) = bytes.split_at(BESIDE + LEN);
+                let beside = all_are(&rest[..BESIDE], FIRST) && all_are(after, FIRST);
+                assert!(beside, "bytes beside the part changed; stopped: {when:?}");
+                bytes.drain(..BESIDE);
+                bytes.truncate(LEN);
+                bytes
+            }
         };
         assert!(all_are(&bytes, OWN), "bytes of closed memory changed; stopped: {when:?}");
     }

@@ -1,16 +1,17 @@
 //! The suite finds defects: an endpoint that breaks one promise fails the probe of that promise.
 
 use petasos_conformance::{
-    Fixture, RealTime, World, capabilities, driving, faults, keys, lifecycle, messages, mix, run,
-    tagged,
+    Fixture, RealTime, World, capabilities, driving, faults, keys, lifecycle, messages, mix,
+    part_keys, run, tagged,
 };
 use petasos_fabric::{
-    Address, Capabilities, Done, Endpoint, Event, InjectError, Notifier, Notify, OpError,
-    Operation, Peer, Time, Token, delegate,
+    Access, Address, Capabilities, Done, Endpoint, Event, ExportError, InjectError, Key, KeyId,
+    Notifier, Notify, OpError, Operation, Peer, RegionId, Time, Token, delegate,
 };
 use petasos_self::Local;
 use std::{
     collections::VecDeque,
+    ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::Duration,
@@ -38,6 +39,10 @@ enum Defect {
     IgnoresNotifier,
     /// Says that a region is closed before it is.
     ClosesEarly,
+    /// Says that a key is revoked, and does not revoke it.
+    RevokesNothing,
+    /// Gives keys to parts all the rights of the region, and all of its bytes.
+    ForgetsTheRange,
     /// Takes whole queues, and drops operations for which it has no room.
     LosesOperations,
     /// Says of unknown peers what it can do with them.
@@ -50,6 +55,7 @@ struct Defective {
     done: u32,
     messages: u32,
     early: Vec<Token>,
+    revoked: Vec<Token>,
 }
 
 impl Defective {
@@ -114,7 +120,36 @@ impl Endpoint for Defective {
             let early = |o: &Operation| matches!(o, Operation::Deregister { .. });
             operations.retain(|operation| !early(operation));
         }
+        if self.defect == Defect::RevokesNothing {
+            operations.retain(|operation| match operation {
+                Operation::Revoke { token, .. } => {
+                    self.revoked.push(*token);
+                    false
+                }
+                _ => true,
+            });
+        }
         self.inner.submit(operations);
+    }
+
+    fn export(&self, region: RegionId) -> Result<Key, ExportError> {
+        self.inner.export(region)
+    }
+
+    fn export_part(
+        &mut self,
+        region: RegionId,
+        range: Range<u64>,
+        access: Access,
+    ) -> Result<(KeyId, Key), ExportError> {
+        if self.defect == Defect::ForgetsTheRange {
+            let whole = self.inner.export(region)?.parse().expect("a key");
+            let (id, key) = self.inner.export_part(region, 0..whole.len, whole.access)?;
+            let mut parts = key.parse().expect("a key");
+            (parts.len, parts.access) = (range.end.saturating_sub(range.start), access);
+            return Ok((id, Key::compose(&parts)?));
+        }
+        self.inner.export_part(region, range, access)
     }
 
     fn cancel(&mut self, token: Token) {
@@ -130,6 +165,9 @@ impl Endpoint for Defective {
         for token in std::mem::take(&mut self.early) {
             let result = Ok(Done::Deregistered);
             events.push(Event::Done { token, result });
+        }
+        for token in self.revoked.drain(..) {
+            events.push(Event::Done { token, result: Ok(Done::Revoked) });
         }
         worked
     }
@@ -157,7 +195,7 @@ impl Endpoint for Defective {
     }
 
     delegate! {
-        inner: address incarnation resolve peer forget arm fd register export import release
+        inner: address incarnation resolve peer forget arm fd register import release
     }
 }
 
@@ -174,6 +212,7 @@ impl Fixture for DefectiveFixture {
             done: 0,
             messages: 0,
             early: Vec::new(),
+            revoked: Vec::new(),
         })
     }
     fn now(&self) -> Time {
@@ -240,4 +279,16 @@ fn promises_for_unknown_peers() {
 fn regions_that_are_not_closed() {
     is_found(Defect::ClosesEarly, keys::closed_regions);
     is_found(Defect::ClosesEarly, keys::closing_waits_for_access);
+}
+
+#[test]
+fn keys_that_are_not_revoked() {
+    is_found(Defect::RevokesNothing, part_keys::one_of_two_revoked);
+    is_found(Defect::RevokesNothing, part_keys::revoked_for_good);
+}
+
+#[test]
+fn keys_that_reach_too_far() {
+    is_found(Defect::ForgetsTheRange, part_keys::rights);
+    is_found(Defect::ForgetsTheRange, part_keys::ranges);
 }

@@ -287,7 +287,7 @@ mod virtual_time {
         fn now(&self) -> Time {
             Time(self.1.load(Ordering::Relaxed))
         }
-        fn pass(&self) {
+        fn pass(&self, _: u32) {
             self.1.fetch_add(100_000, Ordering::Relaxed);
         }
     }

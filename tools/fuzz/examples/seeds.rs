@@ -72,7 +72,7 @@ fn keys() -> Vec<Vec<u8>> {
             access: Access::ALL,
             routes,
         };
-        Key::compose(&parts).as_bytes().to_vec()
+        Key::compose(&parts).expect("short enough").as_bytes().to_vec()
     };
     let two_sided = (Key::ROUTE_TWO_SIDED, Bytes::from_static(&[7; 16]));
     let by_address = (Key::ROUTE_ADDRESS, Bytes::from_static(&[8; 12]));

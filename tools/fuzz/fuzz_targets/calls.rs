@@ -119,7 +119,7 @@ impl Attacker {
         // One that claims more than there is.
         let mut parts = Key::from_bytes(keys[0].clone()).and_then(|k| k.parse()).expect("a key");
         parts.len = MAX_BODY;
-        keys.push(Key::compose(&parts).as_bytes().clone());
+        keys.push(Key::compose(&parts).expect("as long as before").as_bytes().clone());
         let mut attacker = Attacker { endpoint, victim, ids, keys };
         attacker.read();
         attacker

@@ -451,7 +451,7 @@ impl<'a> World<'a> {
                 (Key::ROUTE_DEVICE, Bytes::from_static(&[1; 8])),
             ],
         };
-        let remote = self.end.import(&Key::compose(&parts)).ok()?;
+        let remote = self.end.import(&Key::compose(&parts).ok()?).ok()?;
         self.remotes.push(remote);
         if self.remotes.len() > 4 {
             self.end.release(self.remotes.remove(0));

@@ -19,6 +19,7 @@ pub(crate) fn common(members: &[Member]) -> Capabilities {
     limits.max_transfer = all().map(|c| c.limits.max_transfer).min().unwrap_or(0);
     limits.max_pieces = smallest(|limits| limits.max_pieces);
     limits.max_regions = smallest(|limits| limits.max_regions);
+    limits.max_keys = smallest(|limits| limits.max_keys);
     limits.max_peers = smallest(|limits| limits.max_peers);
     limits.max_leases = smallest(|limits| limits.max_leases);
     let mut capabilities = Capabilities::emulated(SCHEME, limits);
@@ -27,6 +28,7 @@ pub(crate) fn common(members: &[Member]) -> Capabilities {
     capabilities.tagged = Support::None;
     capabilities.put_with_event = least(|c| c.put_with_event);
     capabilities.map = least(|c| c.map);
+    capabilities.part_keys = least(|c| c.part_keys);
     capabilities.passive_target = every(|c| c.passive_target);
     capabilities.third_party = every(|c| c.third_party);
     capabilities.ordered_access = every(|c| c.ordered_access);

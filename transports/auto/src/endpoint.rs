@@ -3,12 +3,13 @@
 use crate::{Auto, peers::Route};
 use petasos_fabric::{
     Access, Address, AllocError, Capabilities, Endpoint, Event, ExportError, ImportError,
-    Incarnation, InjectError, Key, Lease, Notifier, Operation, Peer, PeerInfo, PeerState, Region,
-    RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+    Incarnation, InjectError, Key, KeyId, Lease, Notifier, Operation, Peer, PeerInfo, PeerState,
+    Region, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
 };
 use std::{
     collections::VecDeque,
     mem,
+    ops::Range,
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
@@ -199,6 +200,15 @@ impl Endpoint for Auto {
 
     fn export(&self, region: RegionId) -> Result<Key, ExportError> {
         self.export_all(region)
+    }
+
+    fn export_part(
+        &mut self,
+        region: RegionId,
+        range: Range<u64>,
+        access: Access,
+    ) -> Result<(KeyId, Key), ExportError> {
+        self.export_part_of_all(region, &range, access)
     }
 
     fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {

@@ -7,10 +7,10 @@
 
 use crate::{Auto, AutoAddress, outstanding::Pending};
 use petasos_fabric::{
-    Access, Done, Endpoint, Event, ExportError, ImportError, Incarnation, Key, OpError,
+    Access, Done, Endpoint, Event, ExportError, ImportError, Incarnation, Key, KeyId, OpError,
     OpErrorKind, Operation, Peer, RegionId, RegisterError, Remote, Slice, Token, key::KeyParts,
 };
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 impl Auto {
     pub(crate) fn register_all(
@@ -75,8 +75,66 @@ impl Auto {
         error
     }
 
+    /// A member has revoked its key to a part, or has not.
+    pub(crate) fn revoked(
+        &mut self,
+        key: KeyId,
+        member: usize,
+        result: Result<Done, OpError>,
+    ) -> Option<Event> {
+        let result = result.map_err(|error| self.in_our_words(member, error));
+        self.regions.revoked(key, member, result)
+    }
+
+    /// Revokes a key to a part with all members; again, with those that have not revoked it yet.
+    pub(crate) fn revoke(&mut self, token: Token, key: KeyId, patience: Duration) {
+        let Some(open) = self.regions.revoke(token, key) else {
+            return self.fail(token, OpError::local(OpErrorKind::UnknownRegion));
+        };
+        for (member, there) in open {
+            let token = self.outstanding.token(Pending::Revoking { key, member });
+            self.hand(member, Operation::Revoke { token, key: there, patience });
+        }
+    }
+
     pub(crate) fn export_all(&self, region: RegionId) -> Result<Key, ExportError> {
         let there = self.regions.of_members(region).ok_or(ExportError::UnknownRegion)?;
+        let keys = self.members.iter().zip(there);
+        let keys: Result<Vec<Key>, _> =
+            keys.map(|(member, id)| member.endpoint.export(*id)).collect();
+        self.compose(&keys?)
+    }
+
+    /// A key of all members' keys to the same part.
+    pub(crate) fn export_part_of_all(
+        &mut self,
+        region: RegionId,
+        range: &Range<u64>,
+        access: Access,
+    ) -> Result<(KeyId, Key), ExportError> {
+        let there = self.regions.of_members(region).ok_or(ExportError::UnknownRegion)?;
+        let (there, mut ids, mut keys) = (there.to_vec(), Vec::new(), Vec::new());
+        let made = there.into_iter().zip(&mut self.members).try_for_each(|(id, member)| {
+            let (id, key) = member.endpoint.export_part(id, range.clone(), access)?;
+            ids.push(id);
+            keys.push(key);
+            Ok(())
+        });
+        match made.and_then(|()| self.compose(&keys)) {
+            Ok(key) => Ok((self.regions.add_key(region, ids), key)),
+            Err(error) => {
+                for (member, key) in ids.into_iter().enumerate() {
+                    let token = self.outstanding.token(Pending::Ignored);
+                    let patience = Operation::PATIENCE;
+                    self.hand(member, Operation::Revoke { token, key, patience });
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Puts the members' keys together.
+    fn compose(&self, keys: &[Key]) -> Result<Key, ExportError> {
         let mut whole = KeyParts {
             owner: self.address.clone(),
             incarnation: self.incarnation,
@@ -84,8 +142,7 @@ impl Auto {
             access: Access::NONE,
             routes: Vec::new(),
         };
-        for (at, (member, id)) in self.members.iter().zip(there).enumerate() {
-            let key = member.endpoint.export(*id)?;
+        for (at, key) in keys.iter().enumerate() {
             let parts = key.parse().map_err(|_| ExportError::UnknownRegion)?;
             (whole.len, whole.access) = (parts.len, parts.access);
             let mut route = vec![at as u8];
@@ -97,7 +154,7 @@ impl Auto {
             }
             whole.routes.push((Key::ROUTE_MEMBER, route.into()));
         }
-        Ok(Key::compose(&whole))
+        Key::compose(&whole)
     }
 
     pub(crate) fn import_key(&mut self, key: &Key) -> Result<Remote, ImportError> {
@@ -172,9 +229,41 @@ fn member_key(route: &[u8], owner: petasos_fabric::Address, parts: &KeyParts) ->
         routes.push((kind, bytes.to_vec().into()));
         rest = tail;
     }
-    // As many as a key may have, and together no longer than they were in ours.
-    (rest.is_empty() && routes.len() <= 8).then(|| {
-        let (len, access) = (parts.len, parts.access);
-        Key::compose(&KeyParts { owner, incarnation, len, access, routes })
-    })
+    let (len, access) = (parts.len, parts.access);
+    let parts = KeyParts { owner, incarnation, len, access, routes };
+    // A peer's own that follows the rules fits: it was part of a longer key.
+    rest.is_empty().then(|| Key::compose(&parts).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use petasos_fabric::Address;
+
+    fn routes(lens: &[u8]) -> Vec<u8> {
+        let mut route = Incarnation::new(7).unwrap().get().to_le_bytes().to_vec();
+        route.push(lens.len() as u8);
+        for len in lens {
+            route.extend_from_slice(&[Key::ROUTE_TWO_SIDED, *len]);
+            route.extend(std::iter::repeat_n(1, usize::from(*len)));
+        }
+        route
+    }
+
+    #[test]
+    fn a_member_key_that_would_be_too_long_is_none() {
+        let owner = |len: usize| Address::parse(&format!("shm://{}", "x".repeat(len))).unwrap();
+        let parts = KeyParts {
+            owner: owner(10),
+            incarnation: Incarnation::new(8).unwrap(),
+            len: 1,
+            access: Access::READ,
+            routes: Vec::new(),
+        };
+        let key = member_key(&routes(&[255, 200]), owner(10), &parts).expect("it fits");
+        assert_eq!(key.parse().unwrap().routes.len(), 2);
+        assert!(member_key(&routes(&[255, 200]), owner(100), &parts).is_none());
+        assert!(member_key(&routes(&[0; 8]), owner(10), &parts).is_some());
+        assert!(member_key(&routes(&[0; 9]), owner(10), &parts).is_none(), "too many routes");
+    }
 }

@@ -1,7 +1,7 @@
 //! Operations that members were given, or are to be given.
 
 use crate::Member;
-use petasos_fabric::{Address, Operation, Peer, RegionId, Token};
+use petasos_fabric::{Address, KeyId, Operation, Peer, RegionId, Token};
 use slab::Slab;
 use std::collections::VecDeque;
 
@@ -17,6 +17,8 @@ pub(crate) enum Pending {
     User { token: Token, peer: Peer, address: Address, member: usize },
     /// A member's part in closing a region.
     Closing { region: RegionId, member: usize },
+    /// A member's part in revoking a key.
+    Revoking { key: KeyId, member: usize },
     /// Its completion is not waited for.
     Ignored,
 }

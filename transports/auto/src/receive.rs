@@ -107,6 +107,7 @@ impl Auto {
                 Some(Event::Done { token, result: result.map_err(reword) })
             }
             Pending::Closing { region, member } => self.closed(region, member, result),
+            Pending::Revoking { key, member } => self.revoked(key, member, result),
             Pending::Ignored => None,
         }
     }

@@ -74,6 +74,9 @@ impl Auto {
         if let Operation::Deregister { region, patience, .. } = operation {
             return self.close(token, region, patience);
         }
+        if let Operation::Revoke { key, patience, .. } = operation {
+            return self.revoke(token, key, patience);
+        }
         if let Err(kind) = self.check(&operation) {
             return self.fail(token, OpError::local(kind));
         }

@@ -8,11 +8,11 @@ use crate::{
 };
 use bytes::Bytes;
 use petasos_fabric::{
-    Access, Address, Endpoint, Event, ExportError, InjectError, Key, Lease, LostReason, Notifier,
-    OpError, OpErrorKind, Operation, Peer, RegionId, RegisterError, ResolveError, Sleep, Slice,
-    Time, Token, answered_by_engine,
+    Access, Address, Endpoint, Event, ExportError, InjectError, Key, KeyId, Lease, LostReason,
+    Notifier, OpError, OpErrorKind, Operation, Peer, RegionId, RegisterError, ResolveError, Sleep,
+    Slice, Time, Token, answered_by_engine,
 };
-use std::{collections::VecDeque, os::fd::BorrowedFd, time::Duration};
+use std::{collections::VecDeque, ops::Range, os::fd::BorrowedFd, time::Duration};
 
 /// The most records of one peer that are taken before others have their turn.
 const TURN: usize = 32;
@@ -240,7 +240,17 @@ impl<D: Device> Endpoint for Channels<D> {
             let route = Bytes::copy_from_slice(key.as_bytes());
             parts.routes.push((Key::ROUTE_DEVICE, route));
         }
-        Ok(Key::compose(&parts))
+        Key::compose(&parts)
+    }
+
+    /// The key has the engine's route alone: the device registers whole regions.
+    fn export_part(
+        &mut self,
+        region: RegionId,
+        range: Range<u64>,
+        access: Access,
+    ) -> Result<(KeyId, Key), ExportError> {
+        self.engine.export_part(region, range, access)
     }
 
     answered_by_engine! {

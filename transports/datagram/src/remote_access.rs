@@ -9,7 +9,9 @@
 //! closing completes.
 //!
 //! Short accesses, those with events, and all that cannot be granted are left to the engine. The
-//! library still writes the payloads of a put with event: see [`crate::completion`].
+//! library still writes the payloads of a put with event: see [`crate::completion`]. The engine
+//! also serves all accesses by keys to parts of regions: not every library keeps a peer within less
+//! than a page or a mapping, and a key that a lost peer held could not be revoked at once.
 
 use crate::{
     access::Access,
@@ -30,7 +32,8 @@ impl<N: Network> Datagrams<N> {
             return Some(operation);
         };
         let peer = remote.peer;
-        let imported = self.engine.imported(*remote);
+        // No grant is given for a part.
+        let imported = self.engine.imported(*remote).filter(|imported| !imported.is_of_part());
         let route = imported.and_then(|imported| imported.parts.route(Key::ROUTE_TWO_SIDED));
         let target = route.and_then(|bytes| Target::try_from(&bytes[..]).ok());
         let incarnation = imported.map(|imported| imported.parts.incarnation);

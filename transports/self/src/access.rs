@@ -13,7 +13,7 @@ const PIECE: u64 = 1 << 20;
 /// An imported key: where its region is.
 #[derive(Clone, Copy)]
 pub(crate) struct Route {
-    pub(crate) region: RegionId,
+    pub(crate) slot: RegionId,
     pub(crate) owner: Incarnation,
     /// What the key says; what counts is what the owner registered.
     pub(crate) rights: Rights,
@@ -111,7 +111,7 @@ impl Access {
             return Step::Done(Err(OpErrorKind::StaleKey));
         }
         loop {
-            let Some(pin) = hub.regions.pin(self.route.region) else {
+            let Some(pin) = hub.regions.pin(self.route.slot) else {
                 return Step::Done(Err(OpErrorKind::StaleKey));
             };
             let (allowed, needed) = (pin.access, self.needs());
@@ -132,9 +132,10 @@ impl Access {
                 Kind::Get { .. } => return Step::Done(Ok(Done::Got)),
                 Kind::Put { event: None, .. } => return Step::Done(Ok(Done::Put)),
                 Kind::Put { copy, event: Some(data) } => {
+                    let (region, base) = pin.place;
                     let what = Content::Arrived {
-                        region: self.route.region,
-                        offset: copy.first(),
+                        region,
+                        offset: base + copy.first(),
                         len: copy.total,
                         data: *data,
                     };

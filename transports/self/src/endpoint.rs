@@ -11,11 +11,12 @@ use crate::{
 use bytes::{BufMut, Bytes};
 use petasos_fabric::{
     Access, Address, Capabilities, Endpoint, Event, ExportError, ImportError, Incarnation,
-    InjectError, Key, LostReason, Notifier, OpError, Operation, Peer, PeerInfo, RegionId,
+    InjectError, Key, KeyId, LostReason, Notifier, OpError, Operation, Peer, PeerInfo, RegionId,
     RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token, key::KeyParts,
 };
 use std::{
     collections::VecDeque,
+    ops::Range,
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
@@ -241,16 +242,27 @@ impl Endpoint for Local {
 
     fn export(&self, region: RegionId) -> Result<Key, ExportError> {
         let (len, access) = self.hub.regions.get(region).ok_or(ExportError::UnknownRegion)?;
-        let mut route = Vec::with_capacity(8);
-        route.put_u32_le(region.index);
-        route.put_u32_le(region.generation);
-        Ok(Key::compose(&KeyParts {
-            owner: self.hub.address.clone(),
-            incarnation: self.hub.incarnation,
-            len,
-            access,
-            routes: vec![(Key::ROUTE_SLOT, Bytes::from(route))],
-        }))
+        self.key(region, len, access)
+    }
+
+    fn export_part(
+        &mut self,
+        region: RegionId,
+        range: Range<u64>,
+        access: Access,
+    ) -> Result<(KeyId, Key), ExportError> {
+        let len = range.end.saturating_sub(range.start);
+        let limit = self.capabilities.limits.max_keys;
+        let slot = self.hub.regions.add_part(region, range, access, limit)?;
+        let RegionId { index, generation } = slot;
+        match self.key(slot, len, access) {
+            Ok(key) => Ok((KeyId { index, generation }, key)),
+            Err(error) => {
+                self.hub.regions.close(slot);
+                self.hub.regions.collect(slot);
+                Err(error)
+            }
+        }
     }
 
     fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
@@ -263,7 +275,7 @@ impl Endpoint for Local {
             return Err(ImportError::Malformed("a route of the wrong length"));
         };
         let route = Route {
-            region: RegionId {
+            slot: RegionId {
                 index: u32::from_le_bytes([a, b, c, d]),
                 generation: u32::from_le_bytes([e, f, g, h]),
             },
@@ -291,7 +303,21 @@ impl Endpoint for Local {
 }
 
 impl Local {
-    /// Completes the deregistrations whose last access has ended, and those whose patience is over.
+    /// The key to memory in this slot of the table of regions.
+    fn key(&self, slot: RegionId, len: u64, access: Access) -> Result<Key, ExportError> {
+        let mut route = Vec::with_capacity(8);
+        route.put_u32_le(slot.index);
+        route.put_u32_le(slot.generation);
+        Key::compose(&KeyParts {
+            owner: self.hub.address.clone(),
+            incarnation: self.hub.incarnation,
+            len,
+            access,
+            routes: vec![(Key::ROUTE_SLOT, Bytes::from(route))],
+        })
+    }
+
+    /// Completes the deregistrations and revocations whose last access has ended, and those whose patience is over.
     /// True if there were any.
     fn collect_closed(&mut self) -> bool {
         let ended = self.closing.collect(&self.hub.regions, self.now);

@@ -102,6 +102,7 @@ impl Local {
         capabilities.tagged = Support::Native;
         capabilities.put_with_event = Support::Native;
         capabilities.map = Support::Native;
+        capabilities.part_keys = Support::Native;
         capabilities.passive_target = true;
         let doorbell = Doorbell::new().map_err(|e| OpenError::System(e.to_string()))?;
         let hub = Arc::new(Hub::new(address, doorbell, limits.max_leases));

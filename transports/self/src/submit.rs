@@ -10,10 +10,10 @@ use crate::{
     peers::{Entry, State},
 };
 use petasos_fabric::{
-    Access as Rights, Body, Done, LostReason, OpError, OpErrorKind, Operation, Peer, RegionId,
-    Remote, Slice, Slices, Spans, Token,
+    Access as Rights, Body, Done, LostReason, OpError, OpErrorKind, Operation, Peer, Remote, Slice,
+    Slices, Spans, Token,
 };
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 /// Operations under way at a time.
 const MAX_OPERATIONS: usize = 1 << 17;
@@ -90,7 +90,12 @@ impl Local {
                 self.access(token, remote, Rights::READ, |_| Ok(Kind::Map))
             }
             Operation::Deregister { region, patience, .. } => {
-                self.deregister(token, region, patience)
+                let found = self.closing.deregister(&self.hub.regions, token, region, patience);
+                found.then_some(()).ok_or(OpError::local(OpErrorKind::UnknownRegion))
+            }
+            Operation::Revoke { key, patience, .. } => {
+                let found = self.closing.revoke(&self.hub.regions, token, key, patience);
+                found.then_some(()).ok_or(OpError::local(OpErrorKind::UnknownRegion))
             }
             _ => Err(OpError::local(OpErrorKind::Unsupported("this operation"))),
         };
@@ -281,18 +286,6 @@ impl Local {
 
     fn route(&self, remote: Remote) -> Result<Route, OpError> {
         self.remotes.get(remote).ok_or(OpError::local(OpErrorKind::UnknownRegion))
-    }
-
-    fn deregister(
-        &mut self,
-        token: Token,
-        region: RegionId,
-        patience: Duration,
-    ) -> Result<(), OpError> {
-        match self.closing.begin(&self.hub.regions, token, region, patience) {
-            true => Ok(()),
-            false => Err(OpError::local(OpErrorKind::UnknownRegion)),
-        }
     }
 
     /// Ends an operation if it is not too late.

@@ -155,24 +155,24 @@ impl Engine {
                     conn.incoming.begin_serving()?;
                 }
                 let checked = regions.check(target, Access::WRITE, offset, len as u64);
-                let checked = checked.and_then(|(region, memory)| {
-                    let bound = regions.get(region).map_or(0, |r| r.memory.len() as u64);
+                let checked = checked.and_then(|(at, memory)| {
+                    let bound = regions.get(at).map_or(0, |entry| entry.memory.len() as u64);
                     match header {
                         Header::PutEvent { begin, total, .. } if begin.max(total) > bound => {
                             Err(Status::OutOfBounds)
                         }
-                        _ => Ok((region, memory)),
+                        _ => Ok((at, memory)),
                     }
                 });
-                let (region, status, placement) = match checked {
-                    Ok((region, memory)) => {
-                        regions.hold(region);
+                let (at, status, placement) = match checked {
+                    Ok((at, memory)) => {
+                        regions.hold(at);
                         let placement = Placement::Memory(smallvec![memory]);
-                        (Some(region), Status::Good, placement)
+                        (Some(at), Status::Good, placement)
                     }
                     Err(status) => (None, status, Placement::Discard),
                 };
-                (Landing::Put { header, region, status }, placement)
+                (Landing::Put { header, at, status }, placement)
             }
             Header::Atomic { op, .. } => {
                 let most = limits.max_atomic * (1 + usize::from(op == AtomicOp::CompareSwap));
@@ -259,8 +259,8 @@ impl Engine {
                     return broken("a get of a bad length", len);
                 }
                 match regions.check(target, Access::READ, offset, len) {
-                    Ok((region, _)) => {
-                        let what = Served::Region { region, offset };
+                    Ok((at, _)) => {
+                        let what = Served::Memory { at, offset };
                         let serve = Serve { id, what, len, done: 0 };
                         conn.queues.bulk.push_back(Bulk::Serve(serve));
                         conn.wake(ledger);

@@ -9,9 +9,9 @@ use super::{
     operations::{Kind, Op, Pull, Purpose, Sort, Source},
     outstanding::{Outstanding, Request},
     queues::{self, Control, Queues, Schedule},
-    registry::Regions,
+    registry::{Exposed, Regions},
 };
-use crate::{Address, Incarnation, LostReason, OpError, OpErrorKind, Peer, PeerState, RegionId};
+use crate::{Address, Incarnation, LostReason, OpError, OpErrorKind, Peer, PeerState};
 use bytes::Bytes;
 use std::{
     collections::VecDeque,
@@ -81,7 +81,8 @@ pub(super) struct Connection {
 pub(super) enum InFlight {
     Nothing,
     Op(u64),
-    Region(RegionId),
+    /// With memory that peers reach.
+    Memory(Exposed),
 }
 
 impl Deref for Connection {
@@ -253,15 +254,15 @@ impl Connection {
     pub(super) fn lose(&mut self, reason: &LostReason, regions: &mut Regions, ledger: &mut Ledger) {
         let lost = || OpErrorKind::PeerLost(reason.clone());
         match self.incoming.landing.take() {
-            Some(Landing::Put { region: Some(region), .. }) => ledger.unhold(regions, region),
+            Some(Landing::Put { at: Some(at), .. }) => ledger.unhold(regions, at),
             Some(Landing::Tagged { posted: Some(posted), .. }) => {
                 posted.finish(Err(OpError::with_peer(lost(), &self.address)), ledger);
             }
             _ => {}
         }
         for flight in std::mem::take(&mut self.in_flight) {
-            if let InFlight::Region(region) = flight {
-                ledger.unhold(regions, region);
+            if let InFlight::Memory(at) = flight {
+                ledger.unhold(regions, at);
             }
         }
         let peer = self.handle.index;

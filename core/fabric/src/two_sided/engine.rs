@@ -5,15 +5,15 @@ use super::{
     ledger::Ledger,
     matching::Matching,
     peers::Peers,
-    registry::{Imports, Regions},
+    registry::{Exposed, Imports, Regions},
 };
 use crate::{
-    Access, Address, Event, ExportError, ImportError, Incarnation, InjectError, Key, LostReason,
-    OpError, OpErrorKind, Operation, Peer, PeerInfo, PeerState, Pool, RegionId, RegisterError,
-    Remote, ResolveError, Slice, Token, key::KeyParts,
+    Access, Address, Event, ExportError, ImportError, Incarnation, InjectError, Key, KeyId,
+    LostReason, OpError, OpErrorKind, Operation, Peer, PeerInfo, PeerState, Pool, RegionId,
+    RegisterError, Remote, ResolveError, Slice, Token, key::KeyParts,
 };
 use bytes::Bytes;
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::Range};
 
 /// The state machine: see the [module's documentation](super).
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Engine {
         Engine {
             address,
             incarnation,
-            regions: Regions::new(config.limits.max_regions),
+            regions: Regions::new(config.limits.max_regions, config.limits.max_keys),
             imports: Imports::new(config.max_imports),
             matching: Matching::new(config.max_unexpected),
             config,
@@ -225,7 +225,7 @@ impl Engine {
     /// The memory behind a region that is registered, and what peers may do with it.
     #[must_use]
     pub fn region(&self, region: RegionId) -> Option<(&Slice, Access)> {
-        let entry = self.regions.get(region)?;
+        let entry = self.regions.get(region.into())?;
         Some((&entry.memory, entry.access))
     }
 
@@ -234,7 +234,29 @@ impl Engine {
     /// # Errors
     /// [`ExportError::UnknownRegion`] if the region is not registered, or not any more.
     pub fn export(&self, region: RegionId) -> Result<Key, ExportError> {
-        self.key_parts(region).map(|parts| Key::compose(&parts))
+        Key::compose(&self.key_parts(region)?)
+    }
+
+    /// A key to a part of a region, with the engine's route alone: this endpoint serves all
+    /// accesses by it. `Operation::Revoke` ends it.
+    ///
+    /// # Errors
+    /// As [`Endpoint::export_part`](crate::Endpoint::export_part).
+    pub fn export_part(
+        &mut self,
+        region: RegionId,
+        range: Range<u64>,
+        access: Access,
+    ) -> Result<(KeyId, Key), ExportError> {
+        let id = self.regions.export_part(region, &range, access)?;
+        let key = self.parts_of(Exposed::Part(id)).and_then(|parts| Key::compose(&parts));
+        match key {
+            Ok(key) => Ok((id, key)),
+            Err(error) => {
+                self.regions.take_back(id);
+                Err(error)
+            }
+        }
     }
 
     /// The parts of that key, to which a transport adds routes of its own before [`Key::compose`].
@@ -242,7 +264,11 @@ impl Engine {
     /// # Errors
     /// As [`Engine::export`].
     pub fn key_parts(&self, region: RegionId) -> Result<KeyParts, ExportError> {
-        let entry = self.regions.get(region).zip(self.regions.target(region));
+        self.parts_of(region.into())
+    }
+
+    fn parts_of(&self, at: Exposed) -> Result<KeyParts, ExportError> {
+        let entry = self.regions.get(at).zip(self.regions.target(at));
         let (entry, target) = entry.ok_or(ExportError::UnknownRegion)?;
         let route = Bytes::copy_from_slice(&target.to_bytes());
         Ok(KeyParts {

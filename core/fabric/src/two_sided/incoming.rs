@@ -5,9 +5,9 @@ use super::{
     header::{Header, Status},
     matching::Posted,
     operations::Sort,
+    registry::Exposed,
     violation::{at_most, broken},
 };
-use crate::RegionId;
 use std::collections::HashMap;
 
 #[derive(Debug)]
@@ -48,7 +48,8 @@ pub(super) enum Landing {
     },
     Put {
         header: Header,
-        region: Option<RegionId>,
+        /// Where the payload goes, if it is placed.
+        at: Option<Exposed>,
         status: Status,
     },
     Atomic {

@@ -160,11 +160,12 @@ impl Engine {
                     (None, _) => {}
                 }
             }
-            (Landing::Put { header, region, status }, _) => {
-                if let Some(region) = region {
-                    ledger.unhold(regions, region);
+            (Landing::Put { header, at, status }, _) => {
+                let place = at.and_then(|at| regions.locate(at));
+                if let Some(at) = at {
+                    ledger.unhold(regions, at);
                 }
-                conn.land_put(header, region, status, ledger)?;
+                conn.land_put(header, place, status, ledger)?;
             }
             (
                 Landing::Atomic { header: Header::Atomic { id, target, offset, op, kind, fetch } },
@@ -247,7 +248,7 @@ impl Connection {
     fn land_put(
         &mut self,
         header: Header,
-        region: Option<RegionId>,
+        place: Option<(RegionId, u64)>,
         status: Status,
         ledger: &mut Ledger,
     ) -> Result<(), Violation> {
@@ -273,12 +274,12 @@ impl Connection {
             status = earlier;
         }
         if let Header::PutEvent { data, begin, total, .. } = header
-            && let (Status::Good, Some(region)) = (status, region)
+            && let (Status::Good, Some((region, base))) = (status, place)
         {
             ledger.events.push_back(Event::PutArrived {
                 peer: self.handle,
                 region,
-                offset: begin,
+                offset: base + begin,
                 len: total,
                 data,
             });

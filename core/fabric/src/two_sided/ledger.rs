@@ -1,8 +1,8 @@
 //! What is common to all peers: events, the names of operations, counters, and which peers have
 //! output.
 
-use super::Counters;
-use crate::{Done, Event, OpError, Peer, RegionId, Token};
+use super::{Counters, registry::Exposed};
+use crate::{Done, Event, OpError, Peer, Token};
 use std::{
     collections::{HashMap, VecDeque},
     hash::{BuildHasherDefault, Hasher},
@@ -53,12 +53,13 @@ impl Ledger {
         self.events.push_back(Event::Done { token, result });
     }
 
-    /// An access to a region ended; completes its deregistration if that was the last.
-    pub(super) fn unhold(&mut self, regions: &mut super::registry::Regions, id: RegionId) {
-        if let Some(token) = regions.unhold(id) {
+    /// An access to a region ended; completes its deregistration if that was the last, and the
+    /// revocation of the key.
+    pub(super) fn unhold(&mut self, regions: &mut super::registry::Regions, at: Exposed) {
+        regions.unhold(at, |token, done| {
             self.live -= 1;
-            self.finish(token, None, Ok(Done::Deregistered));
-        }
+            self.finish(token, None, Ok(done));
+        });
     }
 }
 

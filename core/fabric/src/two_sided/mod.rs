@@ -24,8 +24,8 @@
 //! The engine takes every packet when it comes: there is no reason to stop reading. A [`Violation`]
 //! means that the peer breaks the protocol: close it, and tell with `peer_lost`.
 //!
-//! *Closing memory.* A region is deregistered once no packet has its memory any more, in either
-//! direction. While [`Engine::is_closing`], call [`Engine::keep_time`] in each pass, and do not
+//! *Closing memory.* A region is deregistered, and a key to a part of one revoked, once no packet
+//! has its memory any more, in either direction. While [`Engine::is_closing`], call [`Engine::keep_time`] in each pass, and do not
 //! sleep beyond [`Engine::deadline`]. A transport that moves the bytes itself need not wait for its
 //! peers: it takes the memory out of the packets that it has, by [`Engine::divert`] and
 //! [`Engine::detach`].
@@ -79,6 +79,7 @@ mod matching;
 mod operations;
 mod outstanding;
 mod packet;
+mod parts;
 mod peers;
 mod queues;
 mod registry;

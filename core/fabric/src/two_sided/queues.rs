@@ -3,8 +3,8 @@
 use super::{
     header::{self, Status},
     operations::Sort,
+    registry::Exposed,
 };
-use crate::RegionId;
 use bytes::Bytes;
 use std::collections::VecDeque;
 
@@ -56,7 +56,7 @@ pub(super) struct Serve {
 
 #[derive(Debug)]
 pub(super) enum Served {
-    Region { region: RegionId, offset: u64 },
+    Memory { at: Exposed, offset: u64 },
     Body { op: u64, offset: u64 },
 }
 

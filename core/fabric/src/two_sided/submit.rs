@@ -4,6 +4,7 @@ use super::{
     Engine, MAX_EAGER,
     ledger::Location,
     operations::{Announce, Atomic, Kind, Op, Pull, Purpose, Put, Route, Sort, Source, first},
+    registry::Exposed,
 };
 use crate::{
     Access, AtomicOp, AtomicType, Body, Done, Level, OpError, OpErrorKind, Operation, Payload,
@@ -51,7 +52,7 @@ impl Engine {
             | Operation::Get { remote, .. }
             | Operation::Atomic { remote, .. }
             | Operation::Map { remote, .. } => Some(remote.peer),
-            Operation::Deregister { .. } => None,
+            Operation::Deregister { .. } | Operation::Revoke { .. } => None,
         }
     }
 
@@ -158,10 +159,17 @@ impl Engine {
             }
             Operation::Map { .. } => return Err(OpErrorKind::Unsupported("mapping")),
             Operation::Deregister { token, region, patience } => {
-                let closed = self.regions.close(region, token, patience);
+                let closed = self.regions.close(region.into(), token, patience);
                 if closed.ok_or(OpErrorKind::UnknownRegion)? {
                     self.ledger.live -= 1;
                     self.ledger.finish(token, None, Ok(Done::Deregistered));
+                }
+            }
+            Operation::Revoke { token, key, patience } => {
+                let closed = self.regions.close(Exposed::Part(key), token, patience);
+                if closed.ok_or(OpErrorKind::UnknownRegion)? {
+                    self.ledger.live -= 1;
+                    self.ledger.finish(token, None, Ok(Done::Revoked));
                 }
             }
         }

@@ -419,12 +419,12 @@ impl Connection {
         let len = (serve.len - serve.done).min(config.max_fragment as u64) as usize;
         let fragment = match &serve.what {
             // Nothing of a region that was closed is read, also of a get that has begun.
-            Served::Region { region, offset: at } => match regions.get(*region) {
+            Served::Memory { at, offset: base } => match regions.get(*at) {
                 Some(entry) => {
-                    let part = entry.memory.part((at + offset) as usize, len);
+                    let part = entry.memory.part((base + offset) as usize, len);
                     let payload = Outgoing::Memory(part.into_iter().collect());
-                    regions.hold(*region);
-                    Ok((payload, InFlight::Region(*region)))
+                    regions.hold(*at);
+                    Ok((payload, InFlight::Memory(*at)))
                 }
                 None => Err(Status::Stale),
             },
@@ -456,7 +456,7 @@ impl Connection {
     pub(super) fn sent(&mut self, regions: &mut Regions, ledger: &mut Ledger) {
         match self.in_flight.pop_front() {
             None | Some(InFlight::Nothing) => {}
-            Some(InFlight::Region(region)) => ledger.unhold(regions, region),
+            Some(InFlight::Memory(at)) => ledger.unhold(regions, at),
             Some(InFlight::Op(id)) => {
                 let Some(op) = self.op(id) else { return };
                 op.flying -= 1;

@@ -6,18 +6,19 @@ use super::{
     pipe::Pipe,
     protocol::{
         Can, Ended, Happened, Import, Known, Load, Op, Opened, Part, Progressed, Refused, Request,
-        Seen, Unimported, Unregistered, Unresolved, Why,
+        Seen, Unexported, Unimported, Unregistered, Unresolved, Why,
     },
     shadows::{Shadows, User},
 };
 use petasos_fabric::{
     Access, Address, AllocError, Body, Capabilities, Done, Endpoint, Event, ExportError,
-    ImportError, Incarnation, InjectError, Key, Lease, Notifier, Notify, Operation, Payload, Peer,
-    PeerInfo, Pool, Refusal, Region, RegionId, RegisterError, Remote, RemoteSpan, ResolveError,
-    Sleep, Slice, Time, Token, WeakRegion,
+    ImportError, Incarnation, InjectError, Key, KeyId, Lease, Notifier, Notify, Operation, Payload,
+    Peer, PeerInfo, Pool, Refusal, Region, RegionId, RegisterError, Remote, RemoteSpan,
+    ResolveError, Sleep, Slice, Time, Token, WeakRegion,
 };
 use std::{
     collections::{HashMap, VecDeque},
+    ops::Range,
     os::fd::BorrowedFd,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -220,6 +221,9 @@ impl Core {
                 self.shadows.close(token, region);
                 Op::Deregister { token, region, patience: *patience }
             }
+            Operation::Revoke { key, patience, .. } => {
+                Op::Revoke { token, key: (key.index, key.generation), patience: *patience }
+            }
             other => panic!("an operation unknown to the suite: {other:?}"),
         }
     }
@@ -330,6 +334,7 @@ fn done(ended: Ended) -> Done {
             Done::Mapped(view.expect("not raw"))
         }
         Ended::Deregistered => Done::Deregistered,
+        Ended::Revoked => Done::Revoked,
     }
 }
 
@@ -485,6 +490,20 @@ impl Endpoint for End {
         let key: Option<Vec<u8>> = self.shared.lock().pipe.ask(&ask);
         let key = key.ok_or(ExportError::UnknownRegion)?;
         Ok(Key::from_bytes(key).expect("a key of the other side"))
+    }
+
+    fn export_part(
+        &mut self,
+        region: RegionId,
+        range: Range<u64>,
+        access: Access,
+    ) -> Result<(KeyId, Key), ExportError> {
+        let region = (region.index, region.generation);
+        let ask = Request::ExportPart(region, (range.start, range.end), access.bits());
+        let made: Result<(_, Vec<u8>), Unexported> = self.shared.lock().pipe.ask(&ask);
+        let ((index, generation), key) = made?;
+        let key = Key::from_bytes(key).expect("a key of the other side");
+        Ok((KeyId { index, generation }, key))
     }
 
     fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {

@@ -1,12 +1,13 @@
 //! Errors, peers and capabilities, encoded and decoded.
 
 use super::protocol::{
-    Can, Failed, Handle, Kind, Known, Lost, Refused, State, Unimported, Unregistered, Unresolved,
+    Can, Failed, Handle, Kind, Known, Lost, Refused, State, Unexported, Unimported, Unregistered,
+    Unresolved,
 };
 use petasos_fabric::{
-    Access, Address, Capabilities, Credential, Enforcement, ImportError, Incarnation, InjectError,
-    Limits, LostReason, OpError, OpErrorKind, Peer, PeerInfo, PeerState, RegisterError,
-    ResolveError, Support,
+    Access, Address, Capabilities, Credential, Enforcement, ExportError, ImportError, Incarnation,
+    InjectError, Limits, LostReason, OpError, OpErrorKind, Peer, PeerInfo, PeerState,
+    RegisterError, ResolveError, Support,
 };
 use std::{collections::BTreeSet, sync::Mutex};
 
@@ -214,6 +215,47 @@ impl From<Unregistered> for RegisterError {
     }
 }
 
+impl From<ExportError> for Unexported {
+    fn from(error: ExportError) -> Unexported {
+        match error {
+            ExportError::UnknownRegion => Unexported::UnknownRegion,
+            ExportError::Denied { allowed, wanted } => {
+                Unexported::Denied { allowed: allowed.bits(), wanted: wanted.bits() }
+            }
+            ExportError::OutOfBounds { start, end, bound } => {
+                Unexported::OutOfBounds { start, end, bound }
+            }
+            ExportError::TooMany { limit } => Unexported::TooMany(limit as u64),
+            ExportError::TooLong { len, routes } => {
+                Unexported::TooLong { len: len as u64, routes: routes as u64 }
+            }
+            ExportError::Unsupported(what) => Unexported::Unsupported(what.to_owned()),
+            ExportError::System(why) => Unexported::System(why),
+            other => panic!("an error unknown to the suite: {other:?}"),
+        }
+    }
+}
+
+impl From<Unexported> for ExportError {
+    fn from(error: Unexported) -> ExportError {
+        match error {
+            Unexported::UnknownRegion => ExportError::UnknownRegion,
+            Unexported::Denied { allowed, wanted } => {
+                ExportError::Denied { allowed: access(allowed), wanted: access(wanted) }
+            }
+            Unexported::OutOfBounds { start, end, bound } => {
+                ExportError::OutOfBounds { start, end, bound }
+            }
+            Unexported::TooMany(limit) => ExportError::TooMany { limit: limit as usize },
+            Unexported::TooLong { len, routes } => {
+                ExportError::TooLong { len: len as usize, routes: routes as usize }
+            }
+            Unexported::Unsupported(what) => ExportError::Unsupported(constant(&what)),
+            Unexported::System(why) => ExportError::System(why),
+        }
+    }
+}
+
 impl From<ImportError> for Unimported {
     fn from(error: ImportError) -> Unimported {
         match error {
@@ -277,7 +319,14 @@ fn number<T: PartialEq>(all: &[T], one: &T) -> u8 {
 
 impl From<&Capabilities> for Can {
     fn from(can: &Capabilities) -> Can {
-        let support = [can.remote_access, can.atomics, can.tagged, can.put_with_event, can.map];
+        let support = [
+            can.remote_access,
+            can.atomics,
+            can.tagged,
+            can.put_with_event,
+            can.map,
+            can.part_keys,
+        ];
         let limits = &can.limits;
         Can {
             scheme: can.scheme.to_owned(),
@@ -293,6 +342,7 @@ impl From<&Capabilities> for Can {
                 limits.max_transfer,
                 limits.max_pieces as u64,
                 limits.max_regions as u64,
+                limits.max_keys as u64,
                 limits.max_peers as u64,
                 limits.max_leases as u64,
             ],
@@ -311,11 +361,13 @@ impl From<Can> for Capabilities {
         limits.max_transfer = numbers[4];
         limits.max_pieces = numbers[5] as usize;
         limits.max_regions = numbers[6] as usize;
-        limits.max_peers = numbers[7] as usize;
-        limits.max_leases = numbers[8] as usize;
+        limits.max_keys = numbers[7] as usize;
+        limits.max_peers = numbers[8] as usize;
+        limits.max_leases = numbers[9] as usize;
         let mut all = Capabilities::emulated(constant(&can.scheme), limits);
         let support = can.support.map(|number| SUPPORT[usize::from(number)]);
-        [all.remote_access, all.atomics, all.tagged, all.put_with_event, all.map] = support;
+        [all.remote_access, all.atomics, all.tagged, all.put_with_event, all.map, all.part_keys] =
+            support;
         [all.passive_target, all.third_party, all.ordered_access, all.processor_atomics] =
             can.flags;
         all.enforcement = ENFORCEMENT[usize::from(can.enforcement)];

@@ -55,6 +55,8 @@ pub(super) enum Request {
     Register(Part, u8),
     /// `Option<Vec<u8>>`: the key.
     Export(Handle),
+    /// `Result<(Handle, Vec<u8>), Unexported>`: the key to a part of a region, and its number.
+    ExportPart(Handle, (u64, u64), u8),
     /// `Result<Import, Unimported>`.
     Import(Vec<u8>),
     /// Nothing.
@@ -81,14 +83,14 @@ pub(super) struct Opened {
 #[derive(Debug, Wire)]
 pub(super) struct Can {
     pub(super) scheme: String,
-    /// Put and get, atomics, tagged, put with event, map.
-    pub(super) support: [u8; 5],
+    /// Put and get, atomics, tagged, put with event, map, keys to parts.
+    pub(super) support: [u8; 6],
     /// Passive target, third party, ordered access, processor atomics.
     pub(super) flags: [bool; 4],
     pub(super) enforcement: u8,
     pub(super) credential: u8,
     /// In the order of their declaration.
-    pub(super) limits: [u64; 9],
+    pub(super) limits: [u64; 10],
 }
 
 /// What is known of a peer.
@@ -138,6 +140,17 @@ pub(super) enum Refused {
 pub(super) enum Unregistered {
     TooMany(u64),
     ReadOnly,
+    System(String),
+}
+
+#[derive(Debug, Wire)]
+pub(super) enum Unexported {
+    UnknownRegion,
+    Denied { allowed: u8, wanted: u8 },
+    OutOfBounds { start: u64, end: u64, bound: u64 },
+    TooMany(u64),
+    TooLong { len: u64, routes: u64 },
+    Unsupported(String),
     System(String),
 }
 
@@ -225,6 +238,11 @@ pub(super) enum Op {
         region: Handle,
         patience: Duration,
     },
+    Revoke {
+        token: u64,
+        key: Handle,
+        patience: Duration,
+    },
 }
 
 /// A pass, and what it brought.
@@ -270,6 +288,7 @@ pub(super) enum Ended {
     /// What was in it then.
     Mapped(Vec<u8>),
     Deregistered,
+    Revoked,
 }
 
 #[derive(Debug, Wire)]

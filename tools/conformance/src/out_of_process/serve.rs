@@ -6,12 +6,12 @@ use super::{
     pipe::{HELLO, read_frame, write_frame},
     protocol::{
         Can, Ended, Failed, Happened, Import, Known, Load, Op, Opened, Part, Progressed, Refused,
-        Request, Seen, Unimported, Unregistered, Unresolved, Why,
+        Request, Seen, Unexported, Unimported, Unregistered, Unresolved, Why,
     },
 };
 use crate::{Fixture, foreign};
 use petasos_fabric::{
-    Access, AtomicOp, AtomicType, Body, Done, Endpoint, Event, Key, Lease, Level, Operation,
+    Access, AtomicOp, AtomicType, Body, Done, Endpoint, Event, Key, KeyId, Lease, Level, Operation,
     Payload, Refusal, Region, RegionId, Remote, RemoteSpan, Slice, Slices, Spans, Token,
 };
 use petasos_wire::{Encoding, Wire, from_bytes, to_vec};
@@ -185,6 +185,14 @@ impl Here<'_> {
             Request::Export((index, generation)) => {
                 let key = self.end().export(RegionId { index, generation });
                 said(&key.ok().map(|key| key.as_bytes().to_vec()))
+            }
+            Request::ExportPart((index, generation), (start, end), access) => {
+                let (region, access) =
+                    (RegionId { index, generation }, Access::from_bits(access).expect("rights"));
+                let made = self.end().export_part(region, start..end, access);
+                let made =
+                    made.map(|(id, key)| ((id.index, id.generation), key.as_bytes().to_vec()));
+                said(&made.map_err(Unexported::from))
             }
             Request::Import(key) => {
                 let key = Key::from_bytes(key).expect("a key that was one there");
@@ -364,6 +372,11 @@ impl Here<'_> {
                     patience,
                 }
             }
+            Op::Revoke { token, key: (index, generation), patience } => Operation::Revoke {
+                token: Token(token),
+                key: KeyId { index, generation },
+                patience,
+            },
         }
     }
 }
@@ -403,6 +416,7 @@ fn ended(done: Done) -> Ended {
         Done::Fetched(bytes) => Ended::Fetched(bytes.to_vec()),
         Done::Mapped(region) => Ended::Mapped(region.to_vec()),
         Done::Deregistered => Ended::Deregistered,
+        Done::Revoked => Ended::Revoked,
         other => panic!("a result unknown to the suite: {other:?}"),
     }
 }

@@ -12,12 +12,13 @@ use crate::{
 };
 use petasos_fabric::{
     Access, Address, AllocError, Endpoint, Event, ExportError, ImportError, InjectError, Key,
-    Lease, LostReason, Notifier, Operation, Peer, PeerInfo, Region, RegionId, RegisterError,
+    KeyId, Lease, LostReason, Notifier, Operation, Peer, PeerInfo, Region, RegionId, RegisterError,
     Remote, ResolveError, Sleep, Slice, Time, Token, answered_by_engine,
 };
 use smallvec::SmallVec;
 use std::{
     collections::VecDeque,
+    ops::Range,
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
@@ -86,6 +87,7 @@ impl Endpoint for Shm {
                 Operation::Deregister { token, region, patience } => {
                     self.deregister(token, region, patience);
                 }
+                Operation::Revoke { .. } => self.revoke(operation),
                 operation => {
                     if let Some(operation) = self.accept_access(operation) {
                         self.engine.submit(operation);
@@ -227,7 +229,18 @@ impl Endpoint for Shm {
         let tag = self.exports.tag(region).ok_or(ExportError::UnknownRegion)?;
         let mut parts = self.engine.key_parts(region)?;
         parts.routes.push((Key::ROUTE_ADDRESS, access::route(region.index, tag)));
-        Ok(Key::compose(&parts))
+        Key::compose(&parts)
+    }
+
+    /// The key has the engine's route alone: a peer that copies by itself cannot be kept within a
+    /// part of what it may copy from.
+    fn export_part(
+        &mut self,
+        region: RegionId,
+        range: Range<u64>,
+        access: Access,
+    ) -> Result<(KeyId, Key), ExportError> {
+        self.engine.export_part(region, range, access)
     }
 
     fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {

@@ -26,7 +26,15 @@ impl Shm {
         self.close_regions();
     }
 
-    /// Takes the memory of closed regions out of the packets that this side has: what arrives is
+    /// Revokes a key to a part of a region, by which peers reach it through the engine alone.
+    pub(super) fn revoke(&mut self, operation: Operation) {
+        self.engine.submit(operation);
+        if self.engine.is_closing() {
+            self.divert_packets();
+        }
+    }
+
+    /// Takes the memory of closed regions and revoked keys out of the packets that this side has: what arrives is
     /// discarded, and what waits to be sent becomes a copy.
     fn divert_packets(&mut self) {
         let Shm { channels, engine, .. } = self;

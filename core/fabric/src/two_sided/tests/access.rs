@@ -9,12 +9,18 @@ pub(super) fn span(offset: u64, len: u64) -> RemoteSpan {
     RemoteSpan { offset, len }
 }
 
-fn put(token: u64, remote: Remote, local: Slices, spans: Spans, event: Option<u64>) -> Operation {
+pub(super) fn put(
+    token: u64,
+    remote: Remote,
+    local: Slices,
+    spans: Spans,
+    event: Option<u64>,
+) -> Operation {
     let level = Level::Visible;
     Operation::Put { token: Token(token), remote, local, spans, level, event }
 }
 
-fn get(token: u64, remote: Remote, local: Slices, spans: Spans) -> Operation {
+pub(super) fn get(token: u64, remote: Remote, local: Slices, spans: Spans) -> Operation {
     Operation::Get { token: Token(token), remote, local, spans }
 }
 

@@ -40,7 +40,7 @@ impl Victim {
 
     fn target(&self, index: u32) -> Target {
         let id = crate::RegionId { index, generation: 0 };
-        self.engine.regions.target(id).unwrap()
+        self.engine.regions.target(id.into()).unwrap()
     }
 
     /// No more is promised and lent than there is.
