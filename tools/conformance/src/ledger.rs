@@ -24,6 +24,7 @@ pub fn kind(operation: &Operation) -> &'static str {
         Operation::Get { .. } => "Get",
         Operation::Atomic { .. } => "Atomic",
         Operation::Map { .. } => "Map",
+        Operation::Flush { .. } => "Flush",
         Operation::Deregister { .. } => "Deregister",
         _ => "another operation",
     }
@@ -40,6 +41,7 @@ fn fits(kind: &str, done: &Done) -> bool {
         Done::Got => kind == "Get",
         Done::Atomic | Done::Fetched(_) => kind == "Atomic",
         Done::Mapped(_) => kind == "Map",
+        Done::Flushed => kind == "Flush",
         Done::Deregistered => kind == "Deregister",
         _ => false,
     }

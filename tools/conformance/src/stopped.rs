@@ -9,12 +9,16 @@
 //! does, and the test fails, unless the fixture says that its library is made so
 //! ([`Fixture::stands_still`]).
 //!
+//! A flush to a peer that is stopped ends when the peer goes on: see [`flushes`].
+//!
 //! `conformance!(stopped, fixture)` makes a test of each kind of access and memory, and the process
 //! that they start.
 
+mod flush;
 mod watch;
 
-use self::watch::Watch;
+pub use self::flush::flushes;
+use self::{flush::Exposed, watch::Watch};
 use crate::{Fixture, Random, world::all_are};
 use petasos_fabric::{
     Access, Address, Done, Endpoint, Event, Key, Level, OpError, OpErrorKind, Operation, Peer,
@@ -81,6 +85,9 @@ mod message {
     pub(super) const BEGUN: u8 = 2;
     pub(super) const OVER: u8 = 3;
     pub(super) const BAD: u8 = 4;
+    pub(super) const EXPOSE: u8 = 5;
+    pub(super) const KEY: u8 = 6;
+    pub(super) const CHECK: u8 = 7;
 }
 
 /// Drives an endpoint.
@@ -186,6 +193,7 @@ pub fn serve(fixture: &dyn Fixture) {
         events.iter().any(|event| matches!(event, Event::PeerUp { .. })).then_some(())
     });
     driver.say(peer, &[&[message::BEGUN]]);
+    let mut exposed = Exposed::default();
     loop {
         let end = Instant::now() + fixture.deadline();
         // No request comes while this process is stopped.
@@ -204,6 +212,11 @@ pub fn serve(fixture: &dyn Fixture) {
         };
         let Event::Message { message, .. } = said else { continue };
         let (&[much, what], key) = message.split_first_chunk::<2>().expect("what to do");
+        if much >= message::EXPOSE {
+            let answer = exposed.answer(&mut *driver.end, [much, what]);
+            driver.say(peer, &[&answer]);
+            continue;
+        }
         let what = if what == What::Put as u8 { What::Put } else { What::Get };
         let key = Key::from_bytes(key.to_vec()).expect("a key");
         let remote = driver.end.import(&key).expect("it is imported");
@@ -305,11 +318,10 @@ pub fn closings(fixture: &dyn Fixture, serve: &str, what: What, of: Where) {
     if fixture.missing().is_some() {
         return;
     }
-    let driver = Driver::open(fixture);
-    if driver.end.capabilities().remote_access == Support::None {
+    let mut owner = Owner::new(fixture, serve, what as u64 + 7);
+    if owner.driver.end.capabilities().remote_access == Support::None {
         return;
     }
-    let mut owner = Owner { driver, serve, random: Random::new(what as u64 + 7), peer: None };
     for round in 0..ROUNDS {
         let when = match round % 6 {
             0 => When::Before,
@@ -320,7 +332,12 @@ pub fn closings(fixture: &dyn Fixture, serve: &str, what: What, of: Where) {
     }
 }
 
-impl Owner<'_> {
+impl<'f> Owner<'f> {
+    fn new(fixture: &'f dyn Fixture, serve: &'f str, seed: u64) -> Owner<'f> {
+        let driver = Driver::open(fixture);
+        Owner { driver, serve, random: Random::new(seed), peer: None }
+    }
+
     fn peer(&mut self) -> Peer {
         if let Some((_, peer)) = self.peer {
             return peer;

@@ -1,8 +1,8 @@
 //! The suite finds defects: an endpoint that breaks one promise fails the probe of that promise.
 
 use petasos_conformance::{
-    Fixture, RealTime, World, capabilities, driving, faults, keys, lifecycle, messages, mix, run,
-    tagged,
+    Fixture, RealTime, World, capabilities, driving, faults, flush, keys, lifecycle, messages, mix,
+    run, tagged,
 };
 use petasos_fabric::{
     Address, Capabilities, Done, Endpoint, Event, InjectError, Notifier, Notify, OpError,
@@ -38,6 +38,10 @@ enum Defect {
     IgnoresNotifier,
     /// Says that a region is closed before it is.
     ClosesEarly,
+    /// Completes flushes before what they wait for.
+    FlushesEarly,
+    /// Tells of no refusal by a flush.
+    ForgetsRefusals,
     /// Takes whole queues, and drops operations for which it has no room.
     LosesOperations,
     /// Says of unknown peers what it can do with them.
@@ -50,6 +54,9 @@ struct Defective {
     done: u32,
     messages: u32,
     early: Vec<Token>,
+    flushes: Vec<Token>,
+    /// Puts that are begun once no flush is to complete early.
+    puts: VecDeque<Operation>,
 }
 
 impl Defective {
@@ -76,6 +83,12 @@ impl Defective {
                     let result = match result {
                         Err(error) if self.defect == Defect::OmitsPeer => {
                             Err(OpError::local(error.kind))
+                        }
+                        Err(_)
+                            if self.defect == Defect::ForgetsRefusals
+                                && self.flushes.contains(&token) =>
+                        {
+                            Ok(Done::Flushed)
                         }
                         result => result,
                     };
@@ -105,14 +118,22 @@ impl Endpoint for Defective {
     }
 
     fn submit(&mut self, operations: &mut VecDeque<Operation>) {
-        if self.defect == Defect::ClosesEarly {
-            for operation in operations.iter() {
-                if let Operation::Deregister { token, .. } = operation {
-                    self.early.push(*token);
-                }
+        let early = |operation: &Operation| match operation {
+            Operation::Deregister { .. } => self.defect == Defect::ClosesEarly,
+            Operation::Flush { .. } => self.defect == Defect::FlushesEarly,
+            _ => false,
+        };
+        let flush = |operation: &Operation| matches!(operation, Operation::Flush { .. });
+        let flushes = operations.iter().filter(|o| flush(o)).map(Operation::token);
+        self.flushes.extend(flushes);
+        self.early.extend(operations.iter().filter(|o| early(o)).map(Operation::token));
+        let put = |operation: &Operation| matches!(operation, Operation::Put { .. });
+        for operation in std::mem::take(operations) {
+            match self.defect {
+                _ if early(&operation) => {}
+                Defect::FlushesEarly if put(&operation) => self.puts.push_back(operation),
+                _ => operations.push_back(operation),
             }
-            let early = |o: &Operation| matches!(o, Operation::Deregister { .. });
-            operations.retain(|operation| !early(operation));
         }
         self.inner.submit(operations);
     }
@@ -124,11 +145,17 @@ impl Endpoint for Defective {
     }
 
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
+        if self.early.is_empty() {
+            self.inner.submit(&mut self.puts);
+        }
         let mut new = Vec::new();
         let worked = self.inner.progress(now, budget, &mut new);
         self.twist(new, events);
         for token in std::mem::take(&mut self.early) {
-            let result = Ok(Done::Deregistered);
+            let result = match self.flushes.contains(&token) {
+                true => Ok(Done::Flushed),
+                false => Ok(Done::Deregistered),
+            };
             events.push(Event::Done { token, result });
         }
         worked
@@ -174,6 +201,8 @@ impl Fixture for DefectiveFixture {
             done: 0,
             messages: 0,
             early: Vec::new(),
+            flushes: Vec::new(),
+            puts: VecDeque::new(),
         })
     }
     fn now(&self) -> Time {
@@ -234,6 +263,14 @@ fn wake_ups_missed() {
 #[test]
 fn promises_for_unknown_peers() {
     is_found(Defect::PromisesToAll, capabilities::of_each_peer);
+}
+
+#[test]
+fn flushes_that_lie() {
+    is_found(Defect::FlushesEarly, flush::puts_are_visible);
+    is_found(Defect::FlushesEarly, flush::every_access);
+    is_found(Defect::ForgetsRefusals, flush::refusals_are_told_once);
+    is_found(Defect::ForgetsRefusals, flush::cancelled);
 }
 
 #[test]

@@ -204,6 +204,7 @@ impl Core {
                 }
             }
             Operation::Map { remote, .. } => Op::Map { token, remote: import(*remote) },
+            Operation::Flush { peer, .. } => Op::Flush { token, peer: handle(*peer) },
             Operation::Deregister { region, patience, .. } => Op::Deregister {
                 token,
                 region: (region.index, region.generation),
@@ -314,6 +315,7 @@ fn done(ended: Ended) -> Done {
         Ended::Atomic => Done::Atomic,
         Ended::Fetched(bytes) => Done::Fetched(bytes.into()),
         Ended::Mapped(bytes) => Done::Mapped(Region::view(&Region::from_vec(bytes).whole())),
+        Ended::Flushed => Done::Flushed,
         Ended::Deregistered => Done::Deregistered,
     }
 }

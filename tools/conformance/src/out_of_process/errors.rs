@@ -277,7 +277,8 @@ fn number<T: PartialEq>(all: &[T], one: &T) -> u8 {
 
 impl From<&Capabilities> for Can {
     fn from(can: &Capabilities) -> Can {
-        let support = [can.remote_access, can.atomics, can.tagged, can.put_with_event, can.map];
+        let Capabilities { remote_access, atomics, tagged, put_with_event, flush, map, .. } = *can;
+        let support = [remote_access, atomics, tagged, put_with_event, flush, map];
         let limits = &can.limits;
         Can {
             scheme: can.scheme.to_owned(),
@@ -315,7 +316,8 @@ impl From<Can> for Capabilities {
         limits.max_leases = numbers[8] as usize;
         let mut all = Capabilities::emulated(constant(&can.scheme), limits);
         let support = can.support.map(|number| SUPPORT[usize::from(number)]);
-        [all.remote_access, all.atomics, all.tagged, all.put_with_event, all.map] = support;
+        [all.remote_access, all.atomics, all.tagged, all.put_with_event, all.flush, all.map] =
+            support;
         [all.passive_target, all.third_party, all.ordered_access, all.processor_atomics] =
             can.flags;
         all.enforcement = ENFORCEMENT[usize::from(can.enforcement)];
