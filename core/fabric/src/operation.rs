@@ -301,7 +301,8 @@ pub enum Level {
     /// The source memory may be used again. Nothing is said of the other side: a message or a put
     /// may still be lost with the peer. A put that the target refuses later, when its completion is
     /// out, is told by [`Event::PutRefused`](crate::Event::PutRefused); a program that must know of
-    /// each put asks for another level.
+    /// each put asks for another level, one that must know of all of them, for a flush
+    /// ([`Operation::Flush`]).
     Reusable,
     /// It has arrived at the other side's endpoint.
     Delivered,

@@ -344,3 +344,18 @@ impl Engine {
         self.end_access(peer, batch, None);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Batch;
+
+    #[test]
+    fn batches_follow_each_other_round_the_end_of_their_numbers() {
+        let mut batch = Batch(u32::MAX - 2);
+        for distance in 0..6 {
+            assert!(batch.is_some());
+            assert_eq!(Batch(u32::MAX - 2).distance(batch), distance);
+            batch = batch.next();
+        }
+    }
+}

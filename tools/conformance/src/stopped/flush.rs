@@ -68,7 +68,7 @@ pub fn flushes(fixture: &dyn Fixture, serve: &str, of: Where) {
 impl Owner<'_> {
     fn flush_to_stopped(&mut self, peer: Peer, remote: Remote, round: u8) {
         let byte = 0x40 + round;
-        let within = round % 3 > 0;
+        let within = !round.is_multiple_of(3);
         if !within {
             self.stop();
         }
