@@ -185,7 +185,6 @@ impl Connection {
 
     /// Completes the flushes whose accesses are over and need no answer, or have it.
     fn advance_flushes(&mut self, ledger: &mut Ledger) {
-        let asked = self.flushes.asked;
         while let Some(next) = self.flushes.waiting.get_mut(self.flushes.asked)
             && next.counts.open == 0
         {
@@ -196,7 +195,6 @@ impl Connection {
             next.confirmed = true;
             self.flushes.asked += 1;
         }
-        debug_assert!(asked <= self.flushes.asked);
         while self.flushes.waiting.front().is_some_and(|flush| flush.confirmed)
             && let Some(flush) = self.flushes.waiting.pop_front()
         {
@@ -288,7 +286,9 @@ impl Engine {
         match batch {
             None => self.refuse_access(peer, kind),
             Some(batch) => {
-                if let Some(conn) = self.peers.get_mut(peer).filter(|conn| conn.is_up()) {
+                if let Some(conn) = self.peers.get_mut(peer)
+                    && !matches!(conn.state, PeerState::Lost(_))
+                {
                     conn.access_refused(batch, kind.clone());
                 }
             }
