@@ -82,7 +82,8 @@ pub enum Event {
         reason: LostReason,
     },
     /// Puts to a peer were refused there that had completed before, at `Level::Reusable`: nothing
-    /// of the refused parts was written. One event may stand for many puts.
+    /// of the refused parts was written. One event may stand for many puts. The next
+    /// [`Operation::Flush`](crate::Operation::Flush) to the peer tells of it, too.
     PutRefused {
         /// The peer.
         peer: Peer,
@@ -140,6 +141,8 @@ pub enum Done {
     Fetched(SmallVec<[u8; 16]>),
     /// A peer's memory can be read here.
     Mapped(Region),
+    /// All accesses to the peer that were accepted before are visible there.
+    Flushed,
     /// No remote access can land any more.
     Deregistered,
     /// No remote access by this key can land any more.

@@ -178,7 +178,29 @@ pub enum Operation {
         /// The region, from `import`.
         remote: Remote,
     },
-    /// Closes a region, and with it all keys to it and to its parts. `Done::Deregistered` says that no remote access to it can land any more,
+    /// Tells when remote access to a peer is over: `Done::Flushed` says that all puts, gets and
+    /// atomics to this peer that this endpoint accepted before it have been carried out, and are
+    /// visible at the target, whatever their level. Until then a put at `Level::Reusable` that has
+    /// completed may still be under way.
+    ///
+    /// It fails if one of these accesses did and no flush before told of it: with the error of the
+    /// first that became known, those included whose own completion had it, or for which
+    /// [`Event::PutRefused`](crate::Event::PutRefused) was raised. Where the target alone knows of
+    /// a refusal the numbers in the error are zero. A cancelled access counts as carried out. So
+    /// each failure is told by one flush, and the next one begins anew; what a flush that was
+    /// cancelled did not tell, the next one does. If the peer is lost it fails with `PeerLost`.
+    ///
+    /// It waits for these accesses and nothing else: not for messages, and not for other peers.
+    /// Accesses that are accepted later do not wait for it. See
+    /// [`Capabilities::flush`](crate::Capabilities::flush).
+    Flush {
+        /// Its name.
+        token: Token,
+        /// The target.
+        peer: Peer,
+    },
+    /// Closes a region, and with it all keys to it and to its parts. `Done::Deregistered` says that
+    /// no remote access to it can land any more,
     /// and none reads it: its memory is this program's alone. From the call on, no new access
     /// begins.
     ///
@@ -234,9 +256,15 @@ impl Operation {
             | Operation::Get { token, .. }
             | Operation::Atomic { token, .. }
             | Operation::Map { token, .. }
+            | Operation::Flush { token, .. }
             | Operation::Deregister { token, .. }
             | Operation::Revoke { token, .. } => token,
         }
+    }
+
+    /// Whether it is put, get or atomic: what a flush waits for.
+    pub(crate) fn is_access(&self) -> bool {
+        matches!(self, Operation::Put { .. } | Operation::Get { .. } | Operation::Atomic { .. })
     }
 }
 
@@ -292,7 +320,8 @@ pub enum Level {
     /// The source memory may be used again. Nothing is said of the other side: a message or a put
     /// may still be lost with the peer. A put that the target refuses later, when its completion is
     /// out, is told by [`Event::PutRefused`](crate::Event::PutRefused); a program that must know of
-    /// each put asks for another level.
+    /// each put asks for another level, one that must know of all of them, for a flush
+    /// ([`Operation::Flush`]).
     Reusable,
     /// It has arrived at the other side's endpoint.
     Delivered,

@@ -117,7 +117,8 @@ fn partner(operation: &Operation) -> Option<Peer> {
     match operation {
         Operation::Send { peer, .. }
         | Operation::SendLong { peer, .. }
-        | Operation::SendTagged { peer, .. } => Some(*peer),
+        | Operation::SendTagged { peer, .. }
+        | Operation::Flush { peer, .. } => Some(*peer),
         Operation::Receive { body, .. } | Operation::Discard { body, .. } => Some(body.peer),
         Operation::PostReceive { source, .. } => *source,
         Operation::Put { remote, .. }

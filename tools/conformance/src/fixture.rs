@@ -36,6 +36,13 @@ pub trait Fixture: Send + Sync {
         None
     }
 
+    /// Why an access to one peer may not complete here for as long as another peer, to which there
+    /// is one, does nothing, as in a library that completes the sends of all peers in order.
+    /// `None`, as it should be: then tests fail that see it.
+    fn holds_up_others(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Whether a connection to an address at which nothing listens is refused, so that
     /// [`Endpoint::resolve_running`] need not wait. As far as this says no the probe takes what
     /// `resolve` does.
@@ -102,6 +109,10 @@ impl Fixture for FaultyFixture {
 
     fn missing(&self) -> Option<String> {
         self.inner.missing()
+    }
+
+    fn holds_up_others(&self) -> Option<&'static str> {
+        self.inner.holds_up_others()
     }
 
     fn refuses(&self) -> bool {

@@ -80,6 +80,7 @@ pub mod concurrent;
 pub mod delayed;
 pub mod driving;
 pub mod faults;
+pub mod flush;
 pub mod keys;
 pub mod leases;
 pub mod lifecycle;
@@ -157,12 +158,20 @@ macro_rules! conformance {
         /// Memory that is closed under peers that are stopped.
         mod stopped {
             use super::*;
-            use $crate::stopped::{What, Where, closings, operations, revocations};
+            use $crate::stopped::{What, Where, closings, flushes, operations, revocations};
             const SERVE: &str = concat!(module_path!(), "::serve");
             #[test]
             #[ignore = "the other side of the tests beside it, which start it"]
             fn serve() {
                 $crate::stopped::serve(&$fixture);
+            }
+            #[test]
+            fn flushed() {
+                flushes(&$fixture, SERVE, Where::Heap);
+            }
+            #[test]
+            fn flushed_to_memory_of_the_transport() {
+                flushes(&$fixture, SERVE, Where::Alloc);
             }
             #[test]
             fn puts() {
@@ -230,6 +239,8 @@ macro_rules! probes {
                 cancelled_by_its_sender, cancelled_by_its_receiver;
             remote_access: put_and_get, scattered, beyond_the_end, lengths_must_agree,
                 put_with_event, passive_target, own_memory, large, ordered, refused_puts, unsupported;
+            flush: puts_are_visible, every_access, refusals_are_told_once, of_nothing,
+                of_own_memory, many_at_once, of_one_among_others, loss, cancelled;
             keys: rights, garbage_keys, closed_regions, closing_waits_for_access, third_party;
             part_keys: rights, ranges, one_of_two_revoked, revoked_for_good,
                 end_with_their_region, puts_with_event;

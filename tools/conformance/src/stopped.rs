@@ -10,15 +10,18 @@
 //! does, and the test fails, unless the fixture says that its library is made so
 //! ([`Fixture::stands_still`]).
 //!
+//! A flush to a peer that is stopped ends when the peer goes on: see [`flushes`].
+//!
 //! `conformance!(stopped, fixture)` makes a test of each kind of access and memory, and the process
 //! that they start.
 
+mod flush;
 mod operations;
 mod watch;
 
-pub use operations::operations;
+pub use self::{flush::flushes, operations::operations};
 
-use self::watch::Watch;
+use self::{flush::Exposed, watch::Watch};
 use crate::{
     Fixture, Random,
     foreign::{self, Over, Pages},
@@ -103,8 +106,11 @@ mod message {
     pub(super) const BEGUN: u8 = 2;
     pub(super) const OVER: u8 = 3;
     pub(super) const BAD: u8 = 4;
-    /// To open memory, and to do nothing more: its key comes back.
     pub(super) const EXPOSE: u8 = 5;
+    pub(super) const KEY: u8 = 6;
+    pub(super) const CHECK: u8 = 7;
+    /// To open memory, and to do nothing more: its key comes back.
+    pub(super) const EXPOSE_AND_END: u8 = 8;
 }
 
 /// Drives an endpoint.
@@ -220,6 +226,7 @@ pub fn serve(fixture: &dyn Fixture) {
         events.iter().any(|event| matches!(event, Event::PeerUp { .. })).then_some(())
     });
     driver.say(peer, &[&[message::BEGUN]]);
+    let mut exposed = Exposed::default();
     loop {
         let end = Instant::now() + fixture.deadline();
         // No request comes while this process is stopped.
@@ -236,8 +243,13 @@ pub fn serve(fixture: &dyn Fixture) {
         };
         let Event::Message { message, .. } = said else { continue };
         let (&[much, what], key) = message.split_first_chunk::<2>().expect("what to do");
-        if much == message::EXPOSE {
+        if much == message::EXPOSE_AND_END {
             return operations::expose(&mut driver, peer);
+        }
+        if much >= message::EXPOSE {
+            let answer = exposed.answer(&mut *driver.end, [much, what]);
+            driver.say(peer, &[&answer]);
+            continue;
         }
         let what = if what == What::Put as u8 { What::Put } else { What::Get };
         let key = Key::from_bytes(key.to_vec()).expect("a key");
@@ -365,11 +377,10 @@ fn close_all(
     if fixture.missing().is_some() {
         return;
     }
-    let driver = Driver::open(fixture);
-    if !can(&driver) {
+    let mut owner = Owner::new(fixture, serve, what as u64 + 7);
+    if !can(&owner.driver) {
         return;
     }
-    let mut owner = Owner { driver, serve, random: Random::new(what as u64 + 7), peer: None };
     for round in 0..rounds {
         let when = match round % 6 {
             0 => When::Before,
@@ -380,7 +391,12 @@ fn close_all(
     }
 }
 
-impl Owner<'_> {
+impl<'f> Owner<'f> {
+    fn new(fixture: &'f dyn Fixture, serve: &'f str, seed: u64) -> Owner<'f> {
+        let driver = Driver::open(fixture);
+        Owner { driver, serve, random: Random::new(seed), peer: None }
+    }
+
     fn peer(&mut self) -> Peer {
         if let Some((_, peer)) = self.peer {
             return peer;

@@ -1,7 +1,7 @@
 //! The suite finds defects: an endpoint that breaks one promise fails the probe of that promise.
 
 use petasos_conformance::{
-    Fixture, RealTime, World, capabilities, driving, faults, keys, lifecycle, messages, mix,
+    Fixture, RealTime, World, capabilities, driving, faults, flush, keys, lifecycle, messages, mix,
     part_keys, run, tagged,
 };
 use petasos_fabric::{
@@ -43,6 +43,10 @@ enum Defect {
     RevokesNothing,
     /// Gives keys to parts all the rights of the region, and all of its bytes.
     ForgetsTheRange,
+    /// Completes flushes before what they wait for.
+    FlushesEarly,
+    /// Tells of no refusal by a flush.
+    ForgetsRefusals,
     /// Takes whole queues, and drops operations for which it has no room.
     LosesOperations,
     /// Says of unknown peers what it can do with them.
@@ -56,6 +60,9 @@ struct Defective {
     messages: u32,
     early: Vec<Token>,
     revoked: Vec<Token>,
+    flushes: Vec<Token>,
+    /// Puts that are begun once no flush is to complete early.
+    puts: VecDeque<Operation>,
 }
 
 impl Defective {
@@ -82,6 +89,12 @@ impl Defective {
                     let result = match result {
                         Err(error) if self.defect == Defect::OmitsPeer => {
                             Err(OpError::local(error.kind))
+                        }
+                        Err(_)
+                            if self.defect == Defect::ForgetsRefusals
+                                && self.flushes.contains(&token) =>
+                        {
+                            Ok(Done::Flushed)
                         }
                         result => result,
                     };
@@ -111,14 +124,22 @@ impl Endpoint for Defective {
     }
 
     fn submit(&mut self, operations: &mut VecDeque<Operation>) {
-        if self.defect == Defect::ClosesEarly {
-            for operation in operations.iter() {
-                if let Operation::Deregister { token, .. } = operation {
-                    self.early.push(*token);
-                }
+        let early = |operation: &Operation| match operation {
+            Operation::Deregister { .. } => self.defect == Defect::ClosesEarly,
+            Operation::Flush { .. } => self.defect == Defect::FlushesEarly,
+            _ => false,
+        };
+        let flush = |operation: &Operation| matches!(operation, Operation::Flush { .. });
+        let flushes = operations.iter().filter(|o| flush(o)).map(Operation::token);
+        self.flushes.extend(flushes);
+        self.early.extend(operations.iter().filter(|o| early(o)).map(Operation::token));
+        let put = |operation: &Operation| matches!(operation, Operation::Put { .. });
+        for operation in std::mem::take(operations) {
+            match self.defect {
+                _ if early(&operation) => {}
+                Defect::FlushesEarly if put(&operation) => self.puts.push_back(operation),
+                _ => operations.push_back(operation),
             }
-            let early = |o: &Operation| matches!(o, Operation::Deregister { .. });
-            operations.retain(|operation| !early(operation));
         }
         if self.defect == Defect::RevokesNothing {
             operations.retain(|operation| match operation {
@@ -159,11 +180,17 @@ impl Endpoint for Defective {
     }
 
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
+        if self.early.is_empty() {
+            self.inner.submit(&mut self.puts);
+        }
         let mut new = Vec::new();
         let worked = self.inner.progress(now, budget, &mut new);
         self.twist(new, events);
         for token in std::mem::take(&mut self.early) {
-            let result = Ok(Done::Deregistered);
+            let result = match self.flushes.contains(&token) {
+                true => Ok(Done::Flushed),
+                false => Ok(Done::Deregistered),
+            };
             events.push(Event::Done { token, result });
         }
         for token in self.revoked.drain(..) {
@@ -213,6 +240,8 @@ impl Fixture for DefectiveFixture {
             messages: 0,
             early: Vec::new(),
             revoked: Vec::new(),
+            flushes: Vec::new(),
+            puts: VecDeque::new(),
         })
     }
     fn now(&self) -> Time {
@@ -273,6 +302,14 @@ fn wake_ups_missed() {
 #[test]
 fn promises_for_unknown_peers() {
     is_found(Defect::PromisesToAll, capabilities::of_each_peer);
+}
+
+#[test]
+fn flushes_that_lie() {
+    is_found(Defect::FlushesEarly, flush::puts_are_visible);
+    is_found(Defect::FlushesEarly, flush::every_access);
+    is_found(Defect::ForgetsRefusals, flush::refusals_are_told_once);
+    is_found(Defect::ForgetsRefusals, flush::cancelled);
 }
 
 #[test]

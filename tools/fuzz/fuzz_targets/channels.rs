@@ -391,7 +391,7 @@ impl<'a> World<'a> {
 
     fn submit(&mut self, node: usize) {
         let Some(peer) = self.hostile[node].peer else { return };
-        let (choice, tag) = (self.cut.upto(9), u64::from(self.cut.u8() % 4));
+        let (choice, tag) = (self.cut.upto(10), u64::from(self.cut.u8() % 4));
         let len = usize::from(self.cut.u8()) * 4;
         let level = [Level::Reusable, Level::Delivered][self.cut.upto(2)];
         let body = self.bodies.get(self.cut.upto(self.bodies.len())).copied();
@@ -417,6 +417,7 @@ impl<'a> World<'a> {
                 Operation::PostReceive { token, source, tag, ignore, into }
             }
             5 => Operation::Discard { token, body },
+            9 => Operation::Flush { token, peer },
             6 | 7 => {
                 let Some(remote) = self.remote(node) else {
                     return self.operations[token.0 as usize] = true;

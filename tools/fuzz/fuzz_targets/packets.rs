@@ -338,7 +338,7 @@ impl<'a> World<'a> {
     }
 
     fn submit(&mut self) {
-        let choice = self.cut.u8() % 11;
+        let choice = self.cut.u8() % 12;
         let len = usize::from(self.cut.u8()) * if self.cut.u8() & 3 == 0 { 8 } else { 1 };
         if choice == 10 {
             let _ = self.engine.inject(self.peer, &[&vec![7; len / 2], b"x"]);
@@ -400,6 +400,7 @@ impl<'a> World<'a> {
                 compare: smallvec![0; 8],
                 fetch: self.cut.u8() & 1 == 0,
             },
+            11 => Operation::Flush { token: self.token(None), peer },
             _ => {
                 let (region, at) = self.regions[self.cut.upto(self.regions.len())];
                 Operation::Deregister {

@@ -27,6 +27,7 @@ pub(crate) fn common(members: &[Member]) -> Capabilities {
     capabilities.atomics = least(|c| c.atomics);
     capabilities.tagged = Support::None;
     capabilities.put_with_event = least(|c| c.put_with_event);
+    capabilities.flush = least(|c| c.flush);
     capabilities.map = least(|c| c.map);
     capabilities.part_keys = least(|c| c.part_keys);
     capabilities.passive_target = every(|c| c.passive_target);

@@ -1,7 +1,7 @@
 //! Operations that members were given, or are to be given.
 
 use crate::Member;
-use petasos_fabric::{Address, KeyId, Operation, Peer, RegionId, Token};
+use petasos_fabric::{Address, KeyId, OpErrorKind, Operation, Peer, RegionId, Token};
 use slab::Slab;
 use std::collections::VecDeque;
 
@@ -14,7 +14,14 @@ const WAITING: usize = 4096;
 #[derive(Debug)]
 pub(crate) enum Pending {
     /// The user's.
-    User { token: Token, peer: Peer, address: Address, member: usize },
+    User {
+        token: Token,
+        peer: Peer,
+        address: Address,
+        member: usize,
+        /// A flush: why an access before it was refused that the member was not given.
+        refused: Option<Box<OpErrorKind>>,
+    },
     /// A member's part in closing a region.
     Closing { region: RegionId, member: usize },
     /// A member's part in revoking a key.

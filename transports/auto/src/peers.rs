@@ -1,7 +1,9 @@
 //! Peers by their handles, and the handles by which each member knows them.
 
 use crate::handshake::Wish;
-use petasos_fabric::{Address, Incarnation, Operation, Patience, Peer, PeerInfo, PeerState};
+use petasos_fabric::{
+    Address, Incarnation, OpErrorKind, Operation, Patience, Peer, PeerInfo, PeerState,
+};
 use std::collections::{HashMap, VecDeque};
 
 /// A member, and its handle of a peer.
@@ -30,6 +32,8 @@ pub(crate) struct Entry {
     /// `inject` returned `Full` by itself, or the member did.
     pub(crate) full: bool,
     pub(crate) full_there: bool,
+    /// Why an access was refused that no member was given, until a flush tells of it.
+    pub(crate) refused: Option<Box<OpErrorKind>>,
     /// Operations that were submitted before it is open.
     pub(crate) waiting: VecDeque<Operation>,
 }
@@ -117,6 +121,7 @@ impl Peers {
             resolved,
             full: false,
             full_there: false,
+            refused: None,
             waiting: VecDeque::new(),
         });
         self.name(address, handle);

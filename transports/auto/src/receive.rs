@@ -1,7 +1,9 @@
 //! Events of members, translated.
 
 use crate::{Auto, outstanding::Pending, peers::Route};
-use petasos_fabric::{Done, Event, LostReason, OpError, PeerState, Token};
+use petasos_fabric::{
+    Address, Done, Event, LostReason, OpError, OpErrorKind, Peer, PeerState, Token,
+};
 use std::mem;
 
 impl Auto {
@@ -47,7 +49,7 @@ impl Auto {
                 }
             }
             Event::Done { token, result } => {
-                let failed = OpError::local(petasos_fabric::OpErrorKind::Cancelled);
+                let failed = OpError::local(OpErrorKind::Cancelled);
                 let result = mem::replace(result, Err(failed));
                 match self.done(*token, result) {
                     Some(done) => *event = done,
@@ -99,7 +101,11 @@ impl Auto {
     /// A member has completed an operation. Returns the user's event, if it is one of the user's.
     pub(crate) fn done(&mut self, name: Token, result: Result<Done, OpError>) -> Option<Event> {
         match self.outstanding.take(name)? {
-            Pending::User { token, address, .. } => {
+            Pending::User { token, address, peer, refused, .. } => {
+                let result = match refused {
+                    Some(kind) => self.flushed(peer, *kind, &address, result),
+                    None => result,
+                };
                 let reword = |mut error: OpError| {
                     error.peer = error.peer.map(|_| address);
                     error
@@ -110,6 +116,24 @@ impl Auto {
             Pending::Revoking { key, member } => self.revoked(key, member, result),
             Pending::Ignored => None,
         }
+    }
+
+    /// A member has completed a flush, before which this endpoint refused an access.
+    fn flushed(
+        &mut self,
+        peer: Peer,
+        kind: OpErrorKind,
+        address: &Address,
+        result: Result<Done, OpError>,
+    ) -> Result<Done, OpError> {
+        if result.as_ref().is_err_and(|error| error.kind == OpErrorKind::Cancelled) {
+            // The next one tells of it.
+            if let Some(entry) = self.peers.get_mut(peer) {
+                entry.refused = Some(Box::new(kind));
+            }
+            return result;
+        }
+        result.and_then(|_| Err(OpError::with_peer(kind, address)))
     }
 
     /// Reports that there is room again to peers for which `inject` returned `Full`. True if there

@@ -7,7 +7,9 @@ use std::collections::VecDeque;
 /// The peer that an operation is about.
 fn concerns(operation: &Operation) -> Option<Peer> {
     match operation {
-        Operation::Send { peer, .. } | Operation::SendLong { peer, .. } => Some(*peer),
+        Operation::Send { peer, .. }
+        | Operation::SendLong { peer, .. }
+        | Operation::Flush { peer, .. } => Some(*peer),
         Operation::Receive { body, .. } | Operation::Discard { body, .. } => Some(body.peer),
         Operation::Put { remote, .. }
         | Operation::Get { remote, .. }
@@ -21,7 +23,9 @@ fn concerns(operation: &Operation) -> Option<Peer> {
 fn stale(operation: &Operation) -> OpErrorKind {
     match operation {
         Operation::Receive { .. } | Operation::Discard { .. } => OpErrorKind::UnknownBody,
-        Operation::Send { .. } | Operation::SendLong { .. } => OpErrorKind::UnknownPeer,
+        Operation::Send { .. } | Operation::SendLong { .. } | Operation::Flush { .. } => {
+            OpErrorKind::UnknownPeer
+        }
         _ => OpErrorKind::UnknownRegion,
     }
 }
@@ -29,7 +33,9 @@ fn stale(operation: &Operation) -> OpErrorKind {
 /// Makes an operation one of a member's.
 fn retarget(operation: &mut Operation, name: Token, there: Peer) {
     match operation {
-        Operation::Send { token, peer, .. } | Operation::SendLong { token, peer, .. } => {
+        Operation::Send { token, peer, .. }
+        | Operation::SendLong { token, peer, .. }
+        | Operation::Flush { token, peer } => {
             (*token, *peer) = (name, there);
         }
         Operation::Receive { token, body, .. } | Operation::Discard { token, body, .. } => {
@@ -77,9 +83,6 @@ impl Auto {
         if let Operation::Revoke { key, patience, .. } = operation {
             return self.revoke(token, key, patience);
         }
-        if let Err(kind) = self.check(&operation) {
-            return self.fail(token, OpError::local(kind));
-        }
         let Some(peer) = concerns(&operation) else {
             let error = OpError::local(OpErrorKind::Unsupported("expected messages"));
             return self.fail(token, error);
@@ -97,7 +100,19 @@ impl Auto {
             return;
         }
         let (Route { member, peer: there }, address) = (entry.route, entry.address.clone());
-        let name = self.outstanding.token(Pending::User { token, peer, address, member });
+        // The member has not seen the access that was refused here.
+        let refused = match operation {
+            Operation::Flush { .. } => entry.refused.take(),
+            _ => None,
+        };
+        if let Err(kind) = self.check(&operation) {
+            if let (Operation::Atomic { .. }, Some(entry)) = (&operation, self.peers.get_mut(peer))
+            {
+                entry.refused.get_or_insert_with(|| Box::new(kind.clone()));
+            }
+            return self.fail(token, OpError::local(kind));
+        }
+        let name = self.outstanding.token(Pending::User { token, peer, address, member, refused });
         retarget(&mut operation, name, there);
         self.pace.give(member);
         self.outstanding.push(member, operation);

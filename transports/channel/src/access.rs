@@ -6,7 +6,7 @@ use crate::{
 };
 use petasos_fabric::{
     Access as Rights, AtomicOp, Cursor, Done, Incarnation, LostReason, OpErrorKind, Operation,
-    Peer, Region, Token,
+    Peer, Region, Token, two_sided::Batch,
 };
 use slab::Slab;
 use smallvec::SmallVec;
@@ -18,6 +18,7 @@ pub(crate) struct Access {
     serial: u32,
     operation: Operation,
     peer: Peer,
+    batch: Batch,
     key: RemoteKey,
     incarnation: Incarnation,
     total: u64,
@@ -86,10 +87,11 @@ impl Accesses {
 
 impl Access {
     /// An access of `total` bytes by a key of this incarnation of the peer; `operation` is a put, a
-    /// get or an atomic.
+    /// get or an atomic, which counts in `batch`.
     pub(crate) fn new(
         operation: Operation,
         peer: Peer,
+        batch: Batch,
         key: RemoteKey,
         incarnation: Incarnation,
         total: u64,
@@ -98,6 +100,7 @@ impl Access {
             serial: 0,
             operation,
             peer,
+            batch,
             key,
             incarnation,
             total,
@@ -115,6 +118,10 @@ impl Access {
 
     pub(crate) fn peer(&self) -> Peer {
         self.peer
+    }
+
+    pub(crate) fn batch(&self) -> Batch {
+        self.batch
     }
 
     pub(crate) fn incarnation(&self) -> Incarnation {

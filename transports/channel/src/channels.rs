@@ -69,6 +69,7 @@ impl<D: Device> Channels<D> {
         let engine = Engine::new(device.address().clone(), device.incarnation(), numbers, pool);
         let mut capabilities = Capabilities::emulated(device.scheme(), limits);
         capabilities.remote_access = Support::Native;
+        capabilities.flush = Support::Native;
         capabilities.put_with_event = Support::Native;
         if offers.atomic > 0 {
             capabilities.atomics = Support::Native;

@@ -56,11 +56,13 @@ impl<D: Device> Channels<D> {
             }
             Ok(total) => total,
             Err(kind) => {
+                self.engine.refuse_access(peer, &kind);
                 self.complete(token, peer, Err(kind));
                 return None;
             }
         };
-        let slot = self.accesses.add(Access::new(operation, peer, key, incarnation, total));
+        let batch = self.engine.begin_access(peer);
+        let slot = self.accesses.add(Access::new(operation, peer, batch, key, incarnation, total));
         let mut flow = self.peers.open_flow(peer.index);
         flow.accesses.push_back(slot);
         self.schedule.list_output(peer.index, &mut flow);
@@ -147,9 +149,11 @@ impl<D: Device> Channels<D> {
     fn settle_access(&mut self, slot: usize) {
         if self.accesses.get_mut(slot).is_some_and(|access| access.is_over()) {
             let access = self.accesses.remove(slot);
-            let peer = access.peer();
+            let (peer, batch) = (access.peer(), access.batch());
             let (token, result) = access.end();
+            let failed = result.as_ref().err().cloned();
             self.complete(token, peer, result);
+            self.engine.end_access(peer, batch, failed.as_ref());
         }
     }
 

@@ -7,7 +7,7 @@ use crate::{
 };
 use petasos_fabric::{
     Access as Rights, Address, Cursor, Done, Event, LostReason, OpError, OpErrorKind, Operation,
-    Peer, Slice, Time, Token,
+    Peer, Slice, Time, Token, two_sided::Batch,
 };
 use slab::Slab;
 use std::collections::{HashMap, VecDeque};
@@ -23,6 +23,7 @@ pub(crate) struct Access {
     serial: u32,
     operation: Operation,
     peer: Peer,
+    batch: Batch,
     address: Address,
     target: Target,
     total: u64,
@@ -39,10 +40,11 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// An access of `total` bytes; `operation` is a put or a get.
+    /// An access of `total` bytes; `operation` is a put or a get, which counts in `batch`.
     pub(crate) fn new(
         operation: Operation,
         peer: Peer,
+        batch: Batch,
         address: Address,
         target: Target,
         total: u64,
@@ -55,6 +57,7 @@ impl Access {
             serial: 0,
             operation,
             peer,
+            batch,
             address,
             target,
             total,
@@ -77,6 +80,15 @@ impl Access {
 
     pub(crate) fn is_get(&self) -> bool {
         matches!(self.operation, Operation::Get { .. })
+    }
+
+    pub(crate) fn batch(&self) -> Batch {
+        self.batch
+    }
+
+    /// Why it fails, if it does.
+    pub(crate) fn failure(&self) -> Option<&OpErrorKind> {
+        self.outcome.as_ref()
     }
 
     pub(crate) fn into_operation(self) -> Operation {
@@ -176,7 +188,7 @@ impl Access {
     }
 
     /// How it ends.
-    fn end(self) -> Event {
+    pub(crate) fn end(self) -> Event {
         let done = if self.is_get() { Done::Got } else { Done::Put };
         let result = match self.outcome {
             Some(kind) => Err(OpError::with_peer(kind, &self.address)),
@@ -267,17 +279,12 @@ impl Accesses {
         self.list.get(slot).is_some_and(|access| access.serial == serial)
     }
 
-    /// Removes an access of which nothing is under way or to be posted. Returns how it ended.
-    pub(crate) fn end_if_over(&mut self, slot: usize) -> Option<Event> {
+    /// Removes an access of which nothing is under way or to be posted.
+    pub(crate) fn remove_if_over(&mut self, slot: usize) -> Option<Access> {
         match self.list.get(slot)?.is_over() {
-            true => self.end(slot),
+            true => self.remove(slot),
             false => None,
         }
-    }
-
-    /// Removes an access. Returns how it ended.
-    pub(crate) fn end(&mut self, slot: usize) -> Option<Event> {
-        self.remove(slot).map(Access::end)
     }
 
     // Posting.

@@ -88,6 +88,7 @@ impl<N: Network> Datagrams<N> {
         };
         if native {
             capabilities.remote_access = Support::Native;
+            capabilities.flush = Support::Native;
             capabilities.enforcement = net.facts().enforcement;
             if completion_data_from < u64::MAX {
                 capabilities.put_with_event = Support::Native;

@@ -55,14 +55,15 @@ impl<N: Network> Datagrams<N> {
         if few || crowded || !self.accesses.has_room() {
             return Some(operation);
         }
-        let access = Access::new(operation, peer, info.address, target, total);
+        let batch = self.engine.begin_access(peer);
+        let access = Access::new(operation, peer, batch, info.address, target, total);
         match self.grants.get_mut(peer, target) {
             Some(Grant::Given { rights, .. }) if access.is_allowed_by(*rights) => {
                 let slot = self.accesses.add(access);
                 self.accesses.add_ready(slot);
             }
             Some(Grant::Asked(waiting)) => waiting.push(self.accesses.add(access)),
-            Some(_) => return Some(access.into_operation()),
+            Some(_) => self.submit_counted(access),
             None => {
                 let slot = self.accesses.add(access);
                 self.grants.ask(peer, target, Some(slot));
@@ -110,9 +111,14 @@ impl<N: Network> Datagrams<N> {
     fn leave_to_engine(&mut self, slots: Vec<usize>) {
         for slot in slots {
             if let Some(access) = self.accesses.remove(slot) {
-                self.engine.submit(access.into_operation());
+                self.submit_counted(access);
             }
         }
+    }
+
+    fn submit_counted(&mut self, access: Access) {
+        let (peer, batch) = (access.peer(), access.batch());
+        self.engine.submit_counted(access.into_operation(), peer, batch);
     }
 
     /// The owner revokes a grant: it closes the memory.
@@ -241,15 +247,21 @@ impl<N: Network> Datagrams<N> {
 
     /// Ends an access of which nothing is under way or to be posted.
     fn settle_access(&mut self, slot: usize) {
-        if let Some(event) = self.accesses.end_if_over(slot) {
-            self.engine.raise(event);
+        if let Some(access) = self.accesses.remove_if_over(slot) {
+            self.complete_access(access);
         }
     }
 
     fn end_access(&mut self, slot: usize) {
-        if let Some(event) = self.accesses.end(slot) {
-            self.engine.raise(event);
+        if let Some(access) = self.accesses.remove(slot) {
+            self.complete_access(access);
         }
+    }
+
+    fn complete_access(&mut self, access: Access) {
+        let (peer, batch, failure) = (access.peer(), access.batch(), access.failure().cloned());
+        self.engine.raise(access.end());
+        self.engine.end_access(peer, batch, failure.as_ref());
     }
 
     /// Cancels an access. False if there is none with this token.

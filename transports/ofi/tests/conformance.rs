@@ -46,6 +46,11 @@ impl Fixture for OverOfi {
         })
     }
 
+    fn holds_up_others(&self) -> Option<&'static str> {
+        let sends = self.network == SHM && !self.config.remote_access;
+        sends.then_some("the provider shm completes no long send while a peer has not taken one")
+    }
+
     fn now(&self) -> Time {
         self.time.now()
     }

@@ -97,6 +97,11 @@ pub(crate) enum Step {
 }
 
 impl Access {
+    /// Whether a flush waits for it, and tells of its failure.
+    pub(crate) fn is_flushed(&self) -> bool {
+        !matches!(self.what, Kind::Map)
+    }
+
     fn needs(&self) -> Rights {
         match self.what {
             Kind::Put { .. } => Rights::WRITE,

@@ -15,6 +15,7 @@
 mod access;
 mod closing;
 mod endpoint;
+mod flush;
 mod hub;
 mod local;
 mod matching;

@@ -3,6 +3,7 @@
 use crate::{
     access::Step,
     closing::Closing,
+    flush::Queued,
     hub::{Content, Hub, MAX_MESSAGE, Packet, Tagged},
     matching::{Arrived, Fetch, Matching, Posted},
     offer::{Offer, Offers},
@@ -101,6 +102,7 @@ impl Local {
         capabilities.atomics = Support::Native;
         capabilities.tagged = Support::Native;
         capabilities.put_with_event = Support::Native;
+        capabilities.flush = Support::Native;
         capabilities.map = Support::Native;
         capabilities.part_keys = Support::Native;
         capabilities.passive_target = true;
@@ -186,7 +188,7 @@ impl Local {
             }
         }
         let mut tokens: Vec<Token> = messages.iter().map(|message| message.token()).collect();
-        tokens.extend(accesses.iter().map(|access| access.token));
+        tokens.extend(accesses.iter().map(|queued| queued.token()));
         tokens.extend(self.offers.lose(index));
         self.fetches.retain(|fetch| {
             if fetch.peer == peer {
@@ -290,16 +292,24 @@ impl Local {
             let Some((hub, link)) = entry.up() else {
                 return worked;
             };
-            let Some(access) = entry.accesses.front_mut() else {
+            let Some(next) = entry.accesses.front_mut() else {
                 return worked;
             };
             let before = *budget;
-            let step = access.step(&hub, link, budget);
+            let step = match next {
+                Queued::Access(access) => access.step(&hub, link, budget),
+                Queued::Flush(_, flush) => Step::Done(flush.end(&mut entry.refusals)),
+            };
             entry.stalled = matches!(step, Step::Blocked);
             match step {
                 Step::More | Step::Blocked => return worked || before != *budget,
                 Step::Done(result) => {
-                    let token = access.token;
+                    let token = next.token();
+                    if let (Queued::Access(access), Err(kind)) = (&*next, &result)
+                        && access.is_flushed()
+                    {
+                        entry.refusals.in_turn(kind);
+                    }
                     entry.accesses.pop_front();
                     self.done_with(index, token, result);
                     worked = true;

@@ -4,7 +4,7 @@
 //! connect at once; then the peer has two links, and either ends it.
 
 use crate::{
-    access::Access,
+    flush::{Queued, Refusals},
     hub::{Hub, MAX_MESSAGE},
     outgoing::Outgoing,
 };
@@ -30,7 +30,8 @@ pub(crate) struct Entry {
     pub(crate) messages: VecDeque<Outgoing>,
     /// Expected ones, which need no lease: they wait for the connection alone.
     pub(crate) tagged: VecDeque<Outgoing>,
-    pub(crate) accesses: VecDeque<Access>,
+    pub(crate) accesses: VecDeque<Queued>,
+    pub(crate) refusals: Refusals,
     /// The first access waits for room for its event.
     pub(crate) stalled: bool,
     /// `inject` said `Full`.
@@ -139,6 +140,7 @@ impl Peers {
             messages: VecDeque::new(),
             tagged: VecDeque::new(),
             accesses: VecDeque::new(),
+            refusals: Refusals::default(),
             stalled: false,
             wants_room: false,
         };

@@ -2,6 +2,7 @@
 
 use crate::{
     access::{Access, Atomic, Copy, Kind, Route},
+    flush::{Queued, accessed},
     hub::Refused,
     local::Local,
     matching::{Fetch, Posted},
@@ -46,6 +47,7 @@ impl Local {
         self.outstanding += 1;
         let token = operation.token();
         let limits = self.capabilities.limits;
+        let accessed = accessed(&operation);
         let result = match operation {
             Operation::Send { peer, payload, .. } => {
                 let len = payload.len() as u64;
@@ -89,6 +91,7 @@ impl Local {
             Operation::Map { remote, .. } => {
                 self.access(token, remote, Rights::READ, |_| Ok(Kind::Map))
             }
+            Operation::Flush { peer, .. } => self.flush(token, peer),
             Operation::Deregister { region, patience, .. } => {
                 let found = self.closing.deregister(&self.hub.regions, token, region, patience);
                 found.then_some(()).ok_or(OpError::local(OpErrorKind::UnknownRegion))
@@ -100,6 +103,9 @@ impl Local {
             _ => Err(OpError::local(OpErrorKind::Unsupported("this operation"))),
         };
         if let Err(error) = result {
+            if let Some(peer) = accessed {
+                self.access_failed(peer, &error);
+            }
             self.done(token, Err(error));
         }
     }
@@ -113,7 +119,7 @@ impl Local {
     }
 
     /// That the handle is good, and its peer not lost.
-    fn alive(&self, peer: Peer) -> Result<(), OpError> {
+    pub(crate) fn alive(&self, peer: Peer) -> Result<(), OpError> {
         match self.peers.get(peer).map(|entry| &entry.state) {
             None => Err(OpError::local(OpErrorKind::UnknownPeer)),
             Some(State::Lost(reason)) => {
@@ -278,7 +284,7 @@ impl Local {
         };
         let what = kind.map_err(|kind| self.error(remote.peer, kind))?;
         let index = remote.peer.index;
-        self.peers.at(index).accesses.push_back(Access { token, route, what });
+        self.peers.at(index).accesses.push_back(Queued::Access(Access { token, route, what }));
         self.peers.activate(index);
         self.pump_accesses(index, &mut { AT_ONCE });
         Ok(())
@@ -304,17 +310,14 @@ impl Local {
         }
         for index in self.peers.active() {
             let entry = self.peers.at(index);
-            let count =
-                |entry: &Entry| entry.messages.len() + entry.tagged.len() + entry.accesses.len();
+            let count = |entry: &Entry| entry.messages.len() + entry.tagged.len();
             let before = count(entry);
             if let Some(at) = entry.messages.iter().position(|m| m.token() == token) {
                 entry.messages.remove(at);
             } else if let Some(at) = entry.tagged.iter().position(|m| m.token() == token) {
                 entry.tagged.remove(at);
-            } else if let Some(at) = entry.accesses.iter().position(|a| a.token == token) {
-                entry.accesses.remove(at);
             }
-            if count(entry) < before {
+            if count(entry) < before || self.take_queued(index, token) {
                 return self.done_with(index, token, Err(OpErrorKind::Cancelled));
             }
         }

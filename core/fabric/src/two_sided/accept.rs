@@ -250,6 +250,10 @@ impl Engine {
                 }
                 ledger.events.push_back(Event::PutRefused { peer, why: status.into() });
             }
+            Header::Flush { id } => {
+                conn.incoming.begin_serving()?;
+                conn.answer_flush(id, ledger);
+            }
             Header::PutAbort { id } => {
                 conn.incoming.end_put(id);
             }

@@ -3,6 +3,7 @@
 use super::{
     credit::{Credit, CreditReport},
     expected::{Expected, ExpectedReport},
+    flush::{Flushes, OpenBatch},
     header::Status,
     incoming::{Incoming, Landing},
     ledger::{Ledger, Location},
@@ -32,6 +33,10 @@ pub(super) struct PeerEntry {
     pub(super) credit: Credit,
     /// For expected messages.
     pub(super) expected: Expected,
+    /// Our accesses since the last flush.
+    pub(super) accesses: OpenBatch,
+    /// Of the peer's puts that asked for no answer: why the first was refused since the last flush.
+    pub(super) refused_puts: Status,
 }
 
 impl PeerEntry {
@@ -45,6 +50,8 @@ impl PeerEntry {
             serials: 0,
             credit: Credit::default(),
             expected: Expected::default(),
+            accesses: OpenBatch::default(),
+            refused_puts: Status::Good,
         }
     }
 
@@ -71,6 +78,7 @@ pub(super) struct Connection {
     /// Packets that the transport has, oldest first.
     pub(super) in_flight: VecDeque<InFlight>,
     pub(super) outstanding: Outstanding,
+    pub(super) flushes: Flushes,
     pub(super) incoming: Incoming,
     pub(super) credit_report: CreditReport,
     pub(super) expected_report: ExpectedReport,
@@ -108,6 +116,7 @@ impl Connection {
             schedule: Schedule::default(),
             in_flight: VecDeque::new(),
             outstanding: Outstanding::default(),
+            flushes: Flushes::default(),
             incoming: Incoming::default(),
             credit_report: CreditReport::default(),
             expected_report: ExpectedReport::default(),
@@ -196,7 +205,12 @@ impl Connection {
         if let Some(outcome) = op.outcome.take() {
             op.done = true;
             op.release();
-            let token = op.token;
+            let (token, batch) = (op.token, op.batch);
+            if batch.is_some()
+                && let Err(kind) = &outcome
+            {
+                self.access_refused(batch, kind.clone());
+            }
             let result = outcome.map_err(|kind| OpError::with_peer(kind, &self.address));
             ledger.finish(token, Some(Location::Op { peer, id }), result);
         }
@@ -204,6 +218,9 @@ impl Connection {
         if op.done && op.awaiting == 0 && !op.queued && !op.is_open() {
             let op = self.outstanding.remove(id);
             ledger.live -= 1;
+            if op.batch.is_some() {
+                self.access_over(op.batch, ledger);
+            }
             if let Kind::Pull(Pull { source: Source::Body(body), purpose, .. }) = op.kind {
                 let sort = match purpose {
                     Purpose::Tagged { .. } => Sort::Tagged,
@@ -217,6 +234,12 @@ impl Connection {
     /// Tells the peer that its body is not needed any more.
     pub(super) fn body_done(&mut self, body: u64, sort: Sort, ledger: &mut Ledger) {
         self.queues.control.push_back(Control::BodyDone { body, sort });
+        self.wake(ledger);
+    }
+
+    /// Answers a request, of which nothing was refused now.
+    pub(super) fn answer(&mut self, id: u64, status: Status, ledger: &mut Ledger) {
+        self.queues.control.push_back(Control::Reply { id, status, old: Bytes::new() });
         self.wake(ledger);
     }
 

@@ -318,7 +318,7 @@ impl Engine {
     /// Accepts an operation; call only while [`Engine::has_room`]. Exactly one `Event::Done`
     /// follows, never before this returns.
     pub fn submit(&mut self, operation: Operation) {
-        self.submit_one(operation);
+        self.submit_one(operation, None);
     }
 
     /// Accepts operations from the front of the queue as long as there is room.

@@ -45,10 +45,11 @@ const RECALL: u8 = 20;
 const RETURN: u8 = 21;
 const ROOM_ASK: u8 = 22;
 const REFUSED: u8 = 23;
+const FLUSH: u8 = 24;
 
 /// Lengths by kind; zero for what is no kind.
-const LENGTHS: [u8; 24] =
-    [0, 8, 16, 24, 16, 24, 32, 16, 40, 64, 16, 48, 40, 24, 16, 16, 48, 16, 16, 8, 8, 16, 8, 16];
+const LENGTHS: [u8; 25] =
+    [0, 8, 16, 24, 16, 24, 32, 16, 40, 64, 16, 48, 40, 24, 16, 16, 48, 16, 16, 8, 8, 16, 8, 16, 16];
 
 /// The header of a plain unexpected message of `len` bytes, for transports that send those
 /// without the engine.
@@ -215,6 +216,9 @@ pub(super) enum Header {
     BodyDone { body: u64 },
     /// So many fragments of puts that asked for no answer were refused, the first of them so.
     Refused { count: u64, status: Status },
+    /// Asks whether fragments of puts that asked for no answer were refused since this was last
+    /// asked; the answer is `Reply`.
+    Flush { id: u64 },
     /// An atomic operation; the payload is the operand, and behind it what to compare with.
     Atomic { id: u64, target: Target, offset: u64, op: AtomicOp, kind: AtomicType, fetch: bool },
 }
@@ -331,6 +335,10 @@ impl Header {
                 out.numbers(&[count]);
                 REFUSED
             }
+            Header::Flush { id } => {
+                out.numbers(&[id]);
+                FLUSH
+            }
             Header::Atomic { id, target, offset, op, kind, fetch } => {
                 let what = u64::from(op as u8) | u64::from(kind as u8) << 8;
                 let what = what | u64::from(fetch) << 16;
@@ -402,6 +410,7 @@ impl Header {
                 known = flags;
                 Header::Refused { count: f.u64(), status: Status::from_u64(flags.into())? }
             }
+            FLUSH => Header::Flush { id: f.u64() },
             _ => {
                 let (id, target, offset, what) = (f.u64(), f.target(), f.u64(), f.u64());
                 let bad = Violation::new("unknown atomic operation", what);
@@ -505,6 +514,7 @@ mod tests {
             Header::Reply { id: 31, status: Status::Withdrawn },
             Header::BodyDone { body: 32 },
             Header::Refused { count: 38, status: Status::Stale },
+            Header::Flush { id: 39 },
             Header::Atomic {
                 id: 33,
                 target,
@@ -553,7 +563,7 @@ mod tests {
     #[test]
     fn what_is_unknown_is_refused() {
         for header in samples() {
-            for (at, byte) in [(0, 0), (0, 24), (1, 1), (3, 0x80)] {
+            for (at, byte) in [(0, 0), (0, LENGTHS.len() as u8), (1, 1), (3, 0x80)] {
                 let mut bytes = header.encode(0).to_vec();
                 bytes[at] = byte;
                 assert!(Header::decode(&bytes).is_err(), "{header:?} {at} {byte}");

@@ -242,6 +242,9 @@ impl Connection {
     fn refuse(&mut self, status: Status, ledger: &mut Ledger) {
         ledger.counters.refused += 1;
         self.incoming.refuse(status);
+        if self.refused_puts == Status::Good {
+            self.refused_puts = status;
+        }
         self.wake(ledger);
     }
 
@@ -319,12 +322,27 @@ impl Connection {
             Kind::Pull(_) if good => return broken("an answer without data", id),
             Kind::Pull(_) => Done::Got,
             Kind::Body { .. } => return broken("an answer to nothing", id),
+            Kind::Flush => {
+                self.answered(id, ledger);
+                self.flush_answered(op_id, status, ledger);
+                return Ok(());
+            }
         };
         let outcome = match good {
             true => Ok(done),
             false => Err(op.refusal(status)),
         };
-        op.conclude(outcome);
+        if let Err(kind) = &outcome
+            && op.done
+            && matches!(&op.kind, Kind::Put(put) if !put.level_asks)
+        {
+            let (batch, kind) = (op.batch, kind.clone());
+            self.access_refused(batch, kind);
+            let (peer, why) = (self.handle, status.into());
+            ledger.events.push_back(Event::PutRefused { peer, why });
+        } else {
+            op.conclude(outcome);
+        }
         self.answered(id, ledger);
         self.settle(op_id, ledger);
         Ok(())

@@ -30,6 +30,10 @@
 //! peers: it takes the memory out of the packets that it has, by [`Engine::divert`] and
 //! [`Engine::detach`].
 //!
+//! *Flushes.* The engine counts the accesses that it carries out. A transport that carries out some
+//! itself says when one begins and is over ([`Engine::begin_access`], [`Engine::end_access`]), and
+//! leaves [`Operation::Flush`](crate::Operation::Flush) to the engine.
+//!
 //! *Events.* [`Engine::take_events`] moves what happened to the vector of `progress`. Nothing is
 //! raised by the engine in any other way. Take them before reading packets, and read none while
 //! they are more than the budget: then what waits here stays bounded. While peers wait for leases
@@ -56,7 +60,7 @@
 //! for ([`TAGGED_ROOM`] at first). What was cancelled keeps its id until the peer has answered, so
 //! that no answer is ever unknown.
 //!
-//! The files `accept`, `land`, `submit`, `serve`, `transmit`, `credit` and `closing` are operations
+//! The files `accept`, `land`, `submit`, `serve`, `transmit`, `credit`, `flush` and `closing` are operations
 //! of one [`Engine`] and its connections, which own the state of them all: they know each other by
 //! design. What has a state of its own (`expected`, `incoming`, `outstanding`, `queues`,
 //! `registry`, `matching`) knows neither.
@@ -70,6 +74,7 @@ mod connection;
 mod credit;
 mod engine;
 mod expected;
+mod flush;
 pub mod header;
 mod incoming;
 mod land;
@@ -94,6 +99,7 @@ pub use config::{
     Config, Counters, EAGER_CREDITS, MAX_BODIES, MAX_EAGER, MAX_REQUESTS, TAGGED_ROOM,
 };
 pub use engine::Engine;
+pub use flush::Batch;
 pub use packet::{Outgoing, Packet, Placement};
 pub use registry::Imported;
 pub use violation::Violation;

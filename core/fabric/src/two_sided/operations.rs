@@ -1,6 +1,9 @@
 //! Operations under way with one peer.
 
-use super::header::{Status, Target};
+use super::{
+    flush::Batch,
+    header::{Status, Target},
+};
 use crate::{
     Access, AtomicOp, AtomicType, Done, Incarnation, OpErrorKind, Payload, Refusal, Slices,
     SpanCursor, Spans, Token,
@@ -15,6 +18,8 @@ pub(super) struct Op {
     pub(super) serial: u32,
     pub(super) token: Token,
     pub(super) kind: Kind,
+    /// If it is remote access: what a flush waits for.
+    pub(super) batch: Batch,
     /// Packets with its memory that the transport has.
     pub(super) flying: u32,
     /// Requests without an answer.
@@ -45,6 +50,7 @@ pub(super) enum Kind {
     Pull(Pull),
     Put(Put),
     Atomic(Atomic),
+    Flush,
 }
 
 #[derive(Clone, Debug)]
@@ -119,6 +125,8 @@ pub(super) struct Put {
     pub(super) event: Option<u64>,
     /// Whether completion waits for the answer.
     pub(super) level_asks: bool,
+    /// An answer is wanted, for which completion does not wait.
+    pub(super) confirm: bool,
     /// Our request, once it has begun to ask for an answer.
     pub(super) request: Option<u64>,
     /// Bytes handed out.
@@ -131,7 +139,7 @@ pub(super) struct Put {
 
 impl Put {
     pub(super) fn asking(&self) -> bool {
-        self.level_asks || self.event.is_some()
+        self.level_asks || self.confirm || self.event.is_some()
     }
 }
 
@@ -153,6 +161,7 @@ impl Op {
             serial: 0,
             token,
             kind,
+            batch: Batch::NONE,
             flying: 0,
             awaiting: 0,
             placing: false,
@@ -187,7 +196,7 @@ impl Op {
             }
             Kind::Pull(pull) => pull.local.clear(),
             Kind::Put(put) => put.local.clear(),
-            Kind::Atomic(_) => {}
+            Kind::Atomic(_) | Kind::Flush => {}
         }
     }
 
@@ -207,6 +216,8 @@ impl Op {
             Kind::Put(put) => (put.begin, put.total, Access::WRITE),
             Kind::Pull(pull) => (first(&pull.spans), pull.total, Access::READ),
             Kind::Atomic(atomic) => (atomic.offset, atomic.operand as u64, Access::ATOMIC),
+            // Of a put, about which no more is known here.
+            Kind::Flush => (0, 0, Access::WRITE),
             _ => (0, 0, Access::NONE),
         };
         let route = self.route();

@@ -1,7 +1,7 @@
 //! Operations that come from the user: checked, and queued.
 
 use super::{
-    Engine, MAX_EAGER,
+    Batch, Engine, MAX_EAGER,
     ledger::Location,
     operations::{Announce, Atomic, Kind, Op, Pull, Purpose, Put, Route, Sort, Source, first},
     registry::Exposed,
@@ -28,13 +28,18 @@ fn writable<'a>(mut pieces: impl Iterator<Item = &'a Slice>) -> Result<(), OpErr
 }
 
 impl Engine {
-    pub(super) fn submit_one(&mut self, operation: Operation) {
+    /// Takes in an operation; `batch` is that of an access that was counted before.
+    pub(super) fn submit_one(&mut self, operation: Operation, batch: Option<Batch>) {
         self.ledger.live += 1;
         self.ledger.counters.submitted += 1;
         let token = operation.token();
         let peer = self.concerns(&operation);
-        if let Err(kind) = self.try_submit(operation) {
+        let is_access = operation.is_access();
+        if let Err(kind) = self.try_submit(operation, batch) {
             self.ledger.live -= 1;
+            if is_access && let Some(peer) = peer {
+                self.note_refusal(peer, batch, &kind);
+            }
             let address = peer.and_then(|peer| self.peers.get(peer)).map(|l| l.address.clone());
             let error = OpError { kind, peer: address };
             self.ledger.finish(token, None, Err(error));
@@ -45,7 +50,8 @@ impl Engine {
         match operation {
             Operation::Send { peer, .. }
             | Operation::SendLong { peer, .. }
-            | Operation::SendTagged { peer, .. } => Some(*peer),
+            | Operation::SendTagged { peer, .. }
+            | Operation::Flush { peer, .. } => Some(*peer),
             Operation::Receive { body, .. } | Operation::Discard { body, .. } => Some(body.peer),
             Operation::PostReceive { source, .. } => *source,
             Operation::Put { remote, .. }
@@ -56,7 +62,11 @@ impl Engine {
         }
     }
 
-    fn try_submit(&mut self, operation: Operation) -> Result<(), OpErrorKind> {
+    fn try_submit(
+        &mut self,
+        operation: Operation,
+        batch: Option<Batch>,
+    ) -> Result<(), OpErrorKind> {
         match operation {
             Operation::Send { token, peer, payload, level } => {
                 self.reachable(peer)?;
@@ -118,12 +128,13 @@ impl Engine {
                     total,
                     event,
                     level_asks: level > Level::Reusable,
+                    confirm: false,
                     request: None,
                     handed: 0,
                     at: SpanCursor::default(),
                     complete: false,
                 };
-                self.queue(remote.peer, token, Kind::Put(put));
+                self.queue_access(remote.peer, token, Kind::Put(put), batch);
             }
             Operation::Get { token, remote, local, spans } => {
                 let route = self.route(remote, Access::READ)?;
@@ -144,7 +155,7 @@ impl Engine {
                     received: 0,
                     purpose: Purpose::Got,
                 };
-                self.queue(remote.peer, token, Kind::Pull(pull));
+                self.queue_access(remote.peer, token, Kind::Pull(pull), batch);
             }
             Operation::Atomic { token, remote, offset, op, kind, operand, compare, fetch } => {
                 let route = self.route(remote, Access::ATOMIC)?;
@@ -155,9 +166,13 @@ impl Engine {
                 }
                 let operand = operand.len();
                 let atomic = Atomic { route, offset, op, kind, payload, operand, fetch };
-                self.queue(remote.peer, token, Kind::Atomic(atomic));
+                self.queue_access(remote.peer, token, Kind::Atomic(atomic), batch);
             }
             Operation::Map { .. } => return Err(OpErrorKind::Unsupported("mapping")),
+            Operation::Flush { token, peer } => {
+                self.reachable(peer)?;
+                self.flush(peer, token);
+            }
             Operation::Deregister { token, region, patience } => {
                 let closed = self.regions.close(region.into(), token, patience);
                 if closed.ok_or(OpErrorKind::UnknownRegion)? {
@@ -251,17 +266,25 @@ impl Engine {
         }
     }
 
+    /// Queues a message.
     fn queue(&mut self, peer: Peer, token: Token, kind: Kind) {
         let Engine { peers, ledger, .. } = self;
         let Some(conn) = peers.get_mut(peer) else {
             return;
         };
-        let message = matches!(kind, Kind::Message { .. } | Kind::Body { .. });
         let id = conn.insert(Op::new(token, kind), ledger);
-        match message {
-            true => conn.queue_message(id, ledger),
-            false => conn.queue_asking(id, ledger),
-        }
+        conn.queue_message(id, ledger);
+    }
+
+    fn queue_access(&mut self, peer: Peer, token: Token, kind: Kind, batch: Option<Batch>) {
+        let Engine { peers, ledger, .. } = self;
+        let Some(conn) = peers.get_mut(peer) else {
+            return;
+        };
+        let mut op = Op::new(token, kind);
+        op.batch = conn.begin_access(batch);
+        let id = conn.insert(op, ledger);
+        conn.queue_asking(id, ledger);
     }
 
     /// Checks an imported key against what is needed of it.

@@ -276,6 +276,11 @@ impl Connection {
 
     fn poll_asking(&mut self, config: &Config, ledger: &mut Ledger) -> Option<Packet> {
         while self.outstanding.may_ask() {
+            if !self.flushes.is_empty()
+                && let Some(header) = self.poll_flush(ledger)
+            {
+                return Some(self.packet(header, Outgoing::Nothing, InFlight::Nothing));
+            }
             let id = self.queues.asking.pop_front()?;
             let incarnation = self.incarnation;
             if let Some(op) = self.op(id)
@@ -284,12 +289,14 @@ impl Connection {
             {
                 op.conclude(Err(OpErrorKind::StaleKey));
             }
+            let unasked = self.flushes.has_unasked();
             let Some(op) = self.op(id).filter(|op| !op.stopped()) else {
                 self.unqueue(id, ledger);
                 continue;
             };
             match &mut op.kind {
-                Kind::Put(put) if put.asking() => {
+                Kind::Put(put) if put.asking() || unasked => {
+                    put.confirm = unasked;
                     op.awaiting = 1;
                     let request = self.ask(id, 0, 0);
                     if let Some(Op { kind: Kind::Put(put), .. }) = self.op(id) {
@@ -297,7 +304,10 @@ impl Connection {
                     }
                     self.queues.bulk.push_back(Bulk::Put(id));
                 }
-                Kind::Put(_) => self.queues.bulk.push_back(Bulk::Put(id)),
+                Kind::Put(_) => {
+                    self.entry.accesses.put_unconfirmed();
+                    self.queues.bulk.push_back(Bulk::Put(id));
+                }
                 Kind::Atomic(atomic) => {
                     let payload = Outgoing::Bytes(Bytes::copy_from_slice(&atomic.payload));
                     let mut header = Header::Atomic {

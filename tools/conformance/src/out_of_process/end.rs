@@ -216,6 +216,7 @@ impl Core {
                 }
             }
             Operation::Map { remote, .. } => Op::Map { token, remote: import(*remote) },
+            Operation::Flush { peer, .. } => Op::Flush { token, peer: handle(*peer) },
             Operation::Deregister { region, patience, .. } => {
                 let region = (region.index, region.generation);
                 self.shadows.close(token, region);
@@ -333,6 +334,7 @@ fn done(ended: Ended) -> Done {
             let view = Region::view(&Region::from_vec(bytes).whole());
             Done::Mapped(view.expect("not raw"))
         }
+        Ended::Flushed => Done::Flushed,
         Ended::Deregistered => Done::Deregistered,
         Ended::Revoked => Done::Revoked,
     }

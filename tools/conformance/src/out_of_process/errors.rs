@@ -324,6 +324,7 @@ impl From<&Capabilities> for Can {
             can.atomics,
             can.tagged,
             can.put_with_event,
+            can.flush,
             can.map,
             can.part_keys,
         ];
@@ -366,8 +367,15 @@ impl From<Can> for Capabilities {
         limits.max_leases = numbers[9] as usize;
         let mut all = Capabilities::emulated(constant(&can.scheme), limits);
         let support = can.support.map(|number| SUPPORT[usize::from(number)]);
-        [all.remote_access, all.atomics, all.tagged, all.put_with_event, all.map, all.part_keys] =
-            support;
+        [
+            all.remote_access,
+            all.atomics,
+            all.tagged,
+            all.put_with_event,
+            all.flush,
+            all.map,
+            all.part_keys,
+        ] = support;
         [all.passive_target, all.third_party, all.ordered_access, all.processor_atomics] =
             can.flags;
         all.enforcement = ENFORCEMENT[usize::from(can.enforcement)];

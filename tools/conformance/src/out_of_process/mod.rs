@@ -165,6 +165,10 @@ impl<F: Fixture> Fixture for OutOfProcess<F> {
         there
     }
 
+    fn holds_up_others(&self) -> Option<&'static str> {
+        self.inner.holds_up_others()
+    }
+
     fn refuses(&self) -> bool {
         self.inner.refuses()
     }

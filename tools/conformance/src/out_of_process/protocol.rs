@@ -83,8 +83,8 @@ pub(super) struct Opened {
 #[derive(Debug, Wire)]
 pub(super) struct Can {
     pub(super) scheme: String,
-    /// Put and get, atomics, tagged, put with event, map, keys to parts.
-    pub(super) support: [u8; 6],
+    /// Put and get, atomics, tagged, put with event, flush, map, keys to parts.
+    pub(super) support: [u8; 7],
     /// Passive target, third party, ordered access, processor atomics.
     pub(super) flags: [bool; 4],
     pub(super) enforcement: u8,
@@ -233,6 +233,10 @@ pub(super) enum Op {
         token: u64,
         remote: Import,
     },
+    Flush {
+        token: u64,
+        peer: Handle,
+    },
     Deregister {
         token: u64,
         region: Handle,
@@ -287,6 +291,7 @@ pub(super) enum Ended {
     Fetched(Vec<u8>),
     /// What was in it then.
     Mapped(Vec<u8>),
+    Flushed,
     Deregistered,
     Revoked,
 }

@@ -365,6 +365,9 @@ impl Here<'_> {
             Op::Map { token, remote: of } => {
                 Operation::Map { token: Token(token), remote: remote(of) }
             }
+            Op::Flush { token, peer: of } => {
+                Operation::Flush { token: Token(token), peer: peer(of) }
+            }
             Op::Deregister { token, region: (index, generation), patience } => {
                 Operation::Deregister {
                     token: Token(token),
@@ -415,6 +418,7 @@ fn ended(done: Done) -> Ended {
         Done::Atomic => Ended::Atomic,
         Done::Fetched(bytes) => Ended::Fetched(bytes.to_vec()),
         Done::Mapped(region) => Ended::Mapped(region.to_vec()),
+        Done::Flushed => Ended::Flushed,
         Done::Deregistered => Ended::Deregistered,
         Done::Revoked => Ended::Revoked,
         other => panic!("a result unknown to the suite: {other:?}"),

@@ -74,7 +74,7 @@ pub fn operations(fixture: &dyn Fixture, serve: &str) {
 impl Owner<'_> {
     fn stop_within(&mut self, access: bool, end: usize) {
         let peer = self.peer();
-        self.driver.say(peer, &[&[message::EXPOSE, 0]]);
+        self.driver.say(peer, &[&[message::EXPOSE_AND_END, 0]]);
         let (_, said) = self.driver.message().expect("it lives");
         let key = Key::from_bytes(said[1..].to_vec()).expect("a key");
         let remote = access.then(|| self.driver.end.import(&key).expect("it is imported"));

@@ -149,10 +149,10 @@ impl Accesses {
         }
     }
 
-    /// Cancels an access: the peer to which it went.
-    pub(crate) fn cancel(&mut self, token: Token) -> Option<u32> {
+    /// Cancels an access, which is not being moved on: gives it, and the peer to which it went.
+    pub(crate) fn cancel(&mut self, token: Token) -> Option<(u32, Access)> {
         let id = self.tokens.remove(&token)?;
-        let peer = self.list.try_remove(id.0)?.peer;
+        let Entry { peer, access, .. } = self.list.try_remove(id.0)?;
         let Accesses { list, queues, .. } = self;
         let queue = &mut queues[peer as usize];
         queue.live -= 1;
@@ -164,7 +164,7 @@ impl Accesses {
             let there = |id: &AccessId| list.get(id.0).is_some_and(|e| e.serial == id.1);
             queue.line.retain(there);
         }
-        Some(peer)
+        Some((peer, access?))
     }
 
     /// Takes the next one of a peer that has ended.

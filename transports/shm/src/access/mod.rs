@@ -19,12 +19,15 @@ use crate::cross_memory::{Direction, MAX_PIECES};
 use bytes::Bytes;
 use petasos_fabric::{
     Access as Rights, Cursor, Done, Incarnation, Key, OpErrorKind, Operation, Slices, Spans,
-    Stretch, Token, two_sided::Imported,
+    Stretch, Token,
+    two_sided::{Batch, Imported},
 };
 
 /// An operation on a peer's memory that does not go through the engine, or not yet.
 pub(crate) struct Access {
     operation: Operation,
+    /// What a flush waits for; none if it waits not for this.
+    batch: Option<Batch>,
     route: Route,
     total: u64,
     /// What is moved.
@@ -83,12 +86,22 @@ impl Route {
 
 impl Access {
     /// Nothing of it has been moved yet.
-    pub(crate) fn new(operation: Operation, route: Route, total: u64, streams: bool) -> Access {
-        Access { operation, route, total, at: Cursor::default(), streams, waiting: false }
+    pub(crate) fn new(
+        operation: Operation,
+        batch: Option<Batch>,
+        route: Route,
+        total: u64,
+        streams: bool,
+    ) -> Access {
+        Access { operation, batch, route, total, at: Cursor::default(), streams, waiting: false }
     }
 
     pub(crate) fn token(&self) -> Token {
         self.operation.token()
+    }
+
+    pub(crate) fn batch(&self) -> Option<Batch> {
+        self.batch
     }
 
     pub(crate) fn is_waiting(&self) -> bool {

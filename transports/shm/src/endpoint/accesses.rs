@@ -41,9 +41,18 @@ impl Shm {
         match checked {
             Ok(total) => {
                 let streams = total >= self.config.stream_from;
-                self.enqueue(remote.peer, Access::new(operation, route, total, streams));
+                let batch = match operation {
+                    Operation::Map { .. } => None,
+                    _ => Some(self.engine.begin_access(remote.peer)),
+                };
+                self.enqueue(remote.peer, Access::new(operation, batch, route, total, streams));
             }
-            Err(kind) => self.complete(operation.token(), Some(remote.peer), Err(kind)),
+            Err(kind) => {
+                if !matches!(operation, Operation::Map { .. }) {
+                    self.engine.refuse_access(remote.peer, &kind);
+                }
+                self.complete(operation.token(), Some(remote.peer), Err(kind));
+            }
         }
         None
     }
@@ -174,7 +183,7 @@ impl Shm {
                 Step::Done(result) => {
                     self.accesses.end(place, access.token());
                     let event = access.has_event();
-                    self.complete(access.token(), Some(peer), result);
+                    self.end_access(&access, peer, result);
                     if event {
                         self.published(index);
                     }
@@ -182,7 +191,12 @@ impl Shm {
                 Step::Engine => {
                     self.accesses.end(place, access.token());
                     self.counters.served_by_owner += 1;
-                    self.engine.submit(access.into_operation());
+                    match access.batch() {
+                        Some(batch) => {
+                            self.engine.submit_counted(access.into_operation(), peer, batch);
+                        }
+                        None => self.engine.submit(access.into_operation()),
+                    }
                 }
                 Step::Over => {
                     access.set_waiting(true);
@@ -205,9 +219,23 @@ impl Shm {
 
     /// Takes back an access that has not ended. False if there is none with this token.
     pub(super) fn cancel_access(&mut self, token: Token) -> bool {
-        let Some(index) = self.accesses.cancel(token) else { return false };
-        let peer = self.engine.peer_at(index);
-        self.complete(token, peer, Err(OpErrorKind::Cancelled));
+        let Some((index, access)) = self.accesses.cancel(token) else { return false };
+        if let Some(peer) = self.engine.peer_at(index) {
+            self.end_access(&access, peer, Err(OpErrorKind::Cancelled));
+        }
         true
+    }
+
+    /// Completes an access. A flush waits for it no longer.
+    pub(super) fn end_access(
+        &mut self,
+        access: &Access,
+        peer: Peer,
+        result: Result<Done, OpErrorKind>,
+    ) {
+        if let Some(batch) = access.batch() {
+            self.engine.end_access(peer, batch, result.as_ref().err());
+        }
+        self.complete(access.token(), Some(peer), result);
     }
 }

@@ -255,6 +255,7 @@ fn capabilities(config: &Config) -> Capabilities {
     let native = if reached { Support::Native } else { Support::Emulated };
     let mut all = Capabilities::emulated(SCHEME, config.limits());
     all.remote_access = native;
+    all.flush = native;
     all.put_with_event = native;
     all.map = Support::Native;
     all.passive_target = reached;

@@ -2,6 +2,7 @@
 
 mod access;
 mod credit;
+mod flush;
 mod hostile;
 mod messages;
 mod model;

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use petasos_testing::Xorshift;
 use proptest::prelude::*;
 use smallvec::{SmallVec, smallvec};
+use std::collections::HashSet;
 
 const SIZE: usize = 4096;
 /// Each put has a part of the target's memory for itself.
@@ -49,6 +50,7 @@ enum Was {
     Put { owner: usize, source: Region, lane: usize, len: usize, seed: u8, visible: bool },
     Get { into: Region, at: usize, len: usize },
     Atomic,
+    Flush { owner: usize },
     Deregister { memory: Region },
 }
 
@@ -61,6 +63,9 @@ struct Run {
     /// Lanes for puts, per owner, with the registration and keys of the others.
     written: Vec<Region>,
     regions: Vec<RegionId>,
+    /// Owners that have closed theirs, and operations that were to be cancelled.
+    closed: Vec<usize>,
+    cancelled: HashSet<usize>,
     reads: Vec<Vec<Option<Remote>>>,
     writes: Vec<Vec<Option<Remote>>>,
     counters: Vec<Region>,
@@ -112,6 +117,8 @@ impl Run {
             readable,
             written,
             regions,
+            closed: Vec::new(),
+            cancelled: HashSet::new(),
             reads,
             writes,
             counters,
@@ -148,7 +155,7 @@ impl Run {
         let count = self.net.engines.len();
         let (a, b) = (self.random.below(count), self.random.below(count));
         let peer = self.net.peers[a][b];
-        let operation = match self.random.below(12) {
+        let operation = match self.random.below(13) {
             0 => {
                 let message = self.message(a, b);
                 let (payload, level) = (self.payload(message), self.level());
@@ -237,10 +244,15 @@ impl Run {
                     fetch: true,
                 }
             }
+            11 => {
+                let token = self.token(a, Was::Flush { owner: b });
+                Operation::Flush { token, peer }
+            }
             _ => {
                 if let Some(last) = self.ops.len().checked_sub(1) {
                     let at = last - self.random.below(self.ops.len().min(20));
                     let engine = self.ops[at].0;
+                    self.cancelled.insert(at);
                     self.net.engines[engine].cancel(Token(at as u64));
                     self.watch(engine);
                 }
@@ -367,10 +379,28 @@ impl Run {
                     self.fetched[a].push(old);
                 }
             }
+            Was::Flush { owner } => {
+                let owner = *owner;
+                if result.is_ok() && !self.closed.contains(&owner) {
+                    self.check_flushed(a, owner, token);
+                }
+            }
             Was::Deregister { memory } => {
                 self.frozen.push((memory.clone(), memory.to_vec(), "deregistered"));
             }
             Was::Message | Was::Long | Was::Discard | Was::SendTagged => {}
+        }
+    }
+
+    /// All puts before a flush are visible, but for those that were cancelled.
+    fn check_flushed(&self, engine: usize, flushed: usize, token: Token) {
+        for (at, (by, was, _)) in self.ops[..token.0 as usize].iter().enumerate() {
+            if let Was::Put { owner, lane, len, seed, .. } = was
+                && (*by, *owner) == (engine, flushed)
+                && !self.cancelled.contains(&at)
+            {
+                assert!(self.lane(*owner, *lane, *len) == bytes(*len, *seed), "not flushed");
+            }
         }
     }
 
@@ -504,6 +534,7 @@ fn run(count: usize, seed: u64) {
         let a = run.random.below(count);
         let (memory, region) = (run.written[a].clone(), run.regions[a]);
         let token = run.token(a, Was::Deregister { memory });
+        run.closed.push(a);
         run.net.engines[a].submit(Operation::Deregister {
             token,
             region,
