@@ -5,6 +5,7 @@ mod credit;
 mod hostile;
 mod messages;
 mod model;
+mod numbers;
 mod parts;
 
 use super::{Config, Engine, Packet, Placement};
