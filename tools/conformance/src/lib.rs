@@ -218,7 +218,7 @@ macro_rules! probes {
                 put_with_event, passive_target, own_memory, large, ordered, refused_puts, unsupported;
             keys: rights, garbage_keys, closed_regions, closing_waits_for_access, third_party;
             part_keys: rights, ranges, one_of_two_revoked, revoked_for_good,
-                end_with_their_region, puts_with_event;
+                end_with_their_region, puts_with_event, by_number, numbers_of_an_earlier_life;
             atomics: every_operation, what_is_refused, several_at_once;
             memory: allocated, mapped, unknown_regions, read_only, exclusive_again;
             capabilities: of_each_peer;
