@@ -173,9 +173,9 @@ pub enum OpErrorKind {
     /// The sender of a message cancelled it before its body was fetched.
     #[error("the sender withdrew the message")]
     Withdrawn,
-    /// A peer may still reach the memory of a region that is being closed, or of a key that is being
-    /// revoked: it is stopped, or in the middle of a copy. The endpoint keeps the memory, no access
-    /// to it begins any more, and the region may be deregistered, or the key revoked, again.
+    /// A peer may still reach the memory of a region that is being closed, or of a key that is
+    /// being revoked: it is stopped, or in the middle of a copy. The endpoint keeps the memory, no
+    /// access to it begins any more, and the region may be deregistered, or the key revoked, again.
     #[error(
         "it may still be reaching into the memory that is being closed, which is kept for it: \
          close it again later"

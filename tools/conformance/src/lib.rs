@@ -225,8 +225,8 @@ macro_rules! probes {
             lifecycle: late_peer, peer_that_never_comes, peer_that_is_not_running, one_handle, wrong_scheme, killed_peer,
                 last_words, restart_at_the_same_address, forgotten_peer, many_lives;
             driving: hand_over, notifier, messages_wake, handoff, late_peer_wakes;
-            concurrent: closing_under_fire, revoking_under_fire, sums_from_threads, sums_beside_the_processor,
-                messages_from_threads;
+            concurrent: closing_under_fire, revoking_under_fire, sums_from_threads,
+                sums_beside_the_processor, messages_from_threads;
             faults: cancel_each, loss_under_each, loss_of_a_sender, others_are_served;
             mix: random_operations;
         }

@@ -1,4 +1,5 @@
-//! Keys to parts of regions, and memory under numbers: what they allow, where they reach, and how they end, one by one.
+//! Keys to parts of regions, and memory under numbers: what they allow, where they reach, and how
+//! they end, one by one.
 //!
 //! Where a transport has no such keys it says so, by the capability and by an error.
 

@@ -338,8 +338,8 @@ impl Local {
         })
     }
 
-    /// Completes the deregistrations and revocations whose last access has ended, and those whose patience is over.
-    /// True if there were any.
+    /// Completes the deregistrations and revocations whose last access has ended, and those whose
+    /// patience is over. True if there were any.
     fn collect_closed(&mut self) -> bool {
         let ended = self.closing.collect(&self.hub.regions, self.now);
         let any = !ended.is_empty();

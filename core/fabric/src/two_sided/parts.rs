@@ -1,5 +1,5 @@
-//! Keys to parts of regions: each with a secret, a range and rights of its own. In place of a secret
-//! it may have a number that the program chose.
+//! Keys to parts of regions: each with a secret, a range and rights of its own. In place of a
+//! secret it may have a number that the program chose.
 
 use super::registry::{Registered, Table};
 use crate::{ExportError, KeyId, RegionId};

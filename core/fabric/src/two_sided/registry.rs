@@ -25,8 +25,8 @@ pub struct Imported {
 }
 
 impl Imported {
-    /// Whether it is a key to a part of a region, or a number: then the owner's engine serves all accesses by
-    /// it.
+    /// Whether it is a key to a part of a region, or a number: then the owner's engine serves all
+    /// accesses by it.
     #[must_use]
     pub fn is_of_part(&self) -> bool {
         self.target.is_some_and(|target| target.slot & PART != 0)
