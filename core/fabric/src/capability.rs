@@ -55,11 +55,13 @@ pub struct Capabilities {
     /// Remote atomics are coherent with atomic instructions of the target's own processor: they are
     /// carried out by a processor of its node, or by a device that is coherent with it.
     pub processor_atomics: bool,
-    /// Keys to parts of regions ([`Endpoint::export_part`]). Where they are emulated, the owner's
+    /// Keys to parts of regions ([`Endpoint::export_part`]), and memory under numbers
+    /// ([`Endpoint::export_number`]). Where they are emulated, the owner's
     /// engine serves all accesses by such a key, whatever `remote_access` and `passive_target` say,
     /// and memory cannot be mapped by it.
     ///
     /// [`Endpoint::export_part`]: crate::Endpoint::export_part
+    /// [`Endpoint::export_number`]: crate::Endpoint::export_number
     pub part_keys: Support,
     /// What checks the rights on memory when remote access comes.
     pub enforcement: Enforcement,
@@ -151,7 +153,8 @@ pub struct Limits {
     /// Regions registered at a time.
     pub max_regions: usize,
     /// Keys to parts of regions ([`Endpoint::export_part`](crate::Endpoint::export_part)) at a
-    /// time. Keys to whole regions are not counted.
+    /// time, and numbers ([`Endpoint::export_number`](crate::Endpoint::export_number)), together.
+    /// Keys to whole regions are not counted.
     pub max_keys: usize,
     /// Peers at a time.
     pub max_peers: usize,
@@ -206,6 +209,12 @@ impl Access {
     #[must_use]
     pub const fn with(self, other: Access) -> Access {
         Access(self.0 | other.0)
+    }
+
+    /// This set without what is in `other`.
+    #[must_use]
+    pub const fn without(self, other: Access) -> Access {
+        Access(self.0 & !other.0)
     }
 
     /// Whether all of `other` is in this set.

@@ -154,6 +154,15 @@ macro_rules! delegate {
         ) -> Result<($crate::KeyId, $crate::Key), $crate::ExportError> {
             self.$to.export_part(region, range, access)
         }
+        fn export_number(
+            &mut self,
+            region: $crate::RegionId,
+            range: ::std::ops::Range<u64>,
+            access: $crate::Access,
+            number: u64,
+        ) -> Result<$crate::KeyId, $crate::ExportError> {
+            self.$to.export_number(region, range, access, number)
+        }
     };
     (@ $to:ident import) => {
         fn import(&mut self, key: &$crate::Key) -> Result<$crate::Remote, $crate::ImportError> {
@@ -165,6 +174,17 @@ macro_rules! delegate {
             from: $crate::Peer,
         ) -> Result<$crate::Remote, $crate::ImportError> {
             self.$to.import_from(key, from)
+        }
+        $crate::delegate!(@ $to import_number);
+    };
+    (@ $to:ident import_number) => {
+        fn import_number(
+            &mut self,
+            peer: $crate::Peer,
+            number: u64,
+            len: u64,
+        ) -> Result<$crate::Remote, $crate::ImportError> {
+            self.$to.import_number(peer, number, len)
         }
     };
     (@ $to:ident release) => {

@@ -242,6 +242,46 @@ pub trait Endpoint: Send {
         Err(ExportError::Unsupported("keys to parts of regions"))
     }
 
+    /// Opens a part of a registered region under a number of the program's choice. A peer that
+    /// knows this endpoint, the number and the length reaches it by [`Endpoint::import_number`],
+    /// without having been sent a key. Otherwise it is as a key of [`Endpoint::export_part`]: it
+    /// has a range and rights of its own, is revoked by its handle, ends with the region, and is
+    /// counted among them.
+    ///
+    /// A number is no secret: every peer of this endpoint may use it. It names what is open under
+    /// it at the moment of an access: if it was revoked and is given to other memory, handles that
+    /// peers imported before reach that. So a program uses a number again only when its peers know.
+    ///
+    /// # Errors
+    /// As [`Endpoint::export_part`], and [`ExportError::Taken`] if the number is in use here.
+    ///
+    /// ```
+    /// use petasos_fabric::{Access, Endpoint, ExportError, Region};
+    /// use std::time::Duration;
+    ///
+    /// let mut owner = petasos_self::Local::open(&"self://*".parse()?)?;
+    /// let region = owner.register(&Region::zeroed(4096).whole(), Access::ALL)?;
+    /// owner.export_number(region, 0..4096, Access::READ, 7)?;
+    /// let again = owner.export_number(region, 0..8, Access::READ, 7);
+    /// assert_eq!(again, Err(ExportError::Taken { number: 7 }));
+    ///
+    /// let mut user = petasos_self::Local::open(&"self://*".parse()?)?;
+    /// let peer = user.resolve(owner.address(), Duration::from_secs(1))?;
+    /// let remote = user.import_number(peer, 7, 4096)?;
+    /// assert_eq!((remote.peer, remote.len), (peer, 4096));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn export_number(
+        &mut self,
+        region: RegionId,
+        range: Range<u64>,
+        access: Access,
+        number: u64,
+    ) -> Result<KeyId, ExportError> {
+        let _ = (region, range, access, number);
+        Err(ExportError::Unsupported("memory under numbers"))
+    }
+
     /// Prepares the use of a key that a peer sent; resolves its owner when needed.
     ///
     /// The key is checked here; whether its region still exists shows with the operations.
@@ -261,6 +301,23 @@ pub trait Endpoint: Send {
     fn import_from(&mut self, key: &Key, from: Peer) -> Result<Remote, ImportError> {
         let _ = from;
         self.import(key)
+    }
+
+    /// Prepares the use of `len` bytes that a peer has opened under a number, by
+    /// [`Endpoint::export_number`].
+    ///
+    /// Nothing is asked of the peer: that there is no such memory there, that it is shorter, or
+    /// that it allows less, shows with the operations, as `StaleKey`, `OutOfBounds` or `Denied`.
+    /// The handle is good for this life of the peer.
+    ///
+    /// # Errors
+    /// [`ImportError::UnknownPeer`] for a stale handle; [`ImportError::TooMany`] as `import`;
+    /// [`ImportError::NoRoute`] if it is not known yet how the peer is reached (`auto`, for an
+    /// address that does not name the peer's members, before `Event::PeerUp`);
+    /// [`ImportError::Unsupported`] from a transport that has no memory under numbers.
+    fn import_number(&mut self, peer: Peer, number: u64, len: u64) -> Result<Remote, ImportError> {
+        let _ = (peer, number, len);
+        Err(ImportError::Unsupported("memory under numbers"))
     }
 
     /// Gives back what `import` gave. Operations under way finish.

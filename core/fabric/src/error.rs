@@ -114,7 +114,8 @@ pub enum OpErrorKind {
     /// The key does not give this right.
     #[error("the key allows {allowed:?}, the operation needs {needed:?}")]
     Denied {
-        /// What the key allows.
+        /// What the key allows, as far as is known here: of memory that was imported by its number,
+        /// everything but what the owner refused.
         allowed: Access,
         /// What the operation needs.
         needed: Access,
@@ -172,9 +173,9 @@ pub enum OpErrorKind {
     /// The sender of a message cancelled it before its body was fetched.
     #[error("the sender withdrew the message")]
     Withdrawn,
-    /// A peer may still reach the memory of a region that is being closed, or of a key that is being
-    /// revoked: it is stopped, or in the middle of a copy. The endpoint keeps the memory, no access
-    /// to it begins any more, and the region may be deregistered, or the key revoked, again.
+    /// A peer may still reach the memory of a region that is being closed, or of a key that is
+    /// being revoked: it is stopped, or in the middle of a copy. The endpoint keeps the memory, no
+    /// access to it begins any more, and the region may be deregistered, or the key revoked, again.
     #[error(
         "it may still be reaching into the memory that is being closed, which is kept for it: \
          close it again later"
@@ -285,6 +286,12 @@ pub enum ExportError {
         /// The length of the region.
         bound: u64,
     },
+    /// Other memory is open under this number, or it is still being closed.
+    #[error("other memory is open under the number {number:#x}")]
+    Taken {
+        /// The number.
+        number: u64,
+    },
     /// Too many keys to parts of regions.
     #[error(
         "there are {limit} keys to parts of regions, the most for this endpoint: revoke some first"
@@ -328,6 +335,12 @@ pub enum ImportError {
         /// This endpoint's scheme.
         scheme: &'static str,
     },
+    /// The peer handle is stale or of another endpoint.
+    #[error("the peer handle is stale")]
+    UnknownPeer,
+    /// The transport does not do this: see its capabilities.
+    #[error("this transport does not support {0}")]
+    Unsupported(&'static str),
     /// The owner's address could not be resolved.
     #[error(transparent)]
     Resolve(#[from] ResolveError),

@@ -42,8 +42,8 @@ pub enum Event {
         /// Length of the body in bytes.
         len: u64,
     },
-    /// A put with event is visible in a region of this endpoint. One by a key to a part of the region
-    /// is reported in terms of the region, too.
+    /// A put with event is visible in a region of this endpoint. One by a key to a part of the
+    /// region is reported in terms of the region, too.
     PutArrived {
         /// The sender.
         peer: Peer,

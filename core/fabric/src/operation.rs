@@ -200,9 +200,8 @@ pub enum Operation {
         peer: Peer,
     },
     /// Closes a region, and with it all keys to it and to its parts. `Done::Deregistered` says that
-    /// no remote access to it can land any more,
-    /// and none reads it: its memory is this program's alone. From the call on, no new access
-    /// begins.
+    /// no remote access to it can land any more, and none reads it: its memory is this program's
+    /// alone. From the call on, no new access begins.
     ///
     /// A peer that is stopped, or in the middle of a copy, may hold that up. After `patience` it
     /// ends with [`OpErrorKind::StillReached`](crate::OpErrorKind::StillReached), which names such
@@ -238,8 +237,8 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// A patience for [`Operation::Deregister`] and [`Operation::Revoke`] that suits most programs: a peer that is alive
-    /// leaves a region within milliseconds.
+    /// A patience for [`Operation::Deregister`] and [`Operation::Revoke`] that suits most programs:
+    /// a peer that is alive leaves a region within milliseconds.
     pub const PATIENCE: Duration = Duration::from_secs(5);
 
     /// The submitter's name for it.

@@ -243,7 +243,7 @@ macro_rules! probes {
                 of_own_memory, many_at_once, of_one_among_others, loss, cancelled;
             keys: rights, garbage_keys, closed_regions, closing_waits_for_access, third_party;
             part_keys: rights, ranges, one_of_two_revoked, revoked_for_good,
-                end_with_their_region, puts_with_event;
+                end_with_their_region, puts_with_event, by_number, numbers_of_an_earlier_life;
             atomics: every_operation, what_is_refused, several_at_once;
             memory: allocated, mapped, unknown_regions, read_only, exclusive_again;
             raw: every_operation, freed_when_cancelled, freed_when_lost,
@@ -252,8 +252,8 @@ macro_rules! probes {
             lifecycle: late_peer, peer_that_never_comes, peer_that_is_not_running, one_handle, wrong_scheme, killed_peer,
                 last_words, restart_at_the_same_address, forgotten_peer, many_lives;
             driving: hand_over, notifier, messages_wake, handoff, late_peer_wakes;
-            concurrent: closing_under_fire, revoking_under_fire, sums_from_threads, sums_beside_the_processor,
-                messages_from_threads;
+            concurrent: closing_under_fire, revoking_under_fire, sums_from_threads,
+                sums_beside_the_processor, messages_from_threads;
             faults: cancel_each, loss_under_each, loss_of_a_sender, others_are_served;
             mix: random_operations;
         }

@@ -1,14 +1,15 @@
-//! Keys to parts of regions: what they allow, where they reach, and how they end, one by one.
+//! Keys to parts of regions, and memory under numbers: what they allow, where they reach, and how
+//! they end, one by one.
 //!
 //! Where a transport has no such keys it says so, by the capability and by an error.
 
 use crate::world::{Node, World, all_are, memory, pattern, room};
 use petasos_fabric::{
-    Access, AtomicOp, AtomicType, Done, ExportError, Key, KeyId, Level, OpErrorKind, Operation,
-    RegionId, Remote, RemoteSpan, Slice, Support, Token,
+    Access, AtomicOp, AtomicType, Done, ExportError, ImportError, Key, KeyId, Level, OpErrorKind,
+    Operation, Peer, RegionId, Remote, RemoteSpan, Slice, Support, Token,
 };
 use smallvec::smallvec;
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 /// Whether the owner has such keys; if not, whether it says so.
 fn has(w: &mut World, owner: Node) -> bool {
@@ -18,6 +19,8 @@ fn has(w: &mut World, owner: Node) -> bool {
     if w.has(owner, |c| c.remote_access) {
         let (region, _) = w.expose(owner, &room(64), Access::ALL);
         let refused = w[owner].endpoint().export_part(region, 0..64, Access::ALL);
+        assert!(matches!(refused, Err(ExportError::Unsupported(_))), "{refused:?}");
+        let refused = w[owner].endpoint().export_number(region, 0..64, Access::ALL, 1);
         assert!(matches!(refused, Err(ExportError::Unsupported(_))), "{refused:?}");
         w.deregister(owner, region);
     }
@@ -176,7 +179,7 @@ pub fn ranges(w: &mut World) {
         assert!(matches!(w.ok(b, revoke), Done::Revoked));
     }
     // What is no part of the region.
-    let backwards = std::ops::Range { start: 8, end: 4 };
+    let backwards = Range { start: 8, end: 4 };
     for range in [0..LEN + 1, LEN..LEN + 1, LEN + 1..LEN + 1, 1..u64::MAX, backwards] {
         let refused = w[b].endpoint().export_part(region, range.clone(), Access::READ);
         let error = ExportError::OutOfBounds { start: range.start, end: range.end, bound: LEN };
@@ -395,6 +398,136 @@ pub fn puts_with_event(w: &mut World) {
     }
 }
 
+/// Opens memory under a number.
+fn number(w: &mut World, n: Node, region: RegionId, range: Range<u64>, number: u64) -> KeyId {
+    let access = Access::READ.with(Access::WRITE);
+    let made = w[n].endpoint().export_number(region, range, access, number);
+    made.unwrap_or_else(|error| w.fail(&format!("nothing was opened under a number: {error}")))
+}
+
+/// Imports what a peer has opened under a number.
+fn import(w: &mut World, n: Node, peer: Peer, number: u64, len: u64) -> Remote {
+    let imported = w[n].endpoint().import_number(peer, number, len);
+    let remote =
+        imported.unwrap_or_else(|error| w.fail(&format!("a number was not imported: {error}")));
+    assert_eq!((remote.peer, remote.len), (peer, len));
+    remote
+}
+
+/// Memory is reached by a number that both sides know, within its range and rights, as long as it
+/// is open under that number.
+pub fn by_number(w: &mut World) {
+    let (a, b, ab, _) = w.pair();
+    if !has(w, b) {
+        return;
+    }
+    let whole = memory(&[0xEE; 256]);
+    let (region, _) = w.expose(b, &whole, Access::ALL);
+    let numbers = [0, 7, u64::MAX, 1 << 63];
+    let ids: Vec<_> = (0u64..)
+        .zip(numbers)
+        .map(|(n, wanted)| number(w, b, region, n * 64..n * 64 + 64, wanted))
+        .collect();
+    let remotes = numbers.map(|wanted| import(w, a, ab, wanted, 64));
+    for (n, remote) in remotes.into_iter().enumerate() {
+        let put = w.put(a, remote, 8, &memory(&[n as u8; 8]));
+        w.ok(a, put);
+        let got = room(16);
+        let get = w.get(a, remote, 0, &got);
+        w.ok(a, get);
+        assert_eq!(got.to_vec()[..8], [0xEE; 8]);
+        assert_eq!(got.to_vec()[8..], [n as u8; 8]);
+        assert_eq!(whole.to_vec()[n * 64 + 8..n * 64 + 16], [n as u8; 8]);
+        if w.has(a, |c| c.atomics) {
+            let sum = add(w, a, remote, 24);
+            w.fails(a, sum, |kind| {
+                let needed = Access::ATOMIC;
+                matches!(kind, OpErrorKind::Denied { allowed, needed: n }
+                    if *n == needed && !allowed.allows(needed))
+            });
+        }
+    }
+    let now = whole.to_vec();
+    // A length that is not what was opened; a number under which nothing is.
+    let longer = import(w, a, ab, 7, 1 << 40);
+    for at in [64, 60, (1 << 40) - 8] {
+        let put = w.put(a, longer, at, &memory(&[9; 8]));
+        w.fails(a, put, out_of_bounds);
+    }
+    for wrong in [1, 6, u64::MAX - 1] {
+        let remote = import(w, a, ab, wrong, 64);
+        let put = w.put(a, remote, 0, &memory(&[9; 8]));
+        w.fails(a, put, is_stale);
+        let get = w.get(a, remote, 0, &room(8));
+        w.fails(a, get, is_stale);
+        w[a].endpoint().release(remote);
+    }
+    // What cannot be opened.
+    let refused = w[b].endpoint().export_number(region, 0..8, Access::READ, 7);
+    assert_eq!(refused, Err(ExportError::Taken { number: 7 }));
+    let refused = w[b].endpoint().export_number(region, 0..257, Access::READ, 8);
+    assert_eq!(refused, Err(ExportError::OutOfBounds { start: 0, end: 257, bound: 256 }));
+    let (narrow, _) = w.expose(b, &memory(&[0; 64]), Access::READ);
+    let refused = w[b].endpoint().export_number(narrow, 0..64, Access::WRITE, 8);
+    let (allowed, wanted) = (Access::READ, Access::WRITE);
+    assert_eq!(refused, Err(ExportError::Denied { allowed, wanted }));
+    let stale = Peer { generation: ab.generation.wrapping_add(9), ..ab };
+    let refused = w[a].endpoint().import_number(stale, 7, 64);
+    assert!(matches!(refused, Err(ImportError::UnknownPeer)), "{refused:?}");
+    // The end of one of them, and of all with their region.
+    let revoke = w.revoke(b, ids[1]);
+    assert!(matches!(w.ok(b, revoke), Done::Revoked));
+    let put = w.put(a, remotes[1], 0, &memory(&[9; 8]));
+    w.fails(a, put, is_stale);
+    assert_eq!(whole.to_vec(), now);
+    let put = w.put(a, remotes[2], 0, &memory(&[5; 8]));
+    w.ok(a, put);
+    w.deregister(b, region);
+    let put = w.put(a, remotes[0], 0, &memory(&[9; 8]));
+    w.fails(a, put, is_stale);
+    // The numbers are free again; one names what is open under it now.
+    let (another, _) = w.expose(b, &room(64), Access::ALL);
+    number(w, b, another, 0..64, 0);
+    let put = w.put(a, remotes[0], 0, &memory(&[6; 8]));
+    w.ok(a, put);
+}
+
+/// When the owner has started again at its address, handles of its earlier life fail, and its
+/// numbers are not those of before.
+pub fn numbers_of_an_earlier_life(w: &mut World) {
+    let (a, b, ab, _) = w.pair();
+    if !has(w, b) {
+        return;
+    }
+    let address = w.address(b);
+    let (region, _) = w.expose(b, &room(64), Access::ALL);
+    number(w, b, region, 0..64, 77);
+    let before = import(w, a, ab, 77, 64);
+    let put = w.put(a, before, 0, &memory(&[1; 64]));
+    w.ok(a, put);
+    w.kill(b);
+    let c = w.open_at(&address);
+    w.until("the owner is lost", |w| w[a].lost.iter().any(|(lost, _)| *lost == ab));
+    let (ac, _) = w.join(a, c);
+    let target = memory(&[0xEE; 64]);
+    let (region, _) = w.expose(c, &target, Access::ALL);
+    let now = import(w, a, ac, 77, 64);
+    for (remote, lost) in [(before, true), (now, false)] {
+        let put = w.put(a, remote, 0, &memory(&[2; 64]));
+        w.fails(a, put, |kind| match kind {
+            OpErrorKind::PeerLost(_) => lost,
+            kind => is_stale(kind),
+        });
+    }
+    number(w, c, region, 0..64, 77);
+    let put = w.put(a, before, 0, &memory(&[3; 64]));
+    w.failure(a, put);
+    assert_eq!(target.to_vec(), [0xEE; 64]);
+    let put = w.put(a, now, 0, &memory(&[4; 64]));
+    w.ok(a, put);
+    assert_eq!(target.to_vec(), [4; 64]);
+}
+
 /// So many keys to parts are made as the limit says; one that is revoked makes room for another,
 /// and regions and their own keys are not counted.
 pub fn no_more_than_the_limit(w: &mut World) {
@@ -421,6 +554,8 @@ pub fn no_more_than_the_limit(w: &mut World) {
     w.ok(b, revoke);
     let (_, key) = w.expose_part(b, another, 0..8, Access::READ);
     let refused = w[b].endpoint().export_part(another, 0..8, Access::READ);
+    assert_eq!(refused, Err(ExportError::TooMany { limit }));
+    let refused = w[b].endpoint().export_number(another, 0..8, Access::READ, 1);
     assert_eq!(refused, Err(ExportError::TooMany { limit }));
     let remote = w.import(a, &key);
     let get = w.get(a, remote, 0, &room(8));

@@ -211,12 +211,26 @@ impl Endpoint for Auto {
         self.export_part_of_all(region, &range, access)
     }
 
+    fn export_number(
+        &mut self,
+        region: RegionId,
+        range: Range<u64>,
+        access: Access,
+        number: u64,
+    ) -> Result<KeyId, ExportError> {
+        self.export_number_of_all(region, &range, access, number)
+    }
+
     fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
         self.import_key(key)
     }
 
     fn import_from(&mut self, key: &Key, from: Peer) -> Result<Remote, ImportError> {
         self.import_key_of(key, from)
+    }
+
+    fn import_number(&mut self, peer: Peer, number: u64, len: u64) -> Result<Remote, ImportError> {
+        self.import_number_of(peer, number, len)
     }
 
     fn release(&mut self, remote: Remote) {

@@ -123,14 +123,59 @@ impl Auto {
         match made.and_then(|()| self.compose(&keys)) {
             Ok(key) => Ok((self.regions.add_key(region, ids), key)),
             Err(error) => {
-                for (member, key) in ids.into_iter().enumerate() {
-                    let token = self.outstanding.token(Pending::Ignored);
-                    let patience = Operation::PATIENCE;
-                    self.hand(member, Operation::Revoke { token, key, patience });
-                }
+                self.take_back(ids);
                 Err(error)
             }
         }
+    }
+
+    /// Opens a part with all members under the same number.
+    pub(crate) fn export_number_of_all(
+        &mut self,
+        region: RegionId,
+        range: &Range<u64>,
+        access: Access,
+        number: u64,
+    ) -> Result<KeyId, ExportError> {
+        let there = self.regions.of_members(region).ok_or(ExportError::UnknownRegion)?;
+        let (there, mut ids) = (there.to_vec(), Vec::new());
+        let made = there.into_iter().zip(&mut self.members).try_for_each(|(id, member)| {
+            ids.push(member.endpoint.export_number(id, range.clone(), access, number)?);
+            Ok(())
+        });
+        match made {
+            Ok(()) => Ok(self.regions.add_key(region, ids)),
+            Err(error) => {
+                self.take_back(ids);
+                Err(error)
+            }
+        }
+    }
+
+    /// Revokes the keys of the first members, which were not handed out.
+    fn take_back(&mut self, keys: Vec<KeyId>) {
+        for (member, key) in keys.into_iter().enumerate() {
+            let token = self.outstanding.token(Pending::Ignored);
+            self.hand(member, Operation::Revoke { token, key, patience: Operation::PATIENCE });
+        }
+    }
+
+    /// Imports by the member by which the peer is reached.
+    pub(crate) fn import_number_of(
+        &mut self,
+        peer: Peer,
+        number: u64,
+        len: u64,
+    ) -> Result<Remote, ImportError> {
+        let entry = self.peers.get(peer).ok_or(ImportError::UnknownPeer)?;
+        if entry.asked {
+            let owner = entry.address.clone();
+            return Err(ImportError::NoRoute { owner, scheme: crate::SCHEME });
+        }
+        let route = entry.route;
+        let member = &mut self.members[route.member].endpoint;
+        let remote = member.import_number(route.peer, number, len)?;
+        Ok(Remote { peer, ..remote })
     }
 
     /// Puts the members' keys together.

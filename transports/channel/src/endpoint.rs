@@ -253,6 +253,16 @@ impl<D: Device> Endpoint for Channels<D> {
         self.engine.export_part(region, range, access)
     }
 
+    fn export_number(
+        &mut self,
+        region: RegionId,
+        range: Range<u64>,
+        access: Access,
+        number: u64,
+    ) -> Result<KeyId, ExportError> {
+        self.engine.export_number(region, range, access, number)
+    }
+
     answered_by_engine! {
         engine: address incarnation capabilities peer import release
     }

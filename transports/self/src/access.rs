@@ -13,10 +13,20 @@ const PIECE: u64 = 1 << 20;
 /// An imported key: where its region is.
 #[derive(Clone, Copy)]
 pub(crate) struct Route {
-    pub(crate) slot: RegionId,
-    pub(crate) owner: Incarnation,
+    pub(crate) target: Target,
+    /// `None`: good for whichever life of the owner the handle of the peer is of.
+    pub(crate) owner: Option<Incarnation>,
     /// What the key says; what counts is what the owner registered.
     pub(crate) rights: Rights,
+}
+
+/// How a key names the memory.
+#[derive(Clone, Copy)]
+pub(crate) enum Target {
+    /// By its slot in the owner's table.
+    Slot(RegionId),
+    /// By the number under which the owner has opened it.
+    Number(u64),
 }
 
 /// An access that is under way.
@@ -112,11 +122,11 @@ impl Access {
 
     /// Goes on for at most `budget` bytes, which it counts down.
     pub(crate) fn step(&mut self, hub: &Hub, link: u64, budget: &mut u64) -> Step {
-        if hub.incarnation != self.route.owner {
+        if self.route.owner.is_some_and(|owner| owner != hub.incarnation) {
             return Step::Done(Err(OpErrorKind::StaleKey));
         }
         loop {
-            let Some(pin) = hub.regions.pin(self.route.slot) else {
+            let Some(pin) = hub.regions.pin(self.route.target) else {
                 return Step::Done(Err(OpErrorKind::StaleKey));
             };
             let (allowed, needed) = (pin.access, self.needs());

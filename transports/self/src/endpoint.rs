@@ -1,7 +1,7 @@
 //! The contract, on top of the endpoint's state.
 
 use crate::{
-    access::Route,
+    access::{Route, Target},
     hub::{Content, Refused},
     local::{Local, SCHEME},
     peers::State,
@@ -253,7 +253,7 @@ impl Endpoint for Local {
     ) -> Result<(KeyId, Key), ExportError> {
         let len = range.end.saturating_sub(range.start);
         let limit = self.capabilities.limits.max_keys;
-        let slot = self.hub.regions.add_part(region, range, access, limit)?;
+        let slot = self.hub.regions.add_part(region, range, access, None, limit)?;
         let RegionId { index, generation } = slot;
         match self.key(slot, len, access) {
             Ok(key) => Ok((KeyId { index, generation }, key)),
@@ -263,6 +263,19 @@ impl Endpoint for Local {
                 Err(error)
             }
         }
+    }
+
+    fn export_number(
+        &mut self,
+        region: RegionId,
+        range: Range<u64>,
+        access: Access,
+        number: u64,
+    ) -> Result<KeyId, ExportError> {
+        let limit = self.capabilities.limits.max_keys;
+        let RegionId { index, generation } =
+            self.hub.regions.add_part(region, range, access, Some(number), limit)?;
+        Ok(KeyId { index, generation })
     }
 
     fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
@@ -275,11 +288,11 @@ impl Endpoint for Local {
             return Err(ImportError::Malformed("a route of the wrong length"));
         };
         let route = Route {
-            slot: RegionId {
+            target: Target::Slot(RegionId {
                 index: u32::from_le_bytes([a, b, c, d]),
                 generation: u32::from_le_bytes([e, f, g, h]),
-            },
-            owner: parts.incarnation,
+            }),
+            owner: Some(parts.incarnation),
             rights: parts.access,
         };
         let known = self.peers.by_address(&parts.owner);
@@ -295,6 +308,14 @@ impl Endpoint for Local {
         let added = self.remotes.add(route);
         let (index, generation) = added.ok_or(ImportError::TooMany { limit: MAX_REMOTES })?;
         Ok(Remote { index, generation, peer, len: parts.len })
+    }
+
+    fn import_number(&mut self, peer: Peer, number: u64, len: u64) -> Result<Remote, ImportError> {
+        self.peers.get(peer).ok_or(ImportError::UnknownPeer)?;
+        let target = Target::Number(number);
+        let added = self.remotes.add(Route { target, owner: None, rights: Access::ALL });
+        let (index, generation) = added.ok_or(ImportError::TooMany { limit: MAX_REMOTES })?;
+        Ok(Remote { index, generation, peer, len })
     }
 
     fn release(&mut self, remote: Remote) {
@@ -317,8 +338,8 @@ impl Local {
         })
     }
 
-    /// Completes the deregistrations and revocations whose last access has ended, and those whose patience is over.
-    /// True if there were any.
+    /// Completes the deregistrations and revocations whose last access has ended, and those whose
+    /// patience is over. True if there were any.
     fn collect_closed(&mut self) -> bool {
         let ended = self.closing.collect(&self.hub.regions, self.now);
         let any = !ended.is_empty();

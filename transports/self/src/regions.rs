@@ -5,9 +5,10 @@
 //! takes no new pins, and is gone when the last pin is. A key to a part has a slot of the same
 //! table; what pins it pins its region as well.
 
+use crate::access::Target;
 use petasos_fabric::{Access, Doorbell, ExportError, RegionId, Slice};
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -25,6 +26,8 @@ struct Table {
     /// How many slots are regions, and how many are keys to parts.
     regions: usize,
     keys: usize,
+    /// The slots of the keys that have a number.
+    numbers: HashMap<u64, RegionId>,
 }
 
 #[derive(Default)]
@@ -35,6 +38,7 @@ struct Slot {
     closing: bool,
     /// For a key to a part: the region, and where in it the part begins.
     part_of: Option<(RegionId, u64)>,
+    number: Option<u64>,
     /// For a region: the slots of the keys to its parts.
     parts: HashSet<u32>,
 }
@@ -72,6 +76,9 @@ impl Table {
         let generation = slot.generation.wrapping_add(1);
         let slot = std::mem::replace(slot, Slot { generation, ..Slot::default() });
         self.free.push(index);
+        if let Some(number) = slot.number {
+            self.numbers.remove(&number);
+        }
         match slot.part_of {
             None => self.regions -= 1,
             Some((region, _)) => {
@@ -104,12 +111,14 @@ impl Regions {
         Some(table.add(Slot { memory, ..Slot::default() }))
     }
 
-    /// Adds a key to a part of a region, if there are fewer than `limit`: its slot.
+    /// Adds a key to a part of a region, if there are fewer than `limit`, with a number if it has
+    /// one: its slot.
     pub(crate) fn add_part(
         &self,
         region: RegionId,
         range: Range<u64>,
         wanted: Access,
+        number: Option<u64>,
         limit: usize,
     ) -> Result<RegionId, ExportError> {
         let mut table = self.lock();
@@ -124,11 +133,15 @@ impl Regions {
         let within = start <= end && end <= bound;
         let part = within.then(|| memory.part(start as usize, (end - start) as usize)).flatten();
         let part = part.ok_or(ExportError::OutOfBounds { start, end, bound })?;
+        if let Some(number) = number.filter(|number| table.numbers.contains_key(number)) {
+            return Err(ExportError::Taken { number });
+        }
         if table.keys >= limit {
             return Err(ExportError::TooMany { limit });
         }
         let (memory, part_of) = (Some((part, wanted)), Some((region, start)));
-        let slot = table.add(Slot { memory, part_of, ..Slot::default() });
+        let slot = table.add(Slot { memory, part_of, number, ..Slot::default() });
+        table.numbers.extend(number.map(|number| (number, slot)));
         table.slots[region.index as usize].parts.insert(slot.index);
         Ok(slot)
     }
@@ -152,8 +165,12 @@ impl Regions {
     }
 
     /// Begins an access. `None` if the region is not open.
-    pub(crate) fn pin(&self, id: RegionId) -> Option<Pin<'_>> {
+    pub(crate) fn pin(&self, target: Target) -> Option<Pin<'_>> {
         let mut table = self.lock();
+        let id = match target {
+            Target::Slot(id) => id,
+            Target::Number(number) => *table.numbers.get(&number)?,
+        };
         let slot = table.open(id)?;
         let (memory, access) = slot.memory.clone()?;
         let place = slot.part_of.unwrap_or((id, 0));

@@ -61,8 +61,9 @@ impl Engine {
     }
 
     /// The payload of a packet of this peer's is under way to `placement`. If that is memory of a
-    /// region that was closed, or of a key that was revoked, it goes nowhere from now on, and the access fails: what has not come
-    /// yet does not land. The placement belongs to `landed` as before.
+    /// region that was closed, or of a key that was revoked, it goes nowhere from now on, and the
+    /// access fails: what has not come yet does not land. The placement belongs to `landed` as
+    /// before.
     pub fn divert(&mut self, peer: Peer, placement: &mut Placement) {
         let Engine { peers, regions, ledger, .. } = self;
         let Some(conn) = peers.get_mut(peer) else { return };
@@ -76,8 +77,8 @@ impl Engine {
     }
 
     /// The transport has a packet to this peer: the `nth` of those for which [`Engine::sent`] was
-    /// not called yet. If its payload is memory of a region that was closed, or of a key that was revoked,
-    /// it becomes a copy.
+    /// not called yet. If its payload is memory of a region that was closed, or of a key that was
+    /// revoked, it becomes a copy.
     pub fn detach(&mut self, peer: Peer, nth: usize, payload: &mut Outgoing) {
         let Engine { peers, regions, ledger, .. } = self;
         let Some(flight) = peers.get_mut(peer).and_then(|conn| conn.in_flight.get_mut(nth)) else {

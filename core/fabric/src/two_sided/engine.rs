@@ -259,6 +259,20 @@ impl Engine {
         }
     }
 
+    /// Opens a part of a region under a number.
+    ///
+    /// # Errors
+    /// As [`Endpoint::export_number`](crate::Endpoint::export_number).
+    pub fn export_number(
+        &mut self,
+        region: RegionId,
+        range: Range<u64>,
+        access: Access,
+        number: u64,
+    ) -> Result<KeyId, ExportError> {
+        self.regions.export_number(region, &range, access, number)
+    }
+
     /// The parts of that key, to which a transport adds routes of its own before [`Key::compose`].
     ///
     /// # Errors
@@ -294,6 +308,29 @@ impl Engine {
             _ => return Err(ImportError::Stale(parts.owner)),
         }
         self.imports.insert(parts, peer)
+    }
+
+    /// Prepares the use of what a peer has opened under a number.
+    ///
+    /// # Errors
+    /// [`ImportError::UnknownPeer`] for a stale handle; [`ImportError::TooMany`] beyond the limit
+    /// of imported keys.
+    pub fn import_number(
+        &mut self,
+        peer: Peer,
+        number: u64,
+        len: u64,
+    ) -> Result<Remote, ImportError> {
+        let conn = self.peers.get(peer).ok_or(ImportError::UnknownPeer)?;
+        let parts = KeyParts {
+            owner: conn.address.clone(),
+            // Not looked at: any life is good that the handle is of.
+            incarnation: conn.incarnation.unwrap_or(self.incarnation),
+            len,
+            access: Access::ALL,
+            routes: Vec::new(),
+        };
+        self.imports.insert_number(number, parts, peer)
     }
 
     /// What was imported; `None` for a stale handle.

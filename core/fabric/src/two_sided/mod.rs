@@ -25,10 +25,10 @@
 //! means that the peer breaks the protocol: close it, and tell with `peer_lost`.
 //!
 //! *Closing memory.* A region is deregistered, and a key to a part of one revoked, once no packet
-//! has its memory any more, in either direction. While [`Engine::is_closing`], call [`Engine::keep_time`] in each pass, and do not
-//! sleep beyond [`Engine::deadline`]. A transport that moves the bytes itself need not wait for its
-//! peers: it takes the memory out of the packets that it has, by [`Engine::divert`] and
-//! [`Engine::detach`].
+//! has its memory any more, in either direction. While [`Engine::is_closing`], call
+//! [`Engine::keep_time`] in each pass, and do not sleep beyond [`Engine::deadline`]. A transport
+//! that moves the bytes itself need not wait for its peers: it takes the memory out of the packets
+//! that it has, by [`Engine::divert`] and [`Engine::detach`].
 //!
 //! *Flushes.* The engine counts the accesses that it carries out. A transport that carries out some
 //! itself says when one begins and is over ([`Engine::begin_access`], [`Engine::end_access`]), and

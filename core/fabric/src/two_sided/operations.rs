@@ -101,7 +101,8 @@ pub(super) enum Source {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Route {
     pub(super) target: Target,
-    pub(super) incarnation: Incarnation,
+    /// `None`: of whichever the handle is.
+    pub(super) incarnation: Option<Incarnation>,
     pub(super) access: Access,
     pub(super) len: u64,
 }
@@ -223,7 +224,7 @@ impl Op {
         let route = self.route();
         match status {
             Status::Denied => OpErrorKind::Denied {
-                allowed: route.map_or(Access::NONE, |route| route.access),
+                allowed: route.map_or(Access::NONE, |route| route.access.without(needed)),
                 needed,
             },
             Status::OutOfBounds => {

@@ -16,17 +16,20 @@ use std::{ops::Range, time::Duration};
 pub struct Imported {
     /// The owner.
     pub peer: Peer,
-    /// All that the key says.
+    /// All that the key says. Of memory that was imported by its number, whose rights are not
+    /// known, all are assumed.
     pub parts: KeyParts,
     pub(super) target: Option<Target>,
+    /// It is good for whichever life of the peer the handle is of: it was imported by a number.
+    pub(super) any_life: bool,
 }
 
 impl Imported {
-    /// Whether it is a key to a part of a region: then the owner's engine serves all accesses by
-    /// it.
+    /// Whether it is a key to a part of a region, or a number: then the owner's engine serves all
+    /// accesses by it.
     #[must_use]
     pub fn is_of_part(&self) -> bool {
-        self.target.is_some_and(|target| matches!(Exposed::of(target), Exposed::Part(_)))
+        self.target.is_some_and(|target| target.slot & PART != 0)
     }
 }
 
@@ -90,6 +93,8 @@ pub(super) enum Exposed {
 
 /// Set in the slot that a [`Target`] names if it is a part's.
 const PART: u32 = 1 << 31;
+/// The slot in a [`Target`] whose secret is the number under which memory is open.
+const BY_NUMBER: u32 = u32::MAX;
 
 impl Exposed {
     fn of(target: Target) -> Exposed {
@@ -208,6 +213,20 @@ impl Regions {
         self.parts.insert(region, range.start, entry)
     }
 
+    /// Opens a part of a region that is open under a number.
+    pub(super) fn export_number(
+        &mut self,
+        region: RegionId,
+        range: &Range<u64>,
+        access: Access,
+        number: u64,
+    ) -> Result<KeyId, ExportError> {
+        let whole = self.get(region.into()).ok_or(ExportError::UnknownRegion)?;
+        let memory = part_of(&whole.memory, range, whole.access, access)?;
+        let entry = Registered { memory, access, secret: number, busy: 0, state: State::Open };
+        self.parts.insert_numbered(region, range.start, entry, number)
+    }
+
     /// Memory that is open: no access to it or to the region that it is a part of was ended.
     pub(super) fn get(&self, at: Exposed) -> Option<&Registered> {
         let region = match at {
@@ -248,7 +267,10 @@ impl Regions {
         offset: u64,
         len: u64,
     ) -> Result<(Exposed, Slice), Status> {
-        let at = Exposed::of(target);
+        let at = match target.slot {
+            BY_NUMBER => Exposed::Part(self.parts.numbered(target.secret).ok_or(Status::Stale)?),
+            _ => Exposed::of(target),
+        };
         let entry = self.get(at).ok_or(Status::Stale)?;
         if entry.secret != target.secret {
             return Err(Status::Stale);
@@ -411,8 +433,24 @@ impl Imports {
                 "the route through the two-sided engine has another length",
             ))?),
         };
-        let (len, limit) = (parts.len, self.0.limit);
-        let entry = Imported { peer, parts, target };
+        let len = parts.len;
+        self.add(Imported { peer, parts, target, any_life: false }, len)
+    }
+
+    /// Memory of this owner's under a number.
+    pub(super) fn insert_number(
+        &mut self,
+        number: u64,
+        parts: KeyParts,
+        peer: Peer,
+    ) -> Result<Remote, ImportError> {
+        let target = Some(Target { slot: BY_NUMBER, generation: 0, secret: number });
+        let len = parts.len;
+        self.add(Imported { peer, parts, target, any_life: true }, len)
+    }
+
+    fn add(&mut self, entry: Imported, len: u64) -> Result<Remote, ImportError> {
+        let (peer, limit) = (entry.peer, self.0.limit);
         let (index, generation) = self.0.insert(entry).ok_or(ImportError::TooMany { limit })?;
         Ok(Remote { index, generation, peer, len })
     }

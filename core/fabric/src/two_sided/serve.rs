@@ -75,6 +75,7 @@ macro_rules! answered_by_engine {
             let peer = $crate::Endpoint::resolve(self, &parts.owner, patience)?;
             self.$to.import(parts, peer)
         }
+        $crate::delegate!($to: import_number);
     };
     // The engine has these as the endpoint has them.
     (@ $to:ident address) => { $crate::delegate!($to: address); };
@@ -83,5 +84,6 @@ macro_rules! answered_by_engine {
     (@ $to:ident cancel) => { $crate::delegate!($to: cancel); };
     (@ $to:ident register) => { $crate::delegate!($to: register); };
     (@ $to:ident export) => { $crate::delegate!($to: export); };
+    (@ $to:ident import_number) => { $crate::delegate!($to: import_number); };
     (@ $to:ident release) => { $crate::delegate!($to: release); };
 }

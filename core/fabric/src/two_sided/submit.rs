@@ -298,7 +298,7 @@ impl Engine {
         let unsupported = OpErrorKind::Unsupported("remote access with this key");
         Ok(Route {
             target: imported.target.ok_or(unsupported)?,
-            incarnation: imported.parts.incarnation,
+            incarnation: (!imported.any_life).then_some(imported.parts.incarnation),
             access: allowed,
             len: imported.parts.len,
         })

@@ -285,7 +285,8 @@ impl Connection {
             let incarnation = self.incarnation;
             if let Some(op) = self.op(id)
                 && let Some(route) = op.route()
-                && Some(route.incarnation) != incarnation
+                && route.incarnation.is_some()
+                && route.incarnation != incarnation
             {
                 op.conclude(Err(OpErrorKind::StaleKey));
             }

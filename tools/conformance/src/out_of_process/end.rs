@@ -508,6 +508,27 @@ impl Endpoint for End {
         Ok((KeyId { index, generation }, key))
     }
 
+    fn export_number(
+        &mut self,
+        region: RegionId,
+        range: Range<u64>,
+        access: Access,
+        number: u64,
+    ) -> Result<KeyId, ExportError> {
+        let (region, range) = ((region.index, region.generation), (range.start, range.end));
+        let ask = Request::ExportNumber(region, range, access.bits(), number);
+        let made: Result<_, Unexported> = self.shared.lock().pipe.ask(&ask);
+        let (index, generation) = made?;
+        Ok(KeyId { index, generation })
+    }
+
+    fn import_number(&mut self, of: Peer, number: u64, len: u64) -> Result<Remote, ImportError> {
+        let ask = Request::ImportNumber(handle(of), number, len);
+        let imported: Result<Import, Unimported> = self.shared.lock().pipe.ask(&ask);
+        let ((index, generation), of, len) = imported.map_err(|error| error.at(&self.address))?;
+        Ok(Remote { index, generation, peer: peer(of), len })
+    }
+
     fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
         let ask = Request::Import(key.as_bytes().to_vec());
         let imported: Result<Import, Unimported> = self.shared.lock().pipe.ask(&ask);

@@ -225,6 +225,7 @@ impl From<ExportError> for Unexported {
             ExportError::OutOfBounds { start, end, bound } => {
                 Unexported::OutOfBounds { start, end, bound }
             }
+            ExportError::Taken { number } => Unexported::Taken(number),
             ExportError::TooMany { limit } => Unexported::TooMany(limit as u64),
             ExportError::TooLong { len, routes } => {
                 Unexported::TooLong { len: len as u64, routes: routes as u64 }
@@ -246,6 +247,7 @@ impl From<Unexported> for ExportError {
             Unexported::OutOfBounds { start, end, bound } => {
                 ExportError::OutOfBounds { start, end, bound }
             }
+            Unexported::Taken(number) => ExportError::Taken { number },
             Unexported::TooMany(limit) => ExportError::TooMany { limit: limit as usize },
             Unexported::TooLong { len, routes } => {
                 ExportError::TooLong { len: len as usize, routes: routes as usize }
@@ -259,6 +261,8 @@ impl From<Unexported> for ExportError {
 impl From<ImportError> for Unimported {
     fn from(error: ImportError) -> Unimported {
         match error {
+            ImportError::UnknownPeer => Unimported::UnknownPeer,
+            ImportError::Unsupported(what) => Unimported::Unsupported(what.to_owned()),
             ImportError::Resolve(error) => Unimported::Resolve(error.into()),
             ImportError::Stale(owner) => Unimported::Stale(owner.to_string()),
             ImportError::TooMany { limit } => Unimported::TooMany(limit as u64),
@@ -271,6 +275,8 @@ impl Unimported {
     /// Of the endpoint at this address, if that matters.
     pub(super) fn at(self, own: &Address) -> ImportError {
         match self {
+            Unimported::UnknownPeer => ImportError::UnknownPeer,
+            Unimported::Unsupported(what) => ImportError::Unsupported(constant(&what)),
             Unimported::Resolve(error) => ImportError::Resolve(error.of(own)),
             Unimported::Stale(owner) => ImportError::Stale(address(&owner)),
             Unimported::TooMany(limit) => ImportError::TooMany { limit: limit as usize },

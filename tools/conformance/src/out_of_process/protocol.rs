@@ -57,6 +57,10 @@ pub(super) enum Request {
     Export(Handle),
     /// `Result<(Handle, Vec<u8>), Unexported>`: the key to a part of a region, and its number.
     ExportPart(Handle, (u64, u64), u8),
+    /// `Result<Handle, Unexported>`: of what is opened under this number.
+    ExportNumber(Handle, (u64, u64), u8, u64),
+    /// `Result<Import, Unimported>`: of this peer, the number and the length.
+    ImportNumber(Handle, u64, u64),
     /// `Result<Import, Unimported>`.
     Import(Vec<u8>),
     /// Nothing.
@@ -148,6 +152,7 @@ pub(super) enum Unexported {
     UnknownRegion,
     Denied { allowed: u8, wanted: u8 },
     OutOfBounds { start: u64, end: u64, bound: u64 },
+    Taken(u64),
     TooMany(u64),
     TooLong { len: u64, routes: u64 },
     Unsupported(String),
@@ -156,6 +161,8 @@ pub(super) enum Unexported {
 
 #[derive(Debug, Wire)]
 pub(super) enum Unimported {
+    UnknownPeer,
+    Unsupported(String),
     Resolve(Unresolved),
     Stale(String),
     TooMany(u64),

@@ -194,6 +194,17 @@ impl Here<'_> {
                     made.map(|(id, key)| ((id.index, id.generation), key.as_bytes().to_vec()));
                 said(&made.map_err(Unexported::from))
             }
+            Request::ExportNumber((index, generation), (start, end), access, number) => {
+                let (region, access) =
+                    (RegionId { index, generation }, Access::from_bits(access).expect("rights"));
+                let made = self.end().export_number(region, start..end, access, number);
+                said(&made.map(|id| (id.index, id.generation)).map_err(Unexported::from))
+            }
+            Request::ImportNumber(of, number, len) => {
+                let imported = self.end().import_number(peer(of), number, len);
+                let remote = |r: Remote| ((r.index, r.generation), handle(r.peer), r.len);
+                said(&imported.map(remote).map_err(Unimported::from))
+            }
             Request::Import(key) => {
                 let key = Key::from_bytes(key).expect("a key that was one there");
                 let imported = self.end().import(&key).map_err(Unimported::from);

@@ -243,6 +243,16 @@ impl Endpoint for Shm {
         self.engine.export_part(region, range, access)
     }
 
+    fn export_number(
+        &mut self,
+        region: RegionId,
+        range: Range<u64>,
+        access: Access,
+        number: u64,
+    ) -> Result<KeyId, ExportError> {
+        self.engine.export_number(region, range, access, number)
+    }
+
     fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
         let parts = key.parse()?;
         let usable = parts.route(Key::ROUTE_TWO_SIDED).is_some();
@@ -259,7 +269,7 @@ impl Endpoint for Shm {
     }
 
     answered_by_engine! {
-        engine: address incarnation capabilities release
+        engine: address incarnation capabilities import_number release
     }
 }
 

@@ -34,8 +34,8 @@ impl Shm {
         }
     }
 
-    /// Takes the memory of closed regions and revoked keys out of the packets that this side has: what arrives is
-    /// discarded, and what waits to be sent becomes a copy.
+    /// Takes the memory of closed regions and revoked keys out of the packets that this side has:
+    /// what arrives is discarded, and what waits to be sent becomes a copy.
     fn divert_packets(&mut self) {
         let Shm { channels, engine, .. } = self;
         for channel in channels.iter_mut() {

@@ -6,6 +6,7 @@ mod flush;
 mod hostile;
 mod messages;
 mod model;
+mod numbers;
 mod parts;
 
 use super::{Config, Engine, Packet, Placement};

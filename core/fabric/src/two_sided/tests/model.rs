@@ -1,9 +1,10 @@
-//! Engines under random operations, cancels, deregistrations, a lost peer, and channels that stop
-//! at any moment, against a plain model of what must come of it.
+//! Engines under random operations, cancels, deregistrations and revocations, a lost peer, and
+//! channels that stop at any moment, against a plain model of what must come of it.
 
 use super::*;
 use crate::{
-    AtomicOp, AtomicType, Body, Lease, Level, Payload, RegionId, RemoteSpan, Slice, Slices, Spans,
+    AtomicOp, AtomicType, Body, KeyId, Lease, Level, Payload, RegionId, RemoteSpan, Slice, Slices,
+    Spans,
 };
 use bytes::Bytes;
 use petasos_testing::Xorshift;
@@ -43,15 +44,37 @@ impl Random {
 enum Was {
     Message,
     Long,
-    Receive { into: Region, seed: u8 },
+    Receive {
+        into: Region,
+        seed: u8,
+    },
     Discard,
     SendTagged,
-    Post { into: Region },
-    Put { owner: usize, source: Region, lane: usize, len: usize, seed: u8, visible: bool },
-    Get { into: Region, at: usize, len: usize },
+    Post {
+        into: Region,
+    },
+    Put {
+        owner: usize,
+        source: Region,
+        lane: usize,
+        len: usize,
+        seed: u8,
+        visible: bool,
+    },
+    Get {
+        into: Region,
+        at: usize,
+        len: usize,
+    },
     Atomic,
-    Flush { owner: usize },
-    Deregister { memory: Region },
+    Flush {
+        owner: usize,
+    },
+    Deregister {
+        memory: Region,
+    },
+    /// One of the keys to the owner's lanes.
+    Revoke,
 }
 
 struct Run {
@@ -66,6 +89,10 @@ struct Run {
     /// Owners that have closed theirs, and operations that were to be cancelled.
     closed: Vec<usize>,
     cancelled: HashSet<usize>,
+    /// For every other seed the lanes are written by keys of their own, by owner and user, of which
+    /// so many were revoked.
+    keys: Vec<Vec<KeyId>>,
+    revoked: Vec<usize>,
     reads: Vec<Vec<Option<Remote>>>,
     writes: Vec<Vec<Option<Remote>>>,
     counters: Vec<Region>,
@@ -91,7 +118,7 @@ impl Run {
         let table = || vec![vec![None; count]; count];
         let (mut reads, mut writes, mut counts) = (table(), table(), table());
         let (mut readable, mut written, mut counters) = (Vec::new(), Vec::new(), Vec::new());
-        let mut regions = Vec::new();
+        let (mut regions, mut keys) = (Vec::new(), vec![Vec::new(); count]);
         for owner in 0..count {
             readable.push(Region::from(bytes(SIZE, owner as u8)));
             written.push(Region::zeroed(LANE * LANES));
@@ -105,7 +132,15 @@ impl Run {
             let region = net.engines[owner].register(&written[owner].whole(), Access::WRITE);
             regions.push(region.unwrap());
             for (user, writes) in writes.iter_mut().enumerate() {
-                let parts = net.engines[owner].key_parts(regions[owner]).unwrap();
+                let engine = &mut net.engines[owner];
+                let mut parts = engine.key_parts(regions[owner]).unwrap();
+                if !seed.is_multiple_of(2) {
+                    let range = 0..written[owner].len() as u64;
+                    let made = engine.export_part(regions[owner], range, Access::WRITE);
+                    let (id, key) = made.unwrap();
+                    keys[owner].push(id);
+                    parts = key.parse().unwrap();
+                }
                 let peer = net.peers[user][owner];
                 writes[owner] = Some(net.engines[user].import(parts, peer).unwrap());
             }
@@ -119,6 +154,8 @@ impl Run {
             regions,
             closed: Vec::new(),
             cancelled: HashSet::new(),
+            keys,
+            revoked: vec![0; count],
             reads,
             writes,
             counters,
@@ -388,6 +425,15 @@ impl Run {
             Was::Deregister { memory } => {
                 self.frozen.push((memory.clone(), memory.to_vec(), "deregistered"));
             }
+            Was::Revoke => {
+                assert!(matches!(result, Ok(Done::Revoked)), "{result:?}");
+                self.revoked[a] += 1;
+                // Nothing else writes there.
+                if self.revoked[a] == self.keys[a].len() {
+                    let memory = &self.written[a];
+                    self.frozen.push((memory.clone(), memory.to_vec(), "revoked"));
+                }
+            }
             Was::Message | Was::Long | Was::Discard | Was::SendTagged => {}
         }
     }
@@ -462,6 +508,7 @@ impl Run {
                     | Was::SendTagged
                     | Was::Post { .. }
                     | Was::Deregister { .. }
+                    | Was::Revoke
             );
             assert!(waits || *done, "operation {at} waits for a lease");
         }
@@ -530,7 +577,17 @@ impl Run {
 fn run(count: usize, seed: u64) {
     let mut run = Run::new(count, seed);
     run.wander(3_000, 6);
-    if run.random.below(2) == 0 {
+    if run.random.below(3) > 0 {
+        // One engine after the other, each at a moment of its own.
+        for a in 0..count {
+            for key in run.keys[a].clone() {
+                let token = run.token(a, Was::Revoke);
+                let patience = Operation::PATIENCE;
+                run.net.engines[a].submit(Operation::Revoke { token, key, patience });
+            }
+            run.wander(20, 8);
+        }
+    } else if run.random.below(2) == 0 {
         let a = run.random.below(count);
         let (memory, region) = (run.written[a].clone(), run.regions[a]);
         let token = run.token(a, Was::Deregister { memory });
