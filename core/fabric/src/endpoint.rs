@@ -184,7 +184,8 @@ pub trait Endpoint: Send {
     ///
     /// # Errors
     /// [`RegisterError::TooMany`] beyond `limits.max_regions`, [`RegisterError::ReadOnly`] for
-    /// writing or atomics on memory that may only be read, [`RegisterError::System`].
+    /// writing or atomics on memory that may only be read, [`RegisterError::DeviceAtomics`],
+    /// [`RegisterError::System`].
     fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError>;
 
     /// The key with which peers reach a registered region: opaque bytes to send to them.

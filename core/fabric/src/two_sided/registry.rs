@@ -114,6 +114,9 @@ impl Regions {
         if writes && !memory.is_writable() {
             return Err(RegisterError::ReadOnly);
         }
+        if access.allows(Access::ATOMIC) && memory.device().is_some() {
+            return Err(RegisterError::DeviceAtomics);
+        }
         let secret = getrandom::u64().map_err(|e| RegisterError::System(e.to_string()))?;
         let entry =
             Registered { memory: memory.clone(), access, secret, busy: 0, state: State::Open };
