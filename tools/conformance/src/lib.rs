@@ -78,6 +78,7 @@ pub mod atomics;
 pub mod capabilities;
 pub mod concurrent;
 pub mod delayed;
+pub mod device;
 pub mod driving;
 pub mod faults;
 pub mod keys;
@@ -224,6 +225,7 @@ macro_rules! probes {
             keys: rights, garbage_keys, closed_regions, closing_waits_for_access, third_party;
             atomics: every_operation, what_is_refused, several_at_once;
             memory: allocated, mapped, unknown_regions, read_only, exclusive_again;
+            device: every_operation, refused, left_when_a_peer_is_lost;
             raw: every_operation, freed_when_cancelled, freed_when_lost,
                 freed_when_the_sender_is_lost, owners_return_to_their_queue;
             capabilities: of_each_peer;
