@@ -12,7 +12,8 @@ use std::{collections::VecDeque, os::fd::BorrowedFd, time::Duration};
 /// `Send`, so that another thread can take over driving it. To submit from other threads use
 /// [`Handoff`](crate::Handoff). Dropping an endpoint ends it: peers see it as lost, operations that
 /// are under way end without an event, and their memory is freed only when nothing can access it
-/// any more.
+/// any more: that of regions. A program that keeps it itself ([`Slice::raw`]) ends its operations,
+/// and closes its regions, before it drops the endpoint.
 ///
 /// It belongs to the process that opened it. A child that is forked has a copy, which it must not
 /// use; dropped there, it does nothing that the parent or its peers would notice: see

@@ -1,6 +1,6 @@
 //! Memory of a device, which the processor cannot touch.
 
-use super::{Region, Slice};
+use super::Slice;
 use crate::Buffer;
 use std::{os::fd::BorrowedFd, ptr::NonNull};
 
@@ -18,7 +18,7 @@ pub enum Kind {
 
 /// Memory of a device: a GPU's, say. The device's own engine copies; the processor never touches it.
 ///
-/// As a region ([`Region::of_device`]) it is local memory of every operation, and is registered for
+/// As a region ([`Region::of_device`](crate::Region::of_device)) it is local memory of every operation, and is registered for
 /// reading and writing, on every transport: data goes by way of bounce buffers. Atomics are not
 /// done there, and it is not mapped for peers of this process; both is refused.
 ///
@@ -80,7 +80,8 @@ pub trait DeviceMemory: Send + Sync + 'static {
     fn write(&self, offset: usize, from: &[u8]);
 
     /// A descriptor of a dma-buf by which a NIC reaches the memory, and where in the dma-buf it
-    /// begins; `None` if there is none.
+    /// begins; `None` if there is none. For programs with a NIC of their own: no transport of this
+    /// project asks for it yet.
     fn dmabuf(&self) -> Option<(BorrowedFd<'_>, u64)> {
         None
     }
@@ -99,21 +100,10 @@ pub(super) fn copy(from: &Slice, to: &Slice, len: usize) {
     }
 }
 
-impl Region {
-    /// Memory of a device, which is dropped when the last holder lets go. It is never exclusive.
-    ///
-    /// # Panics
-    /// If it is longer than `isize::MAX` bytes, or goes beyond the last address.
-    #[must_use]
-    pub fn of_device(memory: Box<dyn DeviceMemory>) -> Region {
-        Region::device_region(memory)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AtomicOp, AtomicType, OpErrorKind};
+    use crate::{AtomicOp, AtomicType, OpErrorKind, Region};
     use std::sync::Mutex;
 
     struct Simulated(Mutex<Vec<u8>>);

@@ -178,11 +178,17 @@ impl Region {
         self.0.base
     }
 
-    pub(super) fn device_region(memory: Box<dyn DeviceMemory>) -> Region {
+    /// Memory of a device, which is dropped when the last holder lets go. It is never exclusive.
+    ///
+    /// # Panics
+    /// If there can be no such memory: it is longer than `isize::MAX` bytes, or goes beyond the
+    /// last address.
+    #[must_use]
+    pub fn of_device(memory: Box<dyn DeviceMemory>) -> Region {
         let (base, len) = (memory.address(), memory.len());
         let exists = len <= isize::MAX as usize && base.addr().checked_add(len).is_some();
         assert!(exists, "no memory has {len} bytes from {base:p} on");
-        // Shared: it is never exclusive.
+        // As if it were shared: it is never exclusive.
         let backing = Backing::Device(memory);
         Region(Arc::new(Inner { base, len, writable: true, shared: true, backing }))
     }
