@@ -16,11 +16,12 @@ pub enum Kind {
     Device,
 }
 
-/// Memory of a device: a GPU's, say. The device's own engine copies; the processor never touches it.
+/// Memory of a device: a GPU's, say. The device's own engine copies; the processor never touches
+/// it.
 ///
-/// As a region ([`Region::of_device`](crate::Region::of_device)) it is local memory of every operation, and is registered for
-/// reading and writing, on every transport: data goes by way of bounce buffers. Atomics are not
-/// done there, and it is not mapped for peers of this process; both is refused.
+/// As a region ([`Region::of_device`](crate::Region::of_device)) it is local memory of every
+/// operation, and is registered for reading and writing, on every transport: data goes by way of
+/// bounce buffers. Atomics are not done there, and it is not mapped for peers; both are refused.
 ///
 /// Several threads may copy at the same time. What copies of the same bytes that meet give is what
 /// they give in [memory of the host](crate::memory). A copy is over, and seen by the device, when

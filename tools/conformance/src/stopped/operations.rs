@@ -1,5 +1,5 @@
-//! Operations with a peer that is stopped, from and into memory that the program keeps, and frees at
-//! once in their completion.
+//! Operations with a peer that is stopped, from and into memory that the program keeps, and frees
+//! in the moment of their completion.
 
 use super::{Driver, FIRST, LATE, LEN, Owner, message};
 use crate::{
