@@ -12,7 +12,8 @@ use std::{collections::VecDeque, ops::Range, os::fd::BorrowedFd, time::Duration}
 /// `Send`, so that another thread can take over driving it. To submit from other threads use
 /// [`Handoff`](crate::Handoff). Dropping an endpoint ends it: peers see it as lost, operations that
 /// are under way end without an event, and their memory is freed only when nothing can access it
-/// any more.
+/// any more: that of regions. A program that keeps it itself ([`Slice::raw`]) ends its operations,
+/// and closes its regions, before it drops the endpoint.
 ///
 /// It belongs to the process that opened it. A child that is forked has a copy, which it must not
 /// use; dropped there, it does nothing that the parent or its peers would notice: see
@@ -184,7 +185,8 @@ pub trait Endpoint: Send {
     ///
     /// # Errors
     /// [`RegisterError::TooMany`] beyond `limits.max_regions`, [`RegisterError::ReadOnly`] for
-    /// writing or atomics on memory that may only be read, [`RegisterError::System`].
+    /// writing or atomics on memory that may only be read, [`RegisterError::DeviceAtomics`],
+    /// [`RegisterError::System`].
     fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError>;
 
     /// The key with which peers reach a registered region: opaque bytes to send to them.

@@ -256,6 +256,9 @@ pub enum RegisterError {
     /// Remote writing was asked for on memory that may only be read.
     #[error("the memory is read-only")]
     ReadOnly,
+    /// Atomics were asked for on memory of a device.
+    #[error("no atomics are done on memory of a device: register it for reading and writing")]
+    DeviceAtomics,
     /// The system refused.
     #[error("the system said: {0}")]
     System(String),

@@ -56,7 +56,8 @@
 //!
 //! * **Every accepted operation completes exactly once**, with a result or with an [`OpError`]
 //!   that names the peer, also when it is cancelled or the peer dies.
-//! * Operations own their memory (a [`Slice`] keeps its [`Region`] alive) until they complete.
+//! * Operations own their memory (a [`Slice`] keeps its [`Region`] alive) until they complete; what
+//!   its program keeps ([`Slice::raw`]) is not touched from the completion on.
 //! * Messages between two endpoints arrive in the order in which they were injected or submitted.
 //!   Remote access is ordered only as far as [`Capabilities`] say.
 //! * A peer is an address *and* an [`Incarnation`]: keys, replies and handles of an earlier

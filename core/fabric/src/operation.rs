@@ -14,7 +14,8 @@ pub type Slices = SmallVec<[Slice; 1]>;
 /// Remote pieces of memory, as one.
 pub type Spans = SmallVec<[RemoteSpan; 1]>;
 
-/// An operation. It owns its memory until it completes.
+/// An operation. It owns its memory until it completes; memory that only its program keeps
+/// ([`Slice::raw`]) has to stay until then, and is free from the completion on, whatever its result.
 ///
 /// ```
 /// use petasos_fabric::{
@@ -139,7 +140,8 @@ pub enum Operation {
     ///
     /// With an error it may end before a library below has released the local memory, as when its
     /// peer was stopped and is lost: then the memory is held, and may be written, for as long as
-    /// [`Region::into_exclusive`](crate::Region::into_exclusive) says that others hold it.
+    /// [`Region::into_exclusive`](crate::Region::into_exclusive) says that others hold it. Not so
+    /// [raw](Slice::raw) slices, which such a library is not given.
     Get {
         /// Its name.
         token: Token,

@@ -177,7 +177,8 @@ pub(crate) fn apply(
     if data.is_empty() {
         return Ok(SmallVec::new());
     }
-    if size > 8 || !(memory.as_ptr() as usize).is_multiple_of(size) {
+    let aligned = memory.host_ptr().is_some_and(|at| at.addr().get().is_multiple_of(size));
+    if size > 8 || !aligned {
         return by_copy(memory, operator, kind, data, operand);
     }
     if let Some(native) = native(operator, kind) {

@@ -1,17 +1,18 @@
-//! Memory that is a program's own, as C's or Python's is: lent raw, or with an owner.
+//! Memory that is a program's own, as C's or Python's is: lent raw, or with an owner; and a
+//! device's, which the processor cannot touch.
 
 #![allow(unsafe_code)]
 
 use petasos_fabric::{
     Region, Slice,
-    memory::{RegionBuilder, Releases},
+    memory::{DeviceMemory, RegionBuilder, Releases},
 };
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect};
 use std::{
     ptr::{self, NonNull},
     sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
 };
 
@@ -139,5 +140,70 @@ struct Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         assert!(self.may_drop.load(SeqCst), "an owner is dropped elsewhere than in its queue");
+    }
+}
+
+/// Memory of a simulated device: its addresses are pages that cannot be touched, and what lies
+/// there is elsewhere.
+pub(crate) struct Device {
+    address: NonNull<u8>,
+    content: Mutex<Vec<u8>>,
+    copied: Arc<Copied>,
+}
+
+/// How many bytes the engine of a device has copied.
+#[derive(Debug, Default)]
+pub(crate) struct Copied {
+    read: AtomicU64,
+    written: AtomicU64,
+}
+
+impl Copied {
+    pub(crate) fn read(&self) -> u64 {
+        self.read.load(SeqCst)
+    }
+
+    pub(crate) fn written(&self) -> u64 {
+        self.written.load(SeqCst)
+    }
+}
+
+// SAFETY: the address is only told, and nothing is done with it.
+unsafe impl Send for Device {}
+// SAFETY: as above.
+unsafe impl Sync for Device {}
+
+impl Device {
+    /// Memory with these bytes, and what is copied from now on.
+    pub(crate) fn new(bytes: &[u8]) -> (Device, Arc<Copied>) {
+        let (len, copied) = (bytes.len().max(1), Arc::<Copied>::default());
+        // SAFETY: the system chooses where, so that nothing of this process is replaced. They stay,
+        // so that an access that comes too late finds nothing else there.
+        let at =
+            unsafe { mmap_anonymous(ptr::null_mut(), len, ProtFlags::empty(), MapFlags::PRIVATE) };
+        let address = NonNull::new(at.expect("addresses").cast::<u8>()).expect("not null");
+        let content = Mutex::new(bytes.to_vec());
+        (Device { address, content, copied: copied.clone() }, copied)
+    }
+}
+
+impl DeviceMemory for Device {
+    fn len(&self) -> usize {
+        self.content.lock().expect("no copy panics").len()
+    }
+
+    fn address(&self) -> NonNull<u8> {
+        self.address
+    }
+
+    fn read(&self, offset: usize, into: &mut [u8]) {
+        into.copy_from_slice(&self.content.lock().expect("no copy panics")[offset..][..into.len()]);
+        self.copied.read.fetch_add(into.len() as u64, SeqCst);
+    }
+
+    fn write(&self, offset: usize, from: &[u8]) {
+        let mut content = self.content.lock().expect("no copy panics");
+        content[offset..][..from.len()].copy_from_slice(from);
+        self.copied.written.fetch_add(from.len() as u64, SeqCst);
     }
 }

@@ -78,6 +78,7 @@ pub mod atomics;
 pub mod capabilities;
 pub mod concurrent;
 pub mod delayed;
+pub mod device;
 pub mod driving;
 pub mod faults;
 pub mod flush;
@@ -246,6 +247,7 @@ macro_rules! probes {
                 end_with_their_region, puts_with_event, by_number, numbers_of_an_earlier_life;
             atomics: every_operation, what_is_refused, several_at_once;
             memory: allocated, mapped, unknown_regions, read_only, exclusive_again;
+            device: every_operation, refused, left_when_a_peer_is_lost;
             raw: every_operation, freed_when_cancelled, freed_when_lost,
                 freed_when_the_sender_is_lost, owners_return_to_their_queue;
             capabilities: of_each_peer;

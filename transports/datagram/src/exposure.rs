@@ -43,8 +43,8 @@ impl<N: Network> Datagrams<N> {
         if !exposures.contains(region) {
             let (memory, access) = engine.region(region)?;
             // Not every library closes memory at once, and then the endpoint holds it. What only
-            // its program keeps is served by the engine.
-            if memory.is_raw() {
+            // its program keeps is served by the engine, and so is memory of a device.
+            if memory.is_raw() || memory.device().is_some() {
                 return None;
             }
             let known = cache.take(memory, access);

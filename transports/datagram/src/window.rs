@@ -1,9 +1,10 @@
-//! Accesses from and into memory that only its program keeps.
+//! Accesses from and into memory that the library does not get: that only its program keeps, or
+//! that is a device's.
 //!
 //! The library may go on with an access after its peer is lost, and not every library ever says
 //! when it is done. Memory of a region is held until then. A [raw](Slice::raw) slice cannot be, and
 //! so the library works on copies, a window of the access at a time: those are held in its place,
-//! and the access can end at once.
+//! and the access can end at once. To memory of a device there is no pointer.
 
 use petasos_fabric::{Buffer, Cursor, Region, RemoteSpan, Slice};
 
@@ -22,7 +23,8 @@ pub(crate) struct Window {
 impl Window {
     /// A window, if some of this memory is such that there has to be one.
     pub(crate) fn of(local: &[Slice]) -> Option<Window> {
-        local.iter().any(Slice::is_raw).then(Window::default)
+        let is_copied = |piece: &Slice| piece.is_raw() || piece.device().is_some();
+        local.iter().any(is_copied).then(Window::default)
     }
 
     /// How long the next piece may be, when the access was handed out up to `at`: 0 until what is

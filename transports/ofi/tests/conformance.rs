@@ -55,6 +55,11 @@ impl Fixture for OverOfi {
         self.time.now()
     }
 
+    fn stands_still(&self) -> Option<&'static str> {
+        let why = "a command to a peer takes a lock in its memory, which a stopped one may hold";
+        (self.network == SHM).then_some(why)
+    }
+
     fn refuses(&self) -> bool {
         true
     }

@@ -161,7 +161,7 @@ impl Access {
                 }
                 Kind::Atomic(atomic) => return Step::Done(atomic.execute(&pin.memory)),
                 Kind::Map => {
-                    let what = "mapping memory that its program keeps";
+                    let what = "mapping memory that its program keeps, or of a device";
                     let view = Region::view(&pin.memory).map(Done::Mapped);
                     return Step::Done(view.ok_or(OpErrorKind::Unsupported(what)));
                 }

@@ -235,6 +235,9 @@ impl Endpoint for Local {
         if changes && !memory.is_writable() {
             return Err(RegisterError::ReadOnly);
         }
+        if access.allows(Access::ATOMIC) && memory.device().is_some() {
+            return Err(RegisterError::DeviceAtomics);
+        }
         let limit = self.capabilities.limits.max_regions;
         let added = self.hub.regions.add(memory, access, limit);
         added.ok_or(RegisterError::TooMany { limit })

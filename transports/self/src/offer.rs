@@ -141,3 +141,24 @@ impl Offers {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use petasos_fabric::Region;
+
+    /// The sender loses a receiver that has taken a body, and is in the middle of copying it.
+    #[test]
+    fn a_body_is_not_read_once_its_sender_has_it_back() {
+        let (body, into) = (Region::from_vec(vec![7; 8]), Region::zeroed(8).whole());
+        let offer = Arc::new(Offer::new(1, Payload::Memory(body.whole())));
+        let mut offers = Offers::default();
+        offers.add(Token(5), 3, offer.clone());
+        assert!(!offer.copy(0, 4, &into), "it was not taken");
+        assert!(offer.take() && !offer.take() && offer.copy(0, 4, &into));
+        assert_eq!(offers.revoke(Token(5)), None, "it is too late to cancel");
+        assert_eq!(offers.lose(3), [Token(5)]);
+        assert!(!offer.copy(4, 4, &into) && body.is_unique());
+        assert_eq!(into.to_vec(), [7, 7, 7, 7, 0, 0, 0, 0]);
+    }
+}

@@ -43,7 +43,10 @@ impl Slice {
             let (offset, len) = (offset as u64, operand.len() as u64);
             return Err(OpErrorKind::OutOfBounds { offset, len, bound: self.len() as u64 });
         };
-        let base = target.as_ptr();
+        let Some(base) = target.host_ptr() else {
+            return Err(OpErrorKind::Unsupported("atomics on memory of a device"));
+        };
+        let base = base.as_ptr();
         if !(base as usize).is_multiple_of(size) {
             return Err(OpErrorKind::Misaligned { offset: offset as u64, align: size });
         }

@@ -33,6 +33,9 @@
 //! the language; on the processors that there are each is atomic for itself. Programs should do
 //! none of the two.
 //!
+//! *Memory of a device* ([`DeviceMemory`]) has no pointer for the processor: [`Region::host_ptr`]
+//! is `None`. All copies of slices know it; what works with pointers has to ask.
+//!
 //! *Exclusive access* begins with the count of holders, so that all copies of this process are over
 //! and seen; what peers do is over when the region was deregistered. Memory that another process
 //! can map is never exclusive.
@@ -41,6 +44,7 @@
 
 mod atomic;
 mod copy;
+mod device;
 mod freed;
 pub mod memfd;
 mod pages;
@@ -52,6 +56,7 @@ mod slice;
 mod words;
 
 pub use copy::{copy_opaque, copy_streaming};
+pub use device::{DeviceMemory, Kind};
 pub use freed::{retain_freed_memory, return_freed_memory};
 pub use record::{RECORD, RECORD_SPARE, Record};
 pub use region::{Exclusive, Region, RegionBuilder, WeakRegion};

@@ -1,7 +1,8 @@
 //! A stretch of memory with a count of its holders.
 
 use super::{
-    copy_opaque,
+    Kind, copy_opaque,
+    device::DeviceMemory,
     pages::{LARGE, PAGE, Pages},
     releases::{Owner, Queue, Releases},
 };
@@ -60,11 +61,14 @@ enum Backing {
     Foreign(Owner),
     /// The same; at the end the owner, which is always there before, goes to a queue.
     Lent { owner: Option<Owner>, queue: Arc<Queue> },
+    /// Of a device: `base` is an address that is not accessed.
+    Device(Box<dyn DeviceMemory>),
 }
 
 // SAFETY: the memory is owned by this value (or kept alive by the owner of foreign memory, which is
-// itself Send and Sync, by the promise of `RegionBuilder::build`), and it is accessed only through
-// opaque copies and atomics, for which concurrent use from several threads is defined.
+// itself Send and Sync, by the promise of `RegionBuilder::build`, or of a device, likewise), and it
+// is accessed only through opaque copies, the device's copies and atomics, for which concurrent use
+// from several threads is defined.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
@@ -135,11 +139,59 @@ impl Region {
         self.0.writable
     }
 
-    /// Where it starts. Valid while any holder lives; reading and writing through it is for
-    /// transports, under the rules of [`copy_opaque`].
+    /// What keeps it, and how it is reached.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self.0.backing {
+            Backing::Device(_) => Kind::Device,
+            _ if self.0.shared => Kind::Shared,
+            _ => Kind::Host,
+        }
+    }
+
+    /// The device whose memory it is, if it is of one.
+    #[must_use]
+    pub fn device(&self) -> Option<&dyn DeviceMemory> {
+        match &self.0.backing {
+            Backing::Device(device) => Some(&**device),
+            _ => None,
+        }
+    }
+
+    /// Where it starts; `None` if the processor cannot touch it. Valid while any holder lives;
+    /// reading and writing through it is for transports, under the rules of [`copy_opaque`].
+    #[must_use]
+    pub fn host_ptr(&self) -> Option<NonNull<u8>> {
+        self.device().is_none().then_some(self.0.base)
+    }
+
+    /// The same for memory that the processor can touch.
+    ///
+    /// # Panics
+    /// If it is memory of a device.
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
-        self.0.base.as_ptr()
+        self.host_ptr().expect("no pointer to memory of a device").as_ptr()
+    }
+
+    /// Where it starts, whether or not that can be accessed.
+    pub(super) fn base(&self) -> NonNull<u8> {
+        self.0.base
+    }
+
+    /// Memory of a device, which is dropped when the last holder lets go. It is never exclusive.
+    ///
+    /// # Panics
+    /// If there can be no such memory: it is longer than `isize::MAX` bytes, or goes beyond the
+    /// last address.
+    #[must_use]
+    pub fn of_device(memory: Box<dyn DeviceMemory>) -> Region {
+        let (base, len) = (memory.address(), memory.len());
+        let exists = len <= isize::MAX as usize && base.addr().checked_add(len).is_some();
+        assert!(exists, "no memory has {len} bytes from {base:p} on");
+        // As if it were shared: it is never exclusive.
+        let backing = Backing::Device(memory);
+        Region(Arc::new(Inner { base, len, writable: true, shared: true, backing }))
     }
 
     /// The value that keeps foreign memory alive, if it is a `T`: how a transport recognises
@@ -160,6 +212,9 @@ impl Region {
     /// If `offset + into.len()` is beyond the end.
     pub fn read(&self, offset: usize, into: &mut [u8]) {
         let from = self.locate(offset, into.len()).as_ptr();
+        if let Some(device) = self.device() {
+            return device.read(offset, into);
+        }
         // SAFETY: `locate` checked that the range lies in this region, which is mapped while `self`
         // lives; `into` is exclusive and ordinary memory, so the ranges do not overlap, and there
         // are no references into a region's memory.
@@ -173,6 +228,9 @@ impl Region {
     pub fn write(&self, offset: usize, from: &[u8]) {
         assert!(self.0.writable, "writing to a read-only region");
         let to = self.locate(offset, from.len()).as_ptr();
+        if let Some(device) = self.device() {
+            return device.write(offset, from);
+        }
         // SAFETY: as in `read`, with the sides swapped; the region is writable.
         unsafe { copy_opaque(from.as_ptr(), to, from.len()) }
     }
@@ -230,8 +288,9 @@ impl Region {
     pub(super) fn locate(&self, offset: usize, len: usize) -> NonNull<u8> {
         let end = offset.checked_add(len).filter(|end| *end <= self.0.len);
         assert!(end.is_some(), "{offset}+{len} is beyond the {} bytes of a region", self.0.len);
-        // SAFETY: `offset <= len` of the region, so the result stays within its allocation.
-        unsafe { self.0.base.add(offset) }
+        let at = self.0.base.as_ptr().wrapping_add(offset);
+        // SAFETY: `offset <= len` of the region, whose end is no further than the last address.
+        unsafe { NonNull::new_unchecked(at) }
     }
 }
 
@@ -262,7 +321,7 @@ impl Drop for Inner {
                 drop(Buffer::from_parts(bytes, self.len));
             }
             Backing::Lent { owner, queue } => owner.take().into_iter().for_each(|o| queue.put(o)),
-            Backing::Pages(_) | Backing::Foreign(_) => {}
+            Backing::Pages(_) | Backing::Foreign(_) | Backing::Device(_) => {}
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A part of a region.
 
-use super::{Region, copy_opaque, copy_streaming};
+use super::{DeviceMemory, Kind, Region, copy_opaque, copy_streaming};
 use std::{fmt, ptr::NonNull};
 
 /// A part of a [`Region`], which it keeps alive, within bounds by construction; or memory that its
@@ -137,14 +137,37 @@ impl Slice {
     /// Where in its region it starts, in bytes; 0 if it is raw.
     #[must_use]
     pub fn offset(&self) -> usize {
-        let base = self.region.as_ref().map(Region::as_ptr);
-        base.map_or(0, |base| self.at.as_ptr().addr() - base.addr())
+        let base = self.region.as_ref().map(Region::base);
+        base.map_or(0, |base| self.at.addr().get() - base.addr().get())
+    }
+
+    /// What keeps it, and how it is reached. A raw slice is of the host.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.region.as_ref().map_or(Kind::Host, Region::kind)
+    }
+
+    /// The device whose memory it is, if it is of one; see [`Slice::offset`].
+    #[must_use]
+    #[inline]
+    pub fn device(&self) -> Option<&dyn DeviceMemory> {
+        self.region.as_ref()?.device()
+    }
+
+    /// Where it starts in memory, if the processor can touch it; see [`Region::host_ptr`].
+    #[must_use]
+    #[inline]
+    pub fn host_ptr(&self) -> Option<NonNull<u8>> {
+        self.device().is_none().then_some(self.at)
     }
 
     /// Where it starts in memory; see [`Region::as_ptr`].
+    ///
+    /// # Panics
+    /// If it is memory of a device.
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
-        self.at.as_ptr()
+        self.host_ptr().expect("no pointer to memory of a device").as_ptr()
     }
 
     /// A part of this part; `None` if it is not within.
@@ -152,8 +175,9 @@ impl Slice {
     pub fn part(&self, offset: usize, len: usize) -> Option<Slice> {
         let end = offset.checked_add(len)?;
         (end <= self.len).then(|| {
-            // SAFETY: `offset <= len`, so the result stays within the memory, or at its end.
-            let at = unsafe { self.at.add(offset) };
+            let at = self.at.as_ptr().wrapping_add(offset);
+            // SAFETY: `offset <= len` of memory whose end is no further than the last address.
+            let at = unsafe { NonNull::new_unchecked(at) };
             Slice { region: self.region.clone(), at, len }
         })
     }
@@ -164,10 +188,13 @@ impl Slice {
     /// If `offset + into.len()` is beyond the end.
     pub fn read(&self, offset: usize, into: &mut [u8]) {
         self.check(offset, into.len());
-        // SAFETY: the range lies within this slice, whose memory is there while `self` is; `into`
-        // is exclusive and ordinary memory, so the ranges do not overlap, and there are no
-        // references to the slice's memory.
-        unsafe { copy_opaque(self.as_ptr().add(offset), into.as_mut_ptr(), into.len()) }
+        if let Some(device) = self.device() {
+            return device.read(self.offset() + offset, into);
+        }
+        // SAFETY: the range lies within this slice, whose memory is there while `self` is, and is
+        // the host's; `into` is exclusive and ordinary memory, so the ranges do not overlap, and
+        // there are no references to the slice's memory.
+        unsafe { copy_opaque(self.at.as_ptr().add(offset), into.as_mut_ptr(), into.len()) }
     }
 
     /// Appends a copy of `len` bytes, from `offset` on, to `out`.
@@ -194,8 +221,11 @@ impl Slice {
     pub fn write(&self, offset: usize, from: &[u8]) {
         self.check(offset, from.len());
         assert!(self.is_writable(), "writing to a read-only region");
+        if let Some(device) = self.device() {
+            return device.write(self.offset() + offset, from);
+        }
         // SAFETY: as in `read`, with the sides swapped; the memory is writable.
-        unsafe { copy_opaque(from.as_ptr(), self.as_ptr().add(offset), from.len()) }
+        unsafe { copy_opaque(from.as_ptr(), self.at.as_ptr().add(offset), from.len()) }
     }
 
     /// A copy of all of it.
@@ -228,7 +258,11 @@ impl Slice {
     fn copy_by(&self, to: &Slice, copy: unsafe fn(*const u8, *mut u8, usize)) -> usize {
         assert!(to.is_writable(), "writing to a read-only region");
         let len = self.len.min(to.len);
-        let (src, dst) = (self.as_ptr(), to.as_ptr());
+        let Some((src, dst)) = self.host_ptr().zip(to.host_ptr()) else {
+            super::device::copy(self, to, len);
+            return len;
+        };
+        let (src, dst) = (src.as_ptr(), dst.as_ptr());
         if (src as usize).abs_diff(dst as usize) < len {
             to.write(0, &self.part(0, len).expect("not longer than itself").to_vec());
         } else {
@@ -273,10 +307,12 @@ impl Region {
 
     /// A part of a region as a region of its own, to be read only: how a transport gives out
     /// memory of this process that was mapped for a peer. Holds the region it is part of, and is
-    /// never exclusive. `None` for a [raw](Slice::raw) slice, which nothing could hold.
+    /// never exclusive. `None` for a [raw](Slice::raw) slice, which nothing could hold, and for
+    /// memory of a device.
     #[must_use]
     pub fn view(part: &Slice) -> Option<Region> {
-        Some(part.region()?.view_of(part.offset(), part.len))
+        let region = part.region().filter(|region| region.device().is_none())?;
+        Some(region.view_of(part.offset(), part.len))
     }
 }
 

@@ -15,6 +15,9 @@ use crate::{Access, AtomicOp, Buffer, Done, Event, Peer};
 use bytes::Bytes;
 use smallvec::smallvec;
 
+/// Longer fragments than these no endpoint sends: data for memory of a device is buffered.
+const BOUNCED: usize = 1 << 20;
+
 impl Connection {
     /// Another body of the peer's is announced.
     fn announce(&mut self, sort: Sort) -> Result<(), Violation> {
@@ -199,8 +202,16 @@ impl Engine {
         self.ledger.counters.packets_in += 1;
         self.ledger.counters.bytes_in += len as u64;
         let message = matches!(landing, Landing::Message { .. } | Landing::Long { .. });
+        let mut placement = placement;
         if let Some(conn) = self.peers.get_mut(peer) {
             conn.incoming.landing = Some(landing);
+            if let Placement::Memory(pieces) = &mut placement
+                && pieces.iter().any(|piece| piece.device().is_some())
+            {
+                let most = self.config.max_fragment.max(BOUNCED);
+                at_most("a fragment too long for memory of a device", len, most)?;
+                placement = conn.incoming.bounce(std::mem::take(pieces), len);
+            }
         }
         if message {
             self.refill(peer, len);

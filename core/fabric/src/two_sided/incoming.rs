@@ -1,19 +1,22 @@
 //! What a peer has under way here: the packet that arrives, its requests, its long messages.
 
 use super::{
-    MAX_BODIES, MAX_REQUESTS, Violation,
+    MAX_BODIES, MAX_REQUESTS, Placement, Violation,
     header::{Header, Status},
     matching::Posted,
     operations::Sort,
     registry::Exposed,
     violation::{at_most, broken},
 };
+use crate::{Buffer, Slices};
 use std::collections::HashMap;
 
 #[derive(Debug)]
 pub(super) struct Incoming {
     /// The packet that arrives.
     pub(super) landing: Option<Landing>,
+    /// Memory of a device, if its payload goes there by way of a buffer.
+    bounced: Option<Box<Slices>>,
     /// Requests that wait for our answer.
     serving: u32,
     /// Puts that failed and are not over, by the peer's ids.
@@ -70,6 +73,7 @@ impl Default for Incoming {
     fn default() -> Incoming {
         Incoming {
             landing: None,
+            bounced: None,
             serving: 0,
             failed: HashMap::new(),
             refusals: 0,
@@ -92,6 +96,36 @@ impl Incoming {
     pub(super) fn trim(&mut self) {
         self.failed.shrink_to_fit();
         self.announced.shrink_to_fit();
+    }
+
+    // The packet that arrives.
+
+    /// Its payload, of `len` bytes, belongs in memory to which there is no pointer: gets a buffer.
+    pub(super) fn bounce(&mut self, memory: Slices, len: usize) -> Placement {
+        self.bounced = Some(Box::new(memory));
+        Placement::Buffer(Buffer::scratch(len))
+    }
+
+    /// Its payload is there. What is in such a buffer goes to where it belongs.
+    #[inline]
+    pub(super) fn unbounce(&mut self, placement: Placement) -> Placement {
+        match self.bounced.is_some() {
+            false => placement,
+            true => self.place_bounced(placement),
+        }
+    }
+
+    #[cold]
+    fn place_bounced(&mut self, placement: Placement) -> Placement {
+        match (self.bounced.take(), placement) {
+            (Some(memory), Placement::Buffer(buffer)) => {
+                let mut memory = Placement::Memory(*memory);
+                memory.write(0, &buffer);
+                memory
+            }
+            // It goes nowhere any more.
+            (_, placement) => placement,
+        }
     }
 
     // Requests.

@@ -114,6 +114,7 @@ impl Engine {
         let Some(landing) = conn.incoming.landing.take() else {
             return Ok(());
         };
+        let placement = conn.incoming.unbounce(placement);
         match (landing, placement) {
             (Landing::Message { id }, Placement::Buffer(buffer)) => {
                 let message = buffer.into_lease();

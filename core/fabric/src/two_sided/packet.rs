@@ -48,7 +48,7 @@ pub enum Outgoing {
     Nothing,
     /// Bytes of the engine's or the user's.
     Bytes(Bytes),
-    /// Memory of regions, to be sent from where it lies, before [`Engine::sent`] is called.
+    /// Memory of the host, to be sent from where it lies, before [`Engine::sent`] is called.
     ///
     /// [`Engine::sent`]: super::Engine::sent
     Memory(Slices),
@@ -78,6 +78,12 @@ impl Outgoing {
         matches!(self, Outgoing::Memory(pieces) if pieces.iter().any(Slice::is_raw))
     }
 
+    /// Whether some of it is memory of a device, to which transports have no pointer.
+    #[must_use]
+    pub(super) fn is_of_device(&self) -> bool {
+        matches!(self, Outgoing::Memory(pieces) if pieces.iter().any(|p| p.device().is_some()))
+    }
+
     /// Becomes a copy, if it is memory: that is used no more.
     pub fn copy(&mut self) {
         if let Outgoing::Memory(pieces) = &*self {
@@ -96,7 +102,7 @@ pub enum Placement {
     Discard,
     /// Into this buffer, which is as long as the payload.
     Buffer(Buffer),
-    /// Straight into memory, all pieces in order; together as long as the payload.
+    /// Straight into memory of the host, all pieces in order; together as long as the payload.
     Memory(Slices),
 }
 

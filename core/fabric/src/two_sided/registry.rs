@@ -191,6 +191,9 @@ impl Regions {
         if writes && !memory.is_writable() {
             return Err(RegisterError::ReadOnly);
         }
+        if access.allows(Access::ATOMIC) && memory.device().is_some() {
+            return Err(RegisterError::DeviceAtomics);
+        }
         let entry = Registered::new(memory.clone(), access)
             .map_err(|e| RegisterError::System(e.to_string()))?;
         let limit = self.table.limit();

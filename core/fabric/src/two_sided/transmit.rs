@@ -90,7 +90,10 @@ impl Connection {
         None
     }
 
-    fn packet(&mut self, header: Header, payload: Outgoing, flight: InFlight) -> Packet {
+    fn packet(&mut self, header: Header, mut payload: Outgoing, flight: InFlight) -> Packet {
+        if payload.is_of_device() {
+            payload.copy();
+        }
         if let InFlight::Op(id) = flight
             && let Some(op) = self.op(id)
         {

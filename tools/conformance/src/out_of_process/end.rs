@@ -140,6 +140,7 @@ impl Core {
                 len,
                 writable: region.is_writable(),
                 raw,
+                device: region.device().is_some(),
                 content,
             });
             self.keep(region, agreed, true)

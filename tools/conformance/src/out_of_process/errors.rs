@@ -200,6 +200,7 @@ impl From<RegisterError> for Unregistered {
         match error {
             RegisterError::TooMany { limit } => Unregistered::TooMany(limit as u64),
             RegisterError::ReadOnly => Unregistered::ReadOnly,
+            RegisterError::DeviceAtomics => Unregistered::DeviceAtomics,
             other => Unregistered::System(other.to_string()),
         }
     }
@@ -210,6 +211,7 @@ impl From<Unregistered> for RegisterError {
         match error {
             Unregistered::TooMany(limit) => RegisterError::TooMany { limit: limit as usize },
             Unregistered::ReadOnly => RegisterError::ReadOnly,
+            Unregistered::DeviceAtomics => RegisterError::DeviceAtomics,
             Unregistered::System(why) => RegisterError::System(why),
         }
     }

@@ -66,8 +66,8 @@ pub(super) enum Request {
     /// Nothing.
     Release(Import),
     /// Nothing: memory of this length under this number, of zeroes but for these patches. If it is
-    /// raw, the endpoint there has no hold of it.
-    Memory { memory: u64, len: u64, writable: bool, raw: bool, content: Vec<Patch> },
+    /// raw, the endpoint there has no hold of it; or it is a device's.
+    Memory { memory: u64, len: u64, writable: bool, raw: bool, device: bool, content: Vec<Patch> },
     /// Nothing: memory was changed here.
     Write(Vec<(u64, Vec<Patch>)>),
     /// `Vec<Seen>`: the changes of memory there. This side has dropped the memory with these
@@ -144,6 +144,7 @@ pub(super) enum Refused {
 pub(super) enum Unregistered {
     TooMany(u64),
     ReadOnly,
+    DeviceAtomics,
     System(String),
 }
 

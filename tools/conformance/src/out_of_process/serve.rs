@@ -103,15 +103,19 @@ impl Here<'_> {
                 self.end = Some(end);
                 said(&opened)
             }
-            Request::Memory { memory, len, writable, raw, content } => {
-                let under = match raw {
-                    true => foreign::Pages::new(&vec![0; len as usize]).keep(),
-                    false => Region::zeroed(len as usize),
+            Request::Memory { memory, len, writable, raw, device, content } => {
+                let zeroes = || vec![0; len as usize];
+                let under = match (raw, device) {
+                    (true, _) => foreign::Pages::new(&zeroes()).keep(),
+                    (_, true) => Region::of_device(Box::new(foreign::Device::new(&zeroes()).0)),
+                    _ => Region::zeroed(len as usize),
                 };
                 let mut agreed = vec![0; len as usize];
                 apply(&under, &mut agreed, &content).expect("contents fit their memory");
-                let view = Region::view(&under.whole()).expect("not raw");
-                let region = if writable { under.clone() } else { view };
+                let region = match writable {
+                    true => under.clone(),
+                    false => Region::view(&under.whole()).expect("of the host"),
+                };
                 let under = (!writable).then_some(under);
                 self.memories.insert(memory, Memory { region, under, raw, agreed });
                 said(&())

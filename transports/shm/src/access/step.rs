@@ -99,7 +99,7 @@ impl Channel {
             }
             Operation::Map { .. } => match region {
                 Some(memory) => {
-                    let what = "mapping memory that its program keeps";
+                    let what = "mapping memory that its program keeps, or of a device";
                     let view = Region::view(&memory).map(Done::Mapped);
                     Step::Done(view.ok_or(OpErrorKind::Unsupported(what)))
                 }

@@ -37,6 +37,11 @@ impl Shm {
         let Some(route) = Route::of(imported).filter(|_| live && !own) else {
             return Some(operation);
         };
+        if let Operation::Put { local, .. } | Operation::Get { local, .. } = &operation
+            && local.iter().any(|piece| piece.host_ptr().is_none())
+        {
+            return Some(operation);
+        }
         let checked = self.check(&operation, imported, remote);
         match checked {
             Ok(total) => {
@@ -124,7 +129,8 @@ impl Shm {
         if !allowed.allows(needed) {
             return Err(OpErrorKind::Denied { allowed, needed });
         }
-        let route = Route::of(imported).ok_or(OpErrorKind::StaleKey)?;
+        let unmapped = OpErrorKind::Unsupported("mapping memory of a device");
+        let route = Route::of(imported).ok_or(unmapped)?;
         let export = self.exports.at(route.slot.into()).filter(|export| export.tag == route.tag);
         let export = export.ok_or(OpErrorKind::StaleKey)?;
         let (memory, _) = self.engine.region(export.region).ok_or(OpErrorKind::StaleKey)?;
@@ -132,7 +138,9 @@ impl Shm {
             return Err(OpErrorKind::StaleKey);
         }
         let view = Region::view(memory).map(Done::Mapped);
-        view.ok_or(OpErrorKind::Unsupported("mapping memory that its program keeps"))
+        view.ok_or(OpErrorKind::Unsupported(
+            "mapping memory that its program keeps, or of a device",
+        ))
     }
 
     /// Moves accesses on, by a bounded number of bytes. True if something was done.

@@ -212,9 +212,11 @@ impl Endpoint for Shm {
 
     fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
         let region = self.engine.register(memory, access)?;
+        // What has no address here, peers do not reach by themselves.
+        let Some(base) = memory.host_ptr() else { return Ok(region) };
         let segment = memory.backing::<Segment>();
         let entry = Entry {
-            base: memory.as_ptr() as usize as u64,
+            base: base.addr().get() as u64,
             len: memory.len() as u64,
             access,
             segment: segment.map_or(0, |segment| segment.id),
@@ -226,9 +228,10 @@ impl Endpoint for Shm {
     }
 
     fn export(&self, region: RegionId) -> Result<Key, ExportError> {
-        let tag = self.exports.tag(region).ok_or(ExportError::UnknownRegion)?;
         let mut parts = self.engine.key_parts(region)?;
-        parts.routes.push((Key::ROUTE_ADDRESS, access::route(region.index, tag)));
+        if let Some(tag) = self.exports.tag(region) {
+            parts.routes.push((Key::ROUTE_ADDRESS, access::route(region.index, tag)));
+        }
         Key::compose(&parts)
     }
 

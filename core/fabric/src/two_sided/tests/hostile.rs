@@ -71,6 +71,47 @@ impl Victim {
     }
 }
 
+/// Data for memory of a device is buffered, no matter what length a packet says.
+#[test]
+fn fragments_for_a_device_are_bounded() {
+    use crate::memory::DeviceMemory;
+    use std::{ptr::NonNull, sync::Mutex};
+
+    struct Simulated(Mutex<Vec<u8>>);
+    impl DeviceMemory for Simulated {
+        fn len(&self) -> usize {
+            4 << 20
+        }
+        fn address(&self) -> NonNull<u8> {
+            NonNull::dangling()
+        }
+        fn read(&self, offset: usize, into: &mut [u8]) {
+            into.copy_from_slice(&self.0.lock().unwrap()[offset..][..into.len()]);
+        }
+        fn write(&self, offset: usize, from: &[u8]) {
+            self.0.lock().unwrap()[offset..][..from.len()].copy_from_slice(from);
+        }
+    }
+
+    let mut victim = Victim::new();
+    let memory = Region::of_device(Box::new(Simulated(Mutex::new(vec![0; 4 << 20])))).whole();
+    let region = victim.engine.register(&memory, Access::WRITE).unwrap();
+    let target = victim.target(region.index);
+    let put = Header::Put { id: 0, target, offset: 5, last: true, asking: false };
+    victim.take(put, &vec![7; 1 << 20]).unwrap();
+    assert_eq!(memory.part(4, 2).unwrap().to_vec(), [0, 7]);
+    let refused = victim.take(put, &vec![9; (1 << 20) + 1]).unwrap_err();
+    assert!(refused.contains("too long for memory of a device"), "{refused}");
+    victim.engine.peer_lost(victim.peer, LostReason::Protocol(refused));
+    assert_eq!(memory.part(4, 2).unwrap().to_vec(), [0, 7], "nothing of it has landed");
+    let (token, patience) = (Token(1), std::time::Duration::ZERO);
+    victim.engine.submit(Operation::Deregister { token, region, patience });
+    let mut events = Vec::new();
+    victim.engine.take_events(9, &mut events);
+    let is_closed = |event: &Event| matches!(event, Event::Done { result: Ok(_), .. });
+    assert!(events.iter().any(is_closed), "{events:?}");
+}
+
 #[test]
 fn floods_are_bounded() {
     let flood = |header: &dyn Fn(&Victim, u64) -> Header, payload: &[u8]| {
