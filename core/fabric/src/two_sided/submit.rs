@@ -3,12 +3,14 @@
 use super::{
     Engine, MAX_EAGER,
     ledger::Location,
+    matching::Posted,
     operations::{Announce, Atomic, Kind, Op, Pull, Purpose, Put, Route, Sort, Source, first},
 };
 use crate::{
     Access, AtomicOp, AtomicType, Body, Done, Level, OpError, OpErrorKind, Operation, Payload,
     Peer, PeerState, Remote, RemoteSpan, Slice, Slices, SpanCursor, Token,
 };
+use petasos_match::Pattern;
 use smallvec::SmallVec;
 
 fn at_most(what: &'static str, value: usize, limit: usize) -> Result<(), OpErrorKind> {
@@ -318,8 +320,9 @@ impl Engine {
     ) -> Result<(), OpErrorKind> {
         writable([&into].into_iter())?;
         let Engine { peers, matching, ledger, .. } = self;
-        let posted = matching.receive(token, source, tag, ignore, into);
-        if let Some(message) = matching.take_message(&posted) {
+        let pattern = Pattern::new(source.map(Peer::to_bits), tag, ignore);
+        let posted = Posted::new(token, into);
+        if let Some(message) = matching.take_message(&pattern) {
             if let Some(conn) = peers.get_mut(message.peer) {
                 conn.matched(posted, message, ledger);
             }
@@ -328,7 +331,7 @@ impl Engine {
         if let Some(source) = source {
             self.reachable(source)?;
         }
-        self.matching.post(posted, &mut self.ledger);
+        self.matching.post(pattern, posted, &mut self.ledger);
         Ok(())
     }
 
@@ -336,9 +339,9 @@ impl Engine {
         let Engine { peers, matching, ledger, .. } = self;
         match ledger.tokens.get(&token).copied() {
             None => {}
-            Some(Location::Posted(number)) => {
+            Some(Location::Posted(key)) => {
                 // One that is being filled right now ends by itself.
-                if let Some(posted) = matching.take_number(number) {
+                if let Some(posted) = matching.take_key(key) {
                     posted.finish(Err(OpError::local(OpErrorKind::Cancelled)), ledger);
                 }
             }

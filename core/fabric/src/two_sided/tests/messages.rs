@@ -279,6 +279,78 @@ fn a_receive_posted_while_its_message_comes_in_gets_it() {
     assert!(into.to_vec() == bytes(30, 3));
 }
 
+/// Hundreds of receives, with wildcards and without, match in the order in which they were posted;
+/// the others are cancelled, or end with their peer, in that order.
+#[test]
+fn many_receives_keep_their_order() {
+    let mut net = Net::new(3, &small_config());
+    let mut posted = Vec::new();
+    for i in 0..200_u64 {
+        let source = [Some(1), Some(2), None][i as usize % 3];
+        let (tag, ignore) = (i % 7, if i % 5 == 0 { 3 } else { 0 });
+        let into = Region::zeroed(8);
+        let peer = source.map(|from: usize| net.peers[0][from]);
+        net.engines[0].submit(post(i, peer, tag, ignore, &into));
+        posted.push((i, source, tag, ignore, into));
+    }
+    for i in 0..150_u64 {
+        let (from, tag) = (1 + i as usize % 2, i / 2 % 7);
+        let send = tagged(&net, from, 0, i, tag, &i.to_le_bytes(), Level::Reusable);
+        assert!(matches!(net.finish(from, send), Ok(Done::Sent)));
+        let at = posted.iter().position(|(_, source, wanted, ignore, _)| {
+            source.is_none_or(|source| source == from) && (wanted ^ tag) & !ignore == 0
+        });
+        let (token, .., into) = posted.remove(at.expect("there is a receive for each"));
+        let peer = net.peers[0][from];
+        let done = net.done(0, Token(token)).expect("the first that takes it").unwrap();
+        let Done::Tagged { peer: source, tag: sent, len: 8 } = done else { panic!("{done:?}") };
+        assert_eq!((source, sent), (peer, tag));
+        assert_eq!(into.to_vec(), i.to_le_bytes());
+    }
+    let (cancelled, left): (Vec<_>, Vec<_>) = posted.into_iter().partition(|(i, ..)| i % 2 == 0);
+    for (token, ..) in cancelled {
+        net.engines[0].cancel(Token(token));
+        net.settle();
+        assert_eq!(net.done(0, Token(token)).unwrap().unwrap_err(), OpErrorKind::Cancelled);
+    }
+    for from in [1, 2] {
+        net.events[0].clear();
+        net.cut(0, from);
+        net.settle();
+        let ended = net.events[0].iter().filter_map(|event| match event {
+            Event::Done { token, result: Err(_) } => Some(token.0),
+            _ => None,
+        });
+        let of_peer = left.iter().filter(|(_, source, ..)| *source == Some(from));
+        let expected: Vec<u64> = of_peer.map(|(token, ..)| *token).collect();
+        assert_eq!(ended.collect::<Vec<_>>(), expected);
+        assert!(!expected.is_empty());
+    }
+}
+
+/// A hundred messages that came before their receives are found by tag, and the oldest first.
+#[test]
+fn many_messages_keep_their_order() {
+    let mut net = Net::new(2, &small_config());
+    for i in 0..100_u64 {
+        let send = tagged(&net, 1, 0, i, i % 10, &i.to_le_bytes(), Level::Reusable);
+        net.engines[1].submit(send);
+    }
+    net.settle();
+    let mut waiting: Vec<u64> = (0..100).collect();
+    for i in 0..100_u64 {
+        let (tag, ignore) = if i % 4 == 0 { (0, u64::MAX) } else { (i * 3 % 10, 0) };
+        let takes = |message: &u64| ((message % 10) ^ tag) & !ignore == 0;
+        let Some(at) = waiting.iter().position(takes) else { continue };
+        let message = waiting.remove(at);
+        let into = Region::zeroed(8);
+        let done = net.finish(0, post(i, Some(net.peers[0][1]), tag, ignore, &into)).unwrap();
+        assert!(matches!(done, Done::Tagged { tag, len: 8, .. } if tag == message % 10));
+        assert_eq!(into.to_vec(), message.to_le_bytes());
+    }
+    assert!(waiting.len() < 50, "{waiting:?}");
+}
+
 #[test]
 fn to_oneself() {
     let mut net = Net::new(1, &small_config());
