@@ -1,14 +1,12 @@
 //! Expected messages: posted receives, and messages that came before their receive.
-//!
-//! Both lists are searched from the front, which is what the order of matching asks for; a
-//! program inside one process has few of either.
 
 use crate::{
     hub::{Hub, Tagged},
     offer::Offer,
 };
 use petasos_fabric::{Done, OpErrorKind, Payload, Peer, Slice, Token};
-use std::{collections::VecDeque, sync::Arc};
+use petasos_match::{Envelope, Key, MessageQueue, Pattern, PatternList};
+use std::sync::Arc;
 
 /// The most that one step of a fetch copies.
 const PIECE: usize = 1 << 20;
@@ -28,8 +26,8 @@ pub(crate) struct Arrived {
 }
 
 impl Posted {
-    fn takes(&self, peer: Peer, tag: u64) -> bool {
-        (self.tag ^ tag) & !self.ignore == 0 && self.source.is_none_or(|source| source == peer)
+    fn pattern(&self) -> Pattern {
+        Pattern::new(self.source.map(Peer::to_bits), self.tag, self.ignore)
     }
 }
 
@@ -82,59 +80,51 @@ impl Fetch {
     }
 }
 
+/// The word of a source is [`Peer::to_bits`].
 #[derive(Default)]
 pub(crate) struct Matching {
-    posted: VecDeque<Posted>,
-    arrived: VecDeque<Arrived>,
+    posted: PatternList<Posted>,
+    arrived: MessageQueue<Arrived>,
 }
 
 impl Matching {
     /// Posts a receive, which may find its message at once.
     pub(crate) fn post(&mut self, hub: &Hub, posted: Posted) -> Option<Fetch> {
-        let mut at = 0;
-        while at < self.arrived.len() {
-            let message = &self.arrived[at];
-            if !posted.takes(message.peer, message.tag) {
-                at += 1;
-                continue;
-            }
-            if let Some(message) = self.arrived.remove(at)
-                && let Some((from, offer)) = claim(hub, message.data)
-            {
+        let pattern = posted.pattern();
+        while let Some((_, message)) = self.arrived.take(&pattern) {
+            if let Some((from, offer)) = claim(hub, message.data) {
                 return Some(fetch(posted, message.peer, message.tag, from, offer));
             }
         }
-        self.posted.push_back(posted);
+        self.posted.push_back(pattern, posted);
         None
     }
 
     /// Takes in a message, which may find its receive at once.
     pub(crate) fn arrive(&mut self, hub: &Hub, message: Arrived) -> Option<Fetch> {
         let (peer, tag) = (message.peer, message.tag);
-        let Some(at) = self.posted.iter().position(|posted| posted.takes(peer, tag)) else {
-            self.arrived.push_back(message);
+        let envelope = Envelope::new(peer.to_bits(), tag);
+        let Some(key) = self.posted.first(envelope) else {
+            self.arrived.push(envelope, message);
             return None;
         };
         let (from, offer) = claim(hub, message.data)?;
-        let posted = self.posted.remove(at)?;
+        let posted = self.posted.remove(key)?;
         Some(fetch(posted, peer, tag, from, offer))
     }
 
     /// Takes out the receive with this token.
     pub(crate) fn cancel(&mut self, token: Token) -> Option<Posted> {
-        let at = self.posted.iter().position(|posted| posted.token == token)?;
-        self.posted.remove(at)
+        let (key, ..) = self.posted.iter().find(|(.., posted)| posted.token == token)?;
+        self.posted.remove(key)
     }
 
     /// Takes out the receives from this peer, and lets go of what it can no longer send.
     pub(crate) fn lose(&mut self, peer: Peer) -> Vec<Posted> {
-        let gone = |message: &Arrived| message.peer == peer && !message.is_eager();
-        self.arrived.retain(|message| !gone(message));
-        let (lost, kept) = std::mem::take(&mut self.posted)
-            .into_iter()
-            .partition::<Vec<_>, _>(|posted| posted.source == Some(peer));
-        self.posted = kept.into();
-        lost
+        self.arrived.retain(|_, message| message.peer != peer || message.is_eager());
+        let from_peer = self.posted.iter().filter(|(.., posted)| posted.source == Some(peer));
+        let lost: Vec<Key> = from_peer.map(|(key, ..)| key).collect();
+        lost.into_iter().filter_map(|key| self.posted.remove(key)).collect()
     }
 }
 
