@@ -4,9 +4,9 @@ use crate::{
     hub::{Hub, Tagged},
     offer::Offer,
 };
-use petasos_fabric::{Done, OpErrorKind, Payload, Peer, Slice, Token};
+use petasos_fabric::{Claimed, Done, OpErrorKind, Payload, Peeked, Peer, Slice, Token};
 use petasos_match::{Envelope, Key, MessageQueue, Pattern, PatternList};
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 /// The most that one step of a fetch copies.
 const PIECE: usize = 1 << 20;
@@ -49,6 +49,13 @@ impl Fetch {
         Fetch { token, peer, offer: Some(id), from, into, at: 0, tag: None }
     }
 
+    /// The data of an expected message.
+    pub(crate) fn tagged(message: Data, token: Token, into: Slice) -> Fetch {
+        let Data { peer, tag, from, offer } = message;
+        let offer = offer.map(|offer| offer.id);
+        Fetch { token, peer, offer, from, into, at: 0, tag: Some(tag) }
+    }
+
     /// Copies at most `budget` bytes; gives the result when all is there.
     pub(crate) fn step(&mut self, budget: &mut usize) -> Option<Result<Done, OpErrorKind>> {
         let (sent, posted) = (self.from.len(), self.into.len());
@@ -85,6 +92,9 @@ impl Fetch {
 pub(crate) struct Matching {
     posted: PatternList<Posted>,
     arrived: MessageQueue<Arrived>,
+    /// Messages that the program has claimed, by the ids of their handles.
+    claims: HashMap<u64, Arrived>,
+    latest_claim: u64,
 }
 
 impl Matching {
@@ -92,8 +102,8 @@ impl Matching {
     pub(crate) fn post(&mut self, hub: &Hub, posted: Posted) -> Option<Fetch> {
         let pattern = posted.pattern();
         while let Some((_, message)) = self.arrived.take(&pattern) {
-            if let Some((from, offer)) = claim(hub, message.data) {
-                return Some(fetch(posted, message.peer, message.tag, from, offer));
+            if let Some(data) = message.take_data(hub) {
+                return Some(Fetch::tagged(data, posted.token, posted.into));
             }
         }
         self.posted.push_back(pattern, posted);
@@ -102,15 +112,35 @@ impl Matching {
 
     /// Takes in a message, which may find its receive at once.
     pub(crate) fn arrive(&mut self, hub: &Hub, message: Arrived) -> Option<Fetch> {
-        let (peer, tag) = (message.peer, message.tag);
-        let envelope = Envelope::new(peer.to_bits(), tag);
+        let envelope = Envelope::new(message.peer.to_bits(), message.tag);
         let Some(key) = self.posted.first(envelope) else {
             self.arrived.push(envelope, message);
             return None;
         };
-        let (from, offer) = claim(hub, message.data)?;
+        let data = message.take_data(hub)?;
         let posted = self.posted.remove(key)?;
-        Some(fetch(posted, peer, tag, from, offer))
+        Some(Fetch::tagged(data, posted.token, posted.into))
+    }
+
+    /// The oldest message that a receive with this pattern would take, which is set aside if the
+    /// program claims it.
+    pub(crate) fn peek(&mut self, pattern: &Pattern, claim: bool) -> Option<Peeked> {
+        let key = self.arrived.find(pattern, None, Arrived::is_there)?;
+        let message = self.arrived.get(key)?;
+        let mut peeked = Peeked::new(message.peer, message.tag, message.len());
+        if claim {
+            self.latest_claim += 1;
+            let claimed = Claimed { peer: message.peer, id: self.latest_claim };
+            self.claims.extend(self.arrived.remove(key).map(|message| (claimed.id, message)));
+            peeked.claimed = Some(claimed);
+        }
+        Some(peeked)
+    }
+
+    /// The claimed message with this handle.
+    pub(crate) fn take_claimed(&mut self, claimed: Claimed) -> Option<Arrived> {
+        let known = self.claims.get(&claimed.id).is_some_and(|m| m.peer == claimed.peer);
+        if known { self.claims.remove(&claimed.id) } else { None }
     }
 
     /// Takes out the receive with this token.
@@ -122,37 +152,53 @@ impl Matching {
     /// Takes out the receives from this peer, and lets go of what it can no longer send.
     pub(crate) fn lose(&mut self, peer: Peer) -> Vec<Posted> {
         self.arrived.retain(|_, message| message.peer != peer || message.is_eager());
+        self.claims.retain(|_, message| message.peer != peer || message.is_eager());
         let from_peer = self.posted.iter().filter(|(.., posted)| posted.source == Some(peer));
         let lost: Vec<Key> = from_peer.map(|(key, ..)| key).collect();
         lost.into_iter().filter_map(|key| self.posted.remove(key)).collect()
     }
 }
 
+/// The data of a message, which goes to a receive.
+pub(crate) struct Data {
+    pub(crate) peer: Peer,
+    tag: u64,
+    from: Payload,
+    /// Where the sender has it.
+    pub(crate) offer: Option<Arc<Offer>>,
+}
+
 impl Arrived {
     fn is_eager(&self) -> bool {
         matches!(self.data, Tagged::Eager(_))
     }
-}
 
-/// The data of a message, unless its sender has taken it back.
-fn claim(hub: &Hub, data: Tagged) -> Option<(Payload, Option<Arc<Offer>>)> {
-    match data {
-        Tagged::Eager(bytes) => {
-            hub.eager.give_back(0);
-            Some((Payload::Bytes(bytes), None))
+    /// Whether its sender has not withdrawn it.
+    fn is_there(&self) -> bool {
+        match &self.data {
+            Tagged::Eager(_) => true,
+            Tagged::Offer(offer) => offer.is_open(),
         }
-        Tagged::Offer(offer) => Some((offer.take()?, Some(offer))),
     }
-}
 
-fn fetch(posted: Posted, peer: Peer, tag: u64, from: Payload, offer: Option<Arc<Offer>>) -> Fetch {
-    Fetch {
-        token: posted.token,
-        peer,
-        offer: offer.map(|offer| offer.id),
-        from,
-        into: posted.into,
-        at: 0,
-        tag: Some(tag),
+    /// Its length in bytes.
+    fn len(&self) -> u64 {
+        match &self.data {
+            Tagged::Eager(bytes) => bytes.len() as u64,
+            Tagged::Offer(offer) => offer.len,
+        }
+    }
+
+    /// Its data, unless its sender has withdrawn it.
+    pub(crate) fn take_data(self, hub: &Hub) -> Option<Data> {
+        let Arrived { peer, tag, data } = self;
+        let (from, offer) = match data {
+            Tagged::Eager(bytes) => {
+                hub.eager.give_back(0);
+                (Payload::Bytes(bytes), None)
+            }
+            Tagged::Offer(offer) => (offer.take()?, Some(offer)),
+        };
+        Some(Data { peer, tag, from, offer })
     }
 }

@@ -23,6 +23,11 @@ impl Offer {
     pub(crate) fn take(&self) -> Option<Payload> {
         self.payload.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
+
+    /// Whether it can still be taken.
+    pub(crate) fn is_open(&self) -> bool {
+        self.payload.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
 }
 
 /// An operation whose data waits for the other side.

@@ -1,7 +1,10 @@
 //! Expected messages: receives that wait for messages, and messages that wait for receives.
 
-use super::ledger::{Ledger, Location};
-use crate::{Buffer, Done, OpError, Peer, Slice, Token};
+use super::{
+    claims::Claims,
+    ledger::{Ledger, Location},
+};
+use crate::{Buffer, Claimed, Done, OpError, Peeked, Peer, Slice, Token};
 use petasos_match::{Envelope, Key, MessageQueue, Pattern, PatternList};
 
 /// Both are in order: receives match as they were posted, messages of one sender as they were sent.
@@ -10,6 +13,7 @@ use petasos_match::{Envelope, Key, MessageQueue, Pattern, PatternList};
 pub(super) struct Matching {
     posted: PatternList<Posted>,
     unexpected: MessageQueue<Unexpected>,
+    claims: Claims,
     /// Bytes that messages without a receive may take, and how many were promised to peers.
     limit: usize,
     promised: usize,
@@ -53,6 +57,27 @@ const EAGER: usize = ENVELOPE + super::MAX_EAGER;
 impl Unexpected {
     pub(super) fn new(peer: Peer, tag: u64, data: Waiting) -> Unexpected {
         Unexpected { peer, tag, data, orphan: false }
+    }
+
+    /// Its length in bytes.
+    fn len(&self) -> u64 {
+        match &self.data {
+            Waiting::Buffered(buffer) => buffer.len() as u64,
+            Waiting::Body { len, .. } => *len,
+        }
+    }
+
+    /// Whether it stays when this peer is lost. Its data does, if it is here, and counts among the
+    /// orphans; with `all` nothing of the peer does.
+    fn outlives(&mut self, peer: Peer, all: bool, orphans: &mut usize) -> bool {
+        if self.peer != peer {
+            return true;
+        }
+        let stays = !all && matches!(self.data, Waiting::Buffered(_));
+        let was = std::mem::replace(&mut self.orphan, stays);
+        *orphans -= if was { self.cost() } else { 0 };
+        *orphans += if stays { self.cost() } else { 0 };
+        stays
     }
 
     fn cost(&self) -> usize {
@@ -110,6 +135,25 @@ impl Matching {
         Some(message)
     }
 
+    /// The first message that a receive with this pattern would take, which is set aside if the
+    /// program claims it.
+    pub(super) fn peek(&mut self, pattern: &Pattern, claim: bool) -> Option<Peeked> {
+        let key = self.unexpected.find(pattern, None, |_| true)?;
+        let message = self.unexpected.get(key)?;
+        let mut peeked = Peeked::new(message.peer, message.tag, message.len());
+        if claim {
+            peeked.claimed = self.unexpected.remove(key).map(|message| self.claims.insert(message));
+        }
+        Some(peeked)
+    }
+
+    /// The claimed message with this handle.
+    pub(super) fn take_claimed(&mut self, claimed: Claimed) -> Option<Unexpected> {
+        let message = self.claims.take(claimed)?;
+        self.orphans -= if message.orphan { message.cost() } else { 0 };
+        Some(message)
+    }
+
     /// Puts a receive that found no message at the end of the list.
     pub(super) fn post(&mut self, pattern: Pattern, posted: Posted, ledger: &mut Ledger) {
         let token = posted.token;
@@ -137,16 +181,8 @@ impl Matching {
     /// all.
     pub(super) fn drop_messages(&mut self, peer: Peer, all: bool) {
         let orphans = &mut self.orphans;
-        self.unexpected.retain(|_, message| {
-            if message.peer != peer {
-                return true;
-            }
-            let stays = !all && matches!(message.data, Waiting::Buffered(_));
-            let was = std::mem::replace(&mut message.orphan, stays);
-            *orphans -= if was { message.cost() } else { 0 };
-            *orphans += if stays { message.cost() } else { 0 };
-            stays
-        });
+        self.unexpected.retain(|_, message| message.outlives(peer, all, orphans));
+        self.claims.retain(|message| message.outlives(peer, all, orphans));
     }
 
     /// Takes the receives that wait for this peer alone, in order.

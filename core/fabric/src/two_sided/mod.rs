@@ -64,6 +64,7 @@
 //! [`Peer::index`]: crate::Peer::index
 
 mod accept;
+mod claims;
 mod closing;
 mod config;
 mod connection;

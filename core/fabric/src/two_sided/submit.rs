@@ -3,12 +3,12 @@
 use super::{
     Engine, MAX_EAGER,
     ledger::Location,
-    matching::Posted,
+    matching::{Posted, Unexpected},
     operations::{Announce, Atomic, Kind, Op, Pull, Purpose, Put, Route, Sort, Source, first},
 };
 use crate::{
-    Access, AtomicOp, AtomicType, Body, Done, Level, OpError, OpErrorKind, Operation, Payload,
-    Peer, PeerState, Remote, RemoteSpan, Slice, Slices, SpanCursor, Token,
+    Access, AtomicOp, AtomicType, Body, Claimed, Done, Level, OpError, OpErrorKind, Operation,
+    Payload, Peer, PeerState, Remote, RemoteSpan, Slice, Slices, SpanCursor, Token,
 };
 use petasos_match::Pattern;
 use smallvec::SmallVec;
@@ -48,7 +48,9 @@ impl Engine {
             | Operation::SendLong { peer, .. }
             | Operation::SendTagged { peer, .. } => Some(*peer),
             Operation::Receive { body, .. } | Operation::Discard { body, .. } => Some(body.peer),
-            Operation::PostReceive { source, .. } => *source,
+            Operation::PostReceive { source, .. } | Operation::Peek { source, .. } => *source,
+            Operation::ReceiveClaimed { message, .. }
+            | Operation::DiscardClaimed { message, .. } => Some(message.peer),
             Operation::Put { remote, .. }
             | Operation::Get { remote, .. }
             | Operation::Atomic { remote, .. }
@@ -88,6 +90,32 @@ impl Engine {
             }
             Operation::PostReceive { token, source, tag, ignore, into } => {
                 self.post_receive(token, source, tag, ignore, into)?;
+            }
+            Operation::Peek { token, source, tag, ignore, claim } => {
+                let pattern = Pattern::new(source.map(Peer::to_bits), tag, ignore);
+                let peeked = self.matching.peek(&pattern, claim);
+                if let (None, Some(source)) = (peeked, source) {
+                    self.reachable(source)?;
+                }
+                self.ledger.live -= 1;
+                self.ledger.finish(token, None, Ok(Done::Peeked(peeked)));
+            }
+            Operation::ReceiveClaimed { token, message: claimed, into } => {
+                writable([&into].into_iter())?;
+                let message = self.take_claimed(claimed)?;
+                let Engine { peers, ledger, .. } = self;
+                if let Some(conn) = peers.get_mut(claimed.peer) {
+                    conn.matched(Posted::new(token, into), message, ledger);
+                }
+            }
+            Operation::DiscardClaimed { token, message: claimed } => {
+                let message = self.take_claimed(claimed)?;
+                let Engine { peers, ledger, .. } = self;
+                if let Some(conn) = peers.get_mut(claimed.peer) {
+                    conn.discard(message, ledger);
+                }
+                ledger.live -= 1;
+                ledger.finish(token, None, Ok(Done::Discarded));
             }
             Operation::Receive { token, body, into } => {
                 writable([&into].into_iter())?;
@@ -308,6 +336,14 @@ impl Engine {
         self.reachable(body.peer)?;
         let conn = self.peers.get_mut(body.peer).ok_or(OpErrorKind::UnknownPeer)?;
         conn.incoming.take_body(body.id).ok_or(OpErrorKind::UnknownBody)
+    }
+
+    /// A claimed message, to be received or discarded.
+    fn take_claimed(&mut self, claimed: Claimed) -> Result<Unexpected, OpErrorKind> {
+        match self.matching.take_claimed(claimed) {
+            Some(message) => Ok(message),
+            None => Err(self.reachable(claimed.peer).err().unwrap_or(OpErrorKind::UnknownMessage)),
+        }
     }
 
     fn post_receive(

@@ -10,10 +10,10 @@ use super::{
     },
 };
 use petasos_fabric::{
-    Access, Address, AllocError, Body, Capabilities, Done, Endpoint, Event, ExportError,
-    ImportError, Incarnation, InjectError, Key, Lease, Notifier, Notify, Operation, Payload, Peer,
-    PeerInfo, Pool, Refusal, Region, RegionId, RegisterError, Remote, RemoteSpan, ResolveError,
-    Sleep, Slice, Time, Token, WeakRegion,
+    Access, Address, AllocError, Body, Capabilities, Claimed, Done, Endpoint, Event, ExportError,
+    ImportError, Incarnation, InjectError, Key, Lease, Notifier, Notify, Operation, Payload,
+    Peeked, Peer, PeerInfo, Pool, Refusal, Region, RegionId, RegisterError, Remote, RemoteSpan,
+    ResolveError, Sleep, Slice, Time, Token, WeakRegion,
 };
 use std::{
     collections::{HashMap, VecDeque},
@@ -177,6 +177,17 @@ impl Core {
                 let (source, into) = (source.map(handle), self.part(into));
                 Op::PostReceive { token, source, tag: *tag, ignore: *ignore, into }
             }
+            Operation::Peek { source, tag, ignore, claim, .. } => {
+                let source = source.map(handle);
+                Op::Peek { token, source, tag: *tag, ignore: *ignore, claim: *claim }
+            }
+            Operation::ReceiveClaimed { message, into, .. } => {
+                let message = (handle(message.peer), message.id);
+                Op::ReceiveClaimed { token, message, into: self.part(into) }
+            }
+            Operation::DiscardClaimed { message, .. } => {
+                Op::DiscardClaimed { token, message: (handle(message.peer), message.id) }
+            }
             Operation::Put { remote, local, spans, level, event, .. } => Op::Put {
                 token,
                 remote: import(*remote),
@@ -309,6 +320,11 @@ fn done(ended: Ended) -> Done {
         Ended::Received(len) => Done::Received { len },
         Ended::Discarded => Done::Discarded,
         Ended::Tagged { peer: of, tag, len } => Done::Tagged { peer: peer(of), tag, len },
+        Ended::Peeked(found) => Done::Peeked(found.map(|found| {
+            let mut peeked = Peeked::new(peer(found.peer), found.tag, found.len);
+            peeked.claimed = found.claimed.map(|id| Claimed { peer: peeked.peer, id });
+            peeked
+        })),
         Ended::Put => Done::Put,
         Ended::Got => Done::Got,
         Ended::Atomic => Done::Atomic,

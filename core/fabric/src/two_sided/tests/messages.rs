@@ -1,7 +1,7 @@
 //! Unexpected, long and expected messages.
 
 use super::*;
-use crate::{Body, InjectError, Level, Payload, Slice};
+use crate::{Body, InjectError, Level, Payload, Peeked, Slice};
 use bytes::Bytes;
 
 fn send(net: &Net, a: usize, b: usize, token: u64, message: &[u8], level: Level) -> Operation {
@@ -349,6 +349,76 @@ fn many_messages_keep_their_order() {
         assert_eq!(into.to_vec(), message.to_le_bytes());
     }
     assert!(waiting.len() < 50, "{waiting:?}");
+}
+
+fn peek(net: &mut Net, tag: u64, claim: bool) -> Option<Peeked> {
+    let (source, ignore) = (None, 0);
+    let operation = Operation::Peek { token: Token(99), source, tag, ignore, claim };
+    match net.finish(0, operation) {
+        Ok(Done::Peeked(peeked)) => peeked,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Claimed messages of both kinds, received, discarded and lost: nothing is left of them, and the
+/// sender may send as many again.
+#[test]
+fn claimed_messages() {
+    let mut net = Net::new(2, &small_config());
+    let into = Region::zeroed(3_000);
+    for round in 0..100 {
+        for (tag, len) in [(1, 40), (2, 3_000), (3, 50), (4, 3_000)] {
+            let send = tagged(&net, 1, 0, tag, tag, &bytes(len, tag as u8), Level::Reusable);
+            net.engines[1].submit(send);
+        }
+        net.settle();
+        assert_eq!(peek(&mut net, 5, true), None);
+        for (tag, len) in [(3, 50), (4, 3_000), (2, 3_000), (1, 40)] {
+            let seen = peek(&mut net, tag, false);
+            assert_eq!(seen, Some(Peeked::new(net.peers[0][1], tag, len)), "round {round}");
+            let message = peek(&mut net, tag, true).and_then(|peeked| peeked.claimed).unwrap();
+            assert_eq!(peek(&mut net, tag, false), None);
+            let (token, whole) = (Token(tag), into.whole());
+            let done = match tag {
+                1 | 2 => net.finish(0, Operation::ReceiveClaimed { token, message, into: whole }),
+                _ => net.finish(0, Operation::DiscardClaimed { token, message }),
+            };
+            match done {
+                Ok(Done::Tagged { tag: of, len: got, .. }) if tag < 3 => {
+                    assert_eq!((of, got), (tag, len));
+                    assert!(into.to_vec()[..len as usize] == bytes(len as usize, tag as u8));
+                }
+                Ok(Done::Discarded) if tag > 2 => {}
+                other => panic!("{other:?}"),
+            }
+            let again = net.finish(0, Operation::DiscardClaimed { token, message });
+            assert_eq!(again.unwrap_err(), OpErrorKind::UnknownMessage);
+        }
+        net.settle();
+        for tag in 1..5 {
+            assert!(matches!(net.done(1, Token(tag)), Some(Ok(Done::Sent))));
+        }
+    }
+    net.assert_clean();
+    let sends = [(1, 40), (2, 3_000)]
+        .map(|(tag, len)| tagged(&net, 1, 0, tag, tag, &bytes(len, tag as u8), Level::Reusable));
+    sends.into_iter().for_each(|send| net.engines[1].submit(send));
+    net.settle();
+    let [here, there] =
+        [1, 2].map(|tag| peek(&mut net, tag, true).and_then(|peeked| peeked.claimed).unwrap());
+    net.cut(0, 1);
+    net.settle();
+    let receive = |token, message| Operation::ReceiveClaimed {
+        token: Token(token),
+        message,
+        into: into.whole(),
+    };
+    let lost = net.finish(0, receive(7, there)).unwrap_err();
+    assert_eq!(lost, OpErrorKind::PeerLost(LostReason::Closed));
+    assert!(matches!(net.finish(0, receive(8, here)), Ok(Done::Tagged { tag: 1, len: 40, .. })));
+    net.engines[0].forget(net.peers[0][1]);
+    assert_eq!(net.finish(0, receive(9, here)).unwrap_err(), OpErrorKind::UnknownPeer);
+    assert_eq!(net.engines[0].ledger.live, 0);
 }
 
 #[test]
