@@ -29,7 +29,7 @@ pub struct Capabilities {
     pub remote_access: Support,
     /// Atomics.
     pub atomics: Support,
-    /// Expected messages, matched by tag with an ignore mask and by source.
+    /// Expected messages, matched by tag with an ignore mask and by source; peeks and claims.
     pub tagged: Support,
     /// `put` that raises an event at the target.
     pub put_with_event: Support,

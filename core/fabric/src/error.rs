@@ -170,6 +170,9 @@ pub enum OpErrorKind {
     /// The body of a long message was received or discarded before, or there never was one.
     #[error("the body handle is stale")]
     UnknownBody,
+    /// The claimed message was received or discarded before, or there never was one.
+    #[error("the handle of the claimed message is stale")]
+    UnknownMessage,
     /// The sender of a message cancelled it before its body was fetched.
     #[error("the sender withdrew the message")]
     Withdrawn,

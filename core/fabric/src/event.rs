@@ -1,6 +1,8 @@
 //! What an endpoint reports.
 
-use crate::{Body, Incarnation, Lease, LostReason, OpError, Peer, Region, RegionId, Token};
+use crate::{
+    Body, Claimed, Incarnation, Lease, LostReason, OpError, Peer, Region, RegionId, Token,
+};
 use smallvec::SmallVec;
 
 /// Something that happened, in the order in which it did.
@@ -131,6 +133,8 @@ pub enum Done {
         /// Bytes that arrived.
         len: u64,
     },
+    /// What a peek found: the oldest message that waits for such a receive, if there is one.
+    Peeked(Option<Peeked>),
     /// A put reached the wanted level.
     Put,
     /// A get's data is in place.
@@ -147,4 +151,26 @@ pub enum Done {
     Deregistered,
     /// No remote access by this key can land any more.
     Revoked,
+}
+
+/// An expected message that waits for its receive ([`Operation::Peek`](crate::Operation::Peek)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Peeked {
+    /// The sender.
+    pub peer: Peer,
+    /// With which tag.
+    pub tag: u64,
+    /// Its length in bytes.
+    pub len: u64,
+    /// Its handle, if it was claimed.
+    pub claimed: Option<Claimed>,
+}
+
+impl Peeked {
+    /// A message that is not claimed.
+    #[must_use]
+    pub fn new(peer: Peer, tag: u64, len: u64) -> Peeked {
+        Peeked { peer, tag, len, claimed: None }
+    }
 }

@@ -113,7 +113,7 @@ pub use error::{
     AllocError, ExportError, ImportError, InjectError, LostReason, OpError, OpErrorKind,
     RegisterError, ResolveError,
 };
-pub use event::{Done, Event, Refusal};
+pub use event::{Done, Event, Peeked, Refusal};
 pub use eventcount::EventCount;
 pub use handoff::{Handoff, NotSubmitted, Submitter};
 pub use home::Home;
@@ -123,7 +123,9 @@ pub use memory::{
     Exclusive, Region, RegionId, Slice, WeakRegion, retain_freed_memory, return_freed_memory,
 };
 pub use notify::{Notifier, Notify};
-pub use operation::{Body, Level, Operation, Payload, Remote, RemoteSpan, Slices, Spans, Token};
+pub use operation::{
+    Body, Claimed, Level, Operation, Payload, Remote, RemoteSpan, Slices, Spans, Token,
+};
 pub use owner::Owners;
 pub use peer::{Incarnation, Peer, PeerInfo, PeerState};
 pub use pool::Pool;

@@ -120,6 +120,43 @@ pub enum Operation {
         /// Where to.
         into: Slice,
     },
+    /// Asks which message a receive with this source, tag and mask would take now: the oldest of
+    /// those that have come and found no receive. `Done::Peeked` names it and its length, or says
+    /// that there is none, at once. Nothing is moved, and the message stays where it is.
+    ///
+    /// With `claim` the message is set aside: no other receive takes it, and later messages of its
+    /// sender may be received before it. It keeps the room that it has, and its sender's operation
+    /// waits as before, until `ReceiveClaimed` or `DiscardClaimed`.
+    ///
+    /// A message has come when `progress` has taken it in. Its sender may still withdraw it.
+    Peek {
+        /// Its name.
+        token: Token,
+        /// The source; `None` takes any.
+        source: Option<Peer>,
+        /// The wanted tag.
+        tag: u64,
+        /// Bits of the tag that do not count.
+        ignore: u64,
+        /// Whether the message is set aside.
+        claim: bool,
+    },
+    /// Receives a claimed message, as a posted receive does. Completes with `Done::Tagged`.
+    ReceiveClaimed {
+        /// Its name.
+        token: Token,
+        /// Which message. Each is received or discarded once.
+        message: Claimed,
+        /// Where to.
+        into: Slice,
+    },
+    /// Discards a claimed message; completes its sender's operation. `Done::Discarded`.
+    DiscardClaimed {
+        /// Its name.
+        token: Token,
+        /// Which message.
+        message: Claimed,
+    },
     /// Writes local pieces to remote pieces of one region. Pieces, and the whole, may be empty;
     /// bounds are checked all the same.
     Put {
@@ -253,6 +290,9 @@ impl Operation {
             | Operation::Discard { token, .. }
             | Operation::SendTagged { token, .. }
             | Operation::PostReceive { token, .. }
+            | Operation::Peek { token, .. }
+            | Operation::ReceiveClaimed { token, .. }
+            | Operation::DiscardClaimed { token, .. }
             | Operation::Put { token, .. }
             | Operation::Get { token, .. }
             | Operation::Atomic { token, .. }
@@ -312,6 +352,19 @@ pub struct Body {
     /// The sender.
     pub peer: Peer,
     /// Its name among the sender's bodies.
+    pub id: u64,
+}
+
+/// An expected message that was claimed ([`Operation::Peek`]): a handle, good for one
+/// `ReceiveClaimed` or `DiscardClaimed`.
+///
+/// Of a peer that was lost since, a message that came with its data can still be received, until
+/// the peer is forgotten; one whose data was still with the peer cannot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Claimed {
+    /// The sender.
+    pub peer: Peer,
+    /// Its name among the claimed messages of the endpoint.
     pub id: u64,
 }
 

@@ -131,13 +131,13 @@
 //!
 //! # Reading the source
 //!
-//! The matching core (`matching`) is a state machine without I/O. Around it, `state` holds the
-//! parts that own what lies behind the lock: `network` (the endpoint, its peers, and what waits to
-//! be sent), `portals`, `descriptor`, `events`. A put is followed at its initiator in `initiator`,
-//! and at its target in `target`. What both need lies below them: the record of an operation
-//! (`outstanding`), what the endpoint moves (`transfer`), the statuses of answers (`response`).
-//! `drive` is a pass over the interface, `wait` how threads wait for it, and `drivers` which of
-//! them drives.
+//! The matching core (`matching`) is a state machine without I/O; its lists are those of
+//! [`petasos_match`]. Around it, `state` holds the parts that own what lies behind the lock:
+//! `network` (the endpoint, its peers, and what waits to be sent), `portals`, `descriptor`,
+//! `events`. A put is followed at its initiator in `initiator`, and at its target in `target`. What
+//! both need lies below them: the record of an operation (`outstanding`), what the endpoint moves
+//! (`transfer`), the statuses of answers (`response`). `drive` is a pass over the interface, `wait`
+//! how threads wait for it, and `drivers` which of them drives.
 
 #![warn(clippy::missing_errors_doc)]
 #![forbid(unsafe_code)]

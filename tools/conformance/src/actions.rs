@@ -3,8 +3,8 @@
 use crate::world::{Node, World};
 use bytes::Bytes;
 use petasos_fabric::{
-    Access, Body, Done, InjectError, Key, KeyId, Level, OpError, OpErrorKind, Operation, Payload,
-    Peer, RegionId, Remote, RemoteSpan, Slice, Token,
+    Access, Body, Claimed, Done, InjectError, Key, KeyId, Level, OpError, OpErrorKind, Operation,
+    Payload, Peeked, Peer, RegionId, Remote, RemoteSpan, Slice, Token,
 };
 use smallvec::smallvec;
 use std::{ops::Range, time::Duration};
@@ -136,6 +136,28 @@ impl World<'_> {
     ) -> Token {
         let into = into.clone();
         self.op(n, |token| Operation::PostReceive { token, source, tag, ignore, into })
+    }
+
+    /// Looks for a message without a receive, and claims it if wanted.
+    pub fn peek(
+        &mut self,
+        n: Node,
+        source: Option<Peer>,
+        tag: u64,
+        ignore: u64,
+        claim: bool,
+    ) -> Option<Peeked> {
+        let token = self.op(n, |token| Operation::Peek { token, source, tag, ignore, claim });
+        match self.ok(n, token) {
+            Done::Peeked(peeked) => peeked,
+            other => self.fail(&format!("a peek gave {other:?}")),
+        }
+    }
+
+    /// Receives a claimed message.
+    pub fn receive_claimed(&mut self, n: Node, message: Claimed, into: &Slice) -> Token {
+        let into = into.clone();
+        self.op(n, |token| Operation::ReceiveClaimed { token, message, into })
     }
 
     /// Waits for a message.

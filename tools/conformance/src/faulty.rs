@@ -120,7 +120,10 @@ fn partner(operation: &Operation) -> Option<Peer> {
         | Operation::SendTagged { peer, .. }
         | Operation::Flush { peer, .. } => Some(*peer),
         Operation::Receive { body, .. } | Operation::Discard { body, .. } => Some(body.peer),
-        Operation::PostReceive { source, .. } => *source,
+        Operation::PostReceive { source, .. } | Operation::Peek { source, .. } => *source,
+        Operation::ReceiveClaimed { message, .. } | Operation::DiscardClaimed { message, .. } => {
+            Some(message.peer)
+        }
         Operation::Put { remote, .. }
         | Operation::Get { remote, .. }
         | Operation::Atomic { remote, .. }

@@ -90,6 +90,7 @@ pub mod memory;
 pub mod messages;
 pub mod mix;
 pub mod part_keys;
+pub mod peeks;
 pub mod raw;
 pub mod remote_access;
 pub mod tagged;
@@ -235,6 +236,8 @@ macro_rules! probes {
                 unknown_peers, both_connect_at_once;
             tagged: by_tag, ignore_mask, by_source, order, truncation, lengths,
                 cancelled_receive, unexpected_while_messages_flow;
+            peeks: peeked_messages_stay, claimed_messages, claims_are_discarded, claims_of_a_lost_peer,
+                claims_withdrawn_by_their_sender;
             leases: held_leases_stop_nothing_else, a_slow_consumer_slows_no_other;
             long: whole_bodies, parts_of_bodies, discarded, any_order, headers, only_once,
                 cancelled_by_its_sender, cancelled_by_its_receiver;

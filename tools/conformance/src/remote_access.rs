@@ -334,5 +334,8 @@ pub fn unsupported(w: &mut World) {
     if capabilities.tagged == Support::None {
         let token = w.post(a, None, 0, 0, &room(8));
         w.fails(a, token, |kind| matches!(kind, OpErrorKind::Unsupported(_)));
+        let (source, tag, ignore, claim) = (None, 0, 0, true);
+        let token = w.op(a, |token| Operation::Peek { token, source, tag, ignore, claim });
+        w.fails(a, token, |kind| matches!(kind, OpErrorKind::Unsupported(_)));
     }
 }

@@ -9,8 +9,9 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use petasos_fabric::{
-    Access, Address, AtomicOp, AtomicType, Body, Done, Event, Incarnation, Key, Lease, Level,
-    Limits, LostReason, Operation, Payload, Peer, Pool, RegionId, Remote, RemoteSpan, Token,
+    Access, Address, AtomicOp, AtomicType, Body, Claimed, Done, Event, Incarnation, Key, Lease,
+    Level, Limits, LostReason, Operation, Payload, Peeked, Peer, Pool, RegionId, Remote,
+    RemoteSpan, Token,
     key::KeyParts,
     two_sided::{Config, Engine, Packet, Placement, Violation, header},
 };
@@ -74,6 +75,7 @@ struct World<'a> {
     /// By token.
     operations: Vec<Under>,
     bodies: Vec<Body>,
+    claims: Vec<Claimed>,
     leases: Vec<Lease>,
     /// The transport's: packets not yet sent, whether the peer is its to serve, and a packet of
     /// which only the header was taken.
@@ -117,6 +119,7 @@ impl<'a> World<'a> {
             memory,
             operations: Vec::new(),
             bodies: Vec::new(),
+            claims: Vec::new(),
             leases: Vec::new(),
             going: VecDeque::new(),
             serving: false,
@@ -350,6 +353,8 @@ impl<'a> World<'a> {
         let (peer, tag) = (self.peer, u64::from(self.cut.u8() % 4));
         let body = self.bodies.get(self.cut.upto(self.bodies.len())).copied();
         let body = body.unwrap_or(Body { peer, id: 5 });
+        let message = self.claims.get(self.cut.upto(self.claims.len())).copied();
+        let message = message.unwrap_or(Claimed { peer, id: 5 });
         let remote = self.remote.filter(|_| matches!(choice, 6..=8));
         let operation = match choice {
             0 => {
@@ -377,7 +382,20 @@ impl<'a> World<'a> {
                     Operation::PostReceive { token, source, tag, ignore, into }
                 }
             }
-            5 => Operation::Discard { token: self.token(None), body },
+            5 => match self.cut.u8() % 4 {
+                0 => Operation::Discard { token: self.token(None), body },
+                1 => {
+                    let (token, claim) = (self.token(None), self.cut.u8() & 1 == 0);
+                    let (source, ignore) = (claim.then_some(peer), self.cut.u8().into());
+                    Operation::Peek { token, source, tag, ignore, claim }
+                }
+                2 => Operation::DiscardClaimed { token: self.token(None), message },
+                _ => {
+                    let at = self.room(len);
+                    let (token, into) = (self.token(Some(at)), self.memory[at].slice());
+                    Operation::ReceiveClaimed { token, message, into }
+                }
+            },
             6 if let Some(remote) = remote => {
                 let (token, local, level) = (self.token(None), self.source(len), self.level());
                 let spans = smallvec![RemoteSpan { offset: tag, len: len as u64 }];
@@ -426,6 +444,9 @@ impl<'a> World<'a> {
                     // A region that was not open stays as it is, another attempt may be waiting.
                     let region = self.regions.iter().any(|(_, at)| Some(*at) == under.memory);
                     let closed = matches!(result, Ok(Done::Deregistered));
+                    if let Ok(Done::Peeked(Some(Peeked { claimed: Some(claimed), .. }))) = result {
+                        self.claims.push(claimed);
+                    }
                     if let Some(memory) = whose.filter(|_| closed || !region) {
                         memory.settle();
                     }

@@ -1,15 +1,13 @@
 //! Expected messages: posted receives, and messages that came before their receive.
-//!
-//! Both lists are searched from the front, which is what the order of matching asks for; a
-//! program inside one process has few of either.
 
 use crate::{
     hub::{Hub, Tagged},
     offer::Offer,
 };
 use bytes::Bytes;
-use petasos_fabric::{Done, LostReason, OpErrorKind, Peer, Slice, Token};
-use std::{collections::VecDeque, sync::Arc};
+use petasos_fabric::{Claimed, Done, LostReason, OpErrorKind, Peeked, Peer, Slice, Token};
+use petasos_match::{Envelope, Key, MessageQueue, Pattern, PatternList};
+use std::{collections::HashMap, sync::Arc};
 
 /// The most that one step of a fetch copies.
 const PIECE: usize = 1 << 20;
@@ -29,17 +27,27 @@ pub(crate) struct Arrived {
 }
 
 impl Posted {
-    fn takes(&self, peer: Peer, tag: u64) -> bool {
-        (self.tag ^ tag) & !self.ignore == 0 && self.source.is_none_or(|source| source == peer)
+    fn pattern(&self) -> Pattern {
+        Pattern::new(self.source.map(Peer::to_bits), self.tag, self.ignore)
     }
 }
 
 /// Where the data of a message is.
-enum Source {
+pub(crate) enum Source {
     /// Here; its sender is done with it.
     Eager(Bytes),
     /// With its sender. This side has taken it.
     Offer(Arc<Offer>),
+}
+
+impl Source {
+    /// The sender's name for it, to tell that it is done.
+    pub(crate) fn offer(&self) -> Option<u64> {
+        match self {
+            Source::Eager(_) => None,
+            Source::Offer(offer) => Some(offer.id),
+        }
+    }
 }
 
 /// A copy from where the sender has it, under way.
@@ -59,12 +67,15 @@ impl Fetch {
         Fetch { token, peer, from: Source::Offer(offer), into, at: 0, tag: None }
     }
 
+    /// The data of an expected message.
+    pub(crate) fn tagged(message: Data, token: Token, into: Slice) -> Fetch {
+        let Data { peer, tag, from } = message;
+        Fetch { token, peer, from, into, at: 0, tag: Some(tag) }
+    }
+
     /// The sender's name for it, to tell that it is done.
     pub(crate) fn offer(&self) -> Option<u64> {
-        match &self.from {
-            Source::Eager(_) => None,
-            Source::Offer(offer) => Some(offer.id),
-        }
+        self.from.offer()
     }
 
     /// Copies at most `budget` bytes; gives the result when all is there, or the sender has let the
@@ -101,80 +112,116 @@ impl Fetch {
     }
 }
 
+/// The word of a source is [`Peer::to_bits`].
 #[derive(Default)]
 pub(crate) struct Matching {
-    posted: VecDeque<Posted>,
-    arrived: VecDeque<Arrived>,
+    posted: PatternList<Posted>,
+    arrived: MessageQueue<Arrived>,
+    /// Messages that the program has claimed, by the ids of their handles.
+    claims: HashMap<u64, Arrived>,
+    latest_claim: u64,
 }
 
 impl Matching {
     /// Posts a receive, which may find its message at once.
     pub(crate) fn post(&mut self, hub: &Hub, posted: Posted) -> Option<Fetch> {
-        let mut at = 0;
-        while at < self.arrived.len() {
-            let message = &self.arrived[at];
-            if !posted.takes(message.peer, message.tag) {
-                at += 1;
-                continue;
-            }
-            if let Some(message) = self.arrived.remove(at)
-                && let Some(from) = claim(hub, message.data)
-            {
-                return Some(fetch(posted, message.peer, message.tag, from));
+        let pattern = posted.pattern();
+        while let Some((_, message)) = self.arrived.take(&pattern) {
+            if let Some(data) = message.take_data(hub) {
+                return Some(Fetch::tagged(data, posted.token, posted.into));
             }
         }
-        self.posted.push_back(posted);
+        self.posted.push_back(pattern, posted);
         None
     }
 
     /// Takes in a message, which may find its receive at once.
     pub(crate) fn arrive(&mut self, hub: &Hub, message: Arrived) -> Option<Fetch> {
-        let (peer, tag) = (message.peer, message.tag);
-        let Some(at) = self.posted.iter().position(|posted| posted.takes(peer, tag)) else {
-            self.arrived.push_back(message);
+        let envelope = Envelope::new(message.peer.to_bits(), message.tag);
+        let Some(key) = self.posted.first(envelope) else {
+            self.arrived.push(envelope, message);
             return None;
         };
-        let from = claim(hub, message.data)?;
-        let posted = self.posted.remove(at)?;
-        Some(fetch(posted, peer, tag, from))
+        let data = message.take_data(hub)?;
+        let posted = self.posted.remove(key)?;
+        Some(Fetch::tagged(data, posted.token, posted.into))
+    }
+
+    /// The oldest message that a receive with this pattern would take, which is set aside if the
+    /// program claims it.
+    pub(crate) fn peek(&mut self, pattern: &Pattern, claim: bool) -> Option<Peeked> {
+        let key = self.arrived.find(pattern, None, Arrived::is_there)?;
+        let message = self.arrived.get(key)?;
+        let mut peeked = Peeked::new(message.peer, message.tag, message.len());
+        if claim {
+            self.latest_claim += 1;
+            let claimed = Claimed { peer: message.peer, id: self.latest_claim };
+            self.claims.extend(self.arrived.remove(key).map(|message| (claimed.id, message)));
+            peeked.claimed = Some(claimed);
+        }
+        Some(peeked)
+    }
+
+    /// The claimed message with this handle.
+    pub(crate) fn take_claimed(&mut self, claimed: Claimed) -> Option<Arrived> {
+        let known = self.claims.get(&claimed.id).is_some_and(|m| m.peer == claimed.peer);
+        if known { self.claims.remove(&claimed.id) } else { None }
     }
 
     /// Takes out the receive with this token.
     pub(crate) fn cancel(&mut self, token: Token) -> Option<Posted> {
-        let at = self.posted.iter().position(|posted| posted.token == token)?;
-        self.posted.remove(at)
+        let (key, ..) = self.posted.iter().find(|(.., posted)| posted.token == token)?;
+        self.posted.remove(key)
     }
 
     /// Takes out the receives from this peer, and lets go of what it can no longer send.
     pub(crate) fn lose(&mut self, peer: Peer) -> Vec<Posted> {
-        let gone = |message: &Arrived| message.peer == peer && !message.is_eager();
-        self.arrived.retain(|message| !gone(message));
-        let (lost, kept) = std::mem::take(&mut self.posted)
-            .into_iter()
-            .partition::<Vec<_>, _>(|posted| posted.source == Some(peer));
-        self.posted = kept.into();
-        lost
+        self.arrived.retain(|_, message| message.peer != peer || message.is_eager());
+        self.claims.retain(|_, message| message.peer != peer || message.is_eager());
+        let from_peer = self.posted.iter().filter(|(.., posted)| posted.source == Some(peer));
+        let lost: Vec<Key> = from_peer.map(|(key, ..)| key).collect();
+        lost.into_iter().filter_map(|key| self.posted.remove(key)).collect()
     }
+}
+
+/// The data of a message, which goes to a receive.
+pub(crate) struct Data {
+    pub(crate) peer: Peer,
+    tag: u64,
+    pub(crate) from: Source,
 }
 
 impl Arrived {
     fn is_eager(&self) -> bool {
         matches!(self.data, Tagged::Eager(_))
     }
-}
 
-/// The data of a message, unless its sender has taken it back.
-fn claim(hub: &Hub, data: Tagged) -> Option<Source> {
-    match data {
-        Tagged::Eager(bytes) => {
-            hub.eager.give_back(0);
-            Some(Source::Eager(bytes))
+    /// Whether its sender has not withdrawn it.
+    fn is_there(&self) -> bool {
+        match &self.data {
+            Tagged::Eager(_) => true,
+            Tagged::Offer(offer) => offer.is_open(),
         }
-        Tagged::Offer(offer) => offer.take().then_some(Source::Offer(offer)),
     }
-}
 
-fn fetch(posted: Posted, peer: Peer, tag: u64, from: Source) -> Fetch {
-    let Posted { token, into, .. } = posted;
-    Fetch { token, peer, from, into, at: 0, tag: Some(tag) }
+    /// Its length in bytes.
+    fn len(&self) -> u64 {
+        match &self.data {
+            Tagged::Eager(bytes) => bytes.len() as u64,
+            Tagged::Offer(offer) => offer.len,
+        }
+    }
+
+    /// Its data, unless its sender has withdrawn it.
+    pub(crate) fn take_data(self, hub: &Hub) -> Option<Data> {
+        let Arrived { peer, tag, data } = self;
+        let from = match data {
+            Tagged::Eager(bytes) => {
+                hub.eager.give_back(0);
+                Source::Eager(bytes)
+            }
+            Tagged::Offer(offer) => offer.take().then_some(Source::Offer(offer))?,
+        };
+        Some(Data { peer, tag, from })
+    }
 }

@@ -78,6 +78,11 @@ impl Offer {
         }
         true
     }
+
+    /// Whether it can still be taken.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(*self.lock(), State::Open(_))
+    }
 }
 
 /// An operation whose data waits for the other side.

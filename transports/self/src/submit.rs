@@ -5,15 +5,16 @@ use crate::{
     flush::{Queued, accessed},
     hub::Refused,
     local::Local,
-    matching::{Fetch, Posted},
+    matching::{Arrived, Fetch, Posted},
     offer::Offer,
     outgoing::Outgoing,
     peers::{Entry, State},
 };
 use petasos_fabric::{
-    Access as Rights, Body, Done, LostReason, OpError, OpErrorKind, Operation, Peer, Remote, Slice,
-    Slices, Spans, Token,
+    Access as Rights, Body, Claimed, Done, LostReason, OpError, OpErrorKind, Operation, Peer,
+    Remote, Slice, Slices, Spans, Token,
 };
+use petasos_match::Pattern;
 use std::sync::Arc;
 
 /// Operations under way at a time.
@@ -69,6 +70,14 @@ impl Local {
             Operation::PostReceive { source, tag, ignore, into, .. } => {
                 self.post_checked(Posted { token, source, tag, ignore, into })
             }
+            Operation::Peek { source, tag, ignore, claim, .. } => {
+                let pattern = Pattern::new(source.map(Peer::to_bits), tag, ignore);
+                self.peek(token, source, &pattern, claim)
+            }
+            Operation::ReceiveClaimed { message, into, .. } => {
+                self.receive_claimed(token, message, into)
+            }
+            Operation::DiscardClaimed { message, .. } => self.discard_claimed(token, message),
             Operation::Receive { body, into, .. } => self.fetch(token, body, into),
             Operation::Discard { body, .. } => self.discard(token, body),
             Operation::Put { remote, local, spans, event, .. } => {
@@ -196,6 +205,53 @@ impl Local {
             Err(error) if self.matching.cancel(token).is_some() => Err(error),
             _ => Ok(()),
         }
+    }
+
+    fn peek(
+        &mut self,
+        token: Token,
+        source: Option<Peer>,
+        pattern: &Pattern,
+        claim: bool,
+    ) -> Result<(), OpError> {
+        let peeked = self.matching.peek(pattern, claim);
+        if let (None, Some(source)) = (peeked, source) {
+            self.alive(source)?;
+        }
+        self.done(token, Ok(Done::Peeked(peeked)));
+        Ok(())
+    }
+
+    fn receive_claimed(
+        &mut self,
+        token: Token,
+        claimed: Claimed,
+        into: Slice,
+    ) -> Result<(), OpError> {
+        writable(&into).map_err(OpError::local)?;
+        let message = self.take_claimed(claimed)?;
+        let Some(data) = message.take_data(&self.hub) else {
+            return Err(self.error(claimed.peer, OpErrorKind::Withdrawn));
+        };
+        self.fetches.push_back(Fetch::tagged(data, token, into));
+        Ok(())
+    }
+
+    fn discard_claimed(&mut self, token: Token, claimed: Claimed) -> Result<(), OpError> {
+        let message = self.take_claimed(claimed)?;
+        if let Some(id) = message.take_data(&self.hub).and_then(|data| data.from.offer()) {
+            self.release_body(claimed.peer, id);
+        }
+        self.done(token, Ok(Done::Discarded));
+        Ok(())
+    }
+
+    fn take_claimed(&mut self, claimed: Claimed) -> Result<Arrived, OpError> {
+        if let Some(message) = self.matching.take_claimed(claimed) {
+            return Ok(message);
+        }
+        self.alive(claimed.peer)?;
+        Err(self.error(claimed.peer, OpErrorKind::UnknownMessage))
     }
 
     fn fetch(&mut self, token: Token, body: Body, into: Slice) -> Result<(), OpError> {

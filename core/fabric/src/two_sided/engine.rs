@@ -204,7 +204,7 @@ impl Engine {
         let address = conn.address.clone();
         peers.release_address(&address, peer);
         matching.drop_messages(peer, false);
-        while let Some(posted) = matching.take_waiting_for(peer) {
+        for posted in matching.take_waiting_for(peer) {
             let kind = OpErrorKind::PeerLost(reason.clone());
             posted.finish(Err(OpError::with_peer(kind, &address)), ledger);
         }

@@ -7,7 +7,7 @@ use super::{
     incoming::Landing,
     ledger::Ledger,
     matching::{Posted, Unexpected, Waiting},
-    operations::{Kind, Op, Pull, Purpose, Source},
+    operations::{Kind, Op, Pull, Purpose, Sort, Source},
     violation::broken,
 };
 use crate::{
@@ -92,6 +92,17 @@ impl Connection {
                 let result = result.map_err(|kind| OpError::with_peer(kind, &self.address));
                 posted.finish(result, ledger);
             }
+        }
+    }
+}
+
+impl Connection {
+    /// A message that the program claimed is not received: its sender is done with it.
+    pub(super) fn discard(&mut self, message: Unexpected, ledger: &mut Ledger) {
+        match message.data {
+            Waiting::Body { body, .. } => self.body_done(body, Sort::Tagged, ledger),
+            Waiting::Buffered(_) if self.is_up() => self.free_place(ledger),
+            Waiting::Buffered(_) => {}
         }
     }
 }

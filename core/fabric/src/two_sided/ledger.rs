@@ -3,6 +3,7 @@
 
 use super::{Counters, registry::Exposed};
 use crate::{Done, Event, OpError, Peer, Token};
+use petasos_match::Key;
 use std::{
     collections::{HashMap, VecDeque},
     hash::{BuildHasherDefault, Hasher},
@@ -29,8 +30,8 @@ pub(super) struct Ledger {
 pub(super) enum Location {
     /// With the peer in this slot, under this id.
     Op { peer: u32, id: u64 },
-    /// Among the posted receives, under this number.
-    Posted(u64),
+    /// Among the posted receives, under this key.
+    Posted(Key),
 }
 
 impl Ledger {

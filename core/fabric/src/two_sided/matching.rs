@@ -1,16 +1,19 @@
 //! Expected messages: receives that wait for messages, and messages that wait for receives.
 
-use super::ledger::{Ledger, Location};
-use crate::{Buffer, Done, OpError, Peer, Slice, Token};
-use std::collections::VecDeque;
+use super::{
+    claims::Claims,
+    ledger::{Ledger, Location},
+};
+use crate::{Buffer, Claimed, Done, OpError, Peeked, Peer, Slice, Token};
+use petasos_match::{Envelope, Key, MessageQueue, Pattern, PatternList};
 
-/// Both lists are searched in order: receives match as they were posted, messages of one sender as
-/// they were sent.
+/// Both are in order: receives match as they were posted, messages of one sender as they were sent.
+/// The word of a source is [`Peer::to_bits`].
 #[derive(Debug, Default)]
 pub(super) struct Matching {
-    posted: VecDeque<Posted>,
-    unexpected: VecDeque<Unexpected>,
-    numbers: u64,
+    posted: PatternList<Posted>,
+    unexpected: MessageQueue<Unexpected>,
+    claims: Claims,
     /// Bytes that messages without a receive may take, and how many were promised to peers.
     limit: usize,
     promised: usize,
@@ -21,11 +24,9 @@ pub(super) struct Matching {
 /// A receive that waits.
 #[derive(Debug)]
 pub(super) struct Posted {
-    number: u64,
+    /// Where it was in the list, once it has matched a message.
+    key: Option<Key>,
     pub(super) token: Token,
-    source: Option<Peer>,
-    tag: u64,
-    ignore: u64,
     pub(super) into: Slice,
 }
 
@@ -58,6 +59,27 @@ impl Unexpected {
         Unexpected { peer, tag, data, orphan: false }
     }
 
+    /// Its length in bytes.
+    fn len(&self) -> u64 {
+        match &self.data {
+            Waiting::Buffered(buffer) => buffer.len() as u64,
+            Waiting::Body { len, .. } => *len,
+        }
+    }
+
+    /// Whether it stays when this peer is lost. Its data does, if it is here, and counts among the
+    /// orphans; with `all` nothing of the peer does.
+    fn outlives(&mut self, peer: Peer, all: bool, orphans: &mut usize) -> bool {
+        if self.peer != peer {
+            return true;
+        }
+        let stays = !all && matches!(self.data, Waiting::Buffered(_));
+        let was = std::mem::replace(&mut self.orphan, stays);
+        *orphans -= if was { self.cost() } else { 0 };
+        *orphans += if stays { self.cost() } else { 0 };
+        stays
+    }
+
     fn cost(&self) -> usize {
         match &self.data {
             Waiting::Buffered(buffer) => ENVELOPE + buffer.len(),
@@ -67,14 +89,15 @@ impl Unexpected {
 }
 
 impl Posted {
-    fn takes(&self, peer: Peer, tag: u64) -> bool {
-        self.source.is_none_or(|source| source == peer) && (self.tag ^ tag) & !self.ignore == 0
+    /// A receive that is not in the list yet.
+    pub(super) fn new(token: Token, into: Slice) -> Posted {
+        Posted { key: None, token, into }
     }
 
     /// Raises its completion.
     pub(super) fn finish(self, result: Result<Done, OpError>, ledger: &mut Ledger) {
         ledger.live -= 1;
-        ledger.finish(self.token, Some(Location::Posted(self.number)), result);
+        ledger.finish(self.token, self.key.map(Location::Posted), result);
     }
 }
 
@@ -105,70 +128,68 @@ impl Matching {
         self.promised -= usize::from(eager) * EAGER + usize::from(headers) * ENVELOPE;
     }
 
-    /// A receive; not yet in the list.
-    pub(super) fn receive(
-        &mut self,
-        token: Token,
-        source: Option<Peer>,
-        tag: u64,
-        ignore: u64,
-        into: Slice,
-    ) -> Posted {
-        self.numbers += 1;
-        Posted { number: self.numbers, token, source, tag, ignore, into }
+    /// The first message that a receive with this pattern takes.
+    pub(super) fn take_message(&mut self, pattern: &Pattern) -> Option<Unexpected> {
+        let (_, message) = self.unexpected.take(pattern)?;
+        self.orphans -= if message.orphan { message.cost() } else { 0 };
+        Some(message)
     }
 
-    /// The first message that this receive takes.
-    pub(super) fn take_message(&mut self, posted: &Posted) -> Option<Unexpected> {
-        let at =
-            self.unexpected.iter().position(|message| posted.takes(message.peer, message.tag))?;
-        let message = self.unexpected.remove(at)?;
+    /// The first message that a receive with this pattern would take, which is set aside if the
+    /// program claims it.
+    pub(super) fn peek(&mut self, pattern: &Pattern, claim: bool) -> Option<Peeked> {
+        let key = self.unexpected.find(pattern, None, |_| true)?;
+        let message = self.unexpected.get(key)?;
+        let mut peeked = Peeked::new(message.peer, message.tag, message.len());
+        if claim {
+            peeked.claimed = self.unexpected.remove(key).map(|message| self.claims.insert(message));
+        }
+        Some(peeked)
+    }
+
+    /// The claimed message with this handle.
+    pub(super) fn take_claimed(&mut self, claimed: Claimed) -> Option<Unexpected> {
+        let message = self.claims.take(claimed)?;
         self.orphans -= if message.orphan { message.cost() } else { 0 };
         Some(message)
     }
 
     /// Puts a receive that found no message at the end of the list.
-    pub(super) fn post(&mut self, posted: Posted, ledger: &mut Ledger) {
-        let place = Location::Posted(posted.number);
-        ledger.tokens.insert(posted.token, place);
-        self.posted.push_back(posted);
+    pub(super) fn post(&mut self, pattern: Pattern, posted: Posted, ledger: &mut Ledger) {
+        let token = posted.token;
+        let key = self.posted.push_back(pattern, posted);
+        ledger.tokens.insert(token, Location::Posted(key));
     }
 
     /// The first receive that takes this message.
     pub(super) fn take_posted(&mut self, peer: Peer, tag: u64) -> Option<Posted> {
-        let at = self.posted.iter().position(|p| p.takes(peer, tag))?;
-        self.posted.remove(at)
+        let (key, posted) = self.posted.take(Envelope::new(peer.to_bits(), tag))?;
+        Some(Posted { key: Some(key), ..posted })
     }
 
-    /// The receive with this number, if it still waits.
-    pub(super) fn take_number(&mut self, number: u64) -> Option<Posted> {
-        let at = self.posted.iter().position(|p| p.number == number)?;
-        self.posted.remove(at)
+    /// The receive with this key, if it still waits.
+    pub(super) fn take_key(&mut self, key: Key) -> Option<Posted> {
+        let posted = self.posted.remove(key)?;
+        Some(Posted { key: Some(key), ..posted })
     }
 
     pub(super) fn keep(&mut self, message: Unexpected) {
-        self.unexpected.push_back(message);
+        self.unexpected.push(Envelope::new(message.peer.to_bits(), message.tag), message);
     }
 
     /// Forgets what waits of a peer that is lost: bodies only, which cannot be had any more, or
     /// all.
     pub(super) fn drop_messages(&mut self, peer: Peer, all: bool) {
         let orphans = &mut self.orphans;
-        self.unexpected.retain_mut(|message| {
-            if message.peer != peer {
-                return true;
-            }
-            let stays = !all && matches!(message.data, Waiting::Buffered(_));
-            let was = std::mem::replace(&mut message.orphan, stays);
-            *orphans -= if was { message.cost() } else { 0 };
-            *orphans += if stays { message.cost() } else { 0 };
-            stays
-        });
+        self.unexpected.retain(|_, message| message.outlives(peer, all, orphans));
+        self.claims.retain(|message| message.outlives(peer, all, orphans));
     }
 
-    /// Takes a receive that waits for this peer alone.
-    pub(super) fn take_waiting_for(&mut self, peer: Peer) -> Option<Posted> {
-        let at = self.posted.iter().position(|p| p.source == Some(peer))?;
-        self.posted.remove(at)
+    /// Takes the receives that wait for this peer alone, in order.
+    pub(super) fn take_waiting_for(&mut self, peer: Peer) -> Vec<Posted> {
+        let source = Some(peer.to_bits());
+        let waiting = self.posted.iter().filter(|(_, pattern, _)| pattern.source() == source);
+        let keys: Vec<Key> = waiting.map(|(key, ..)| key).collect();
+        keys.into_iter().filter_map(|key| self.take_key(key)).collect()
     }
 }

@@ -68,6 +68,7 @@
 //! [`Peer::index`]: crate::Peer::index
 
 mod accept;
+mod claims;
 mod closing;
 mod config;
 mod connection;

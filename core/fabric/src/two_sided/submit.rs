@@ -3,13 +3,15 @@
 use super::{
     Batch, Engine, MAX_EAGER,
     ledger::Location,
+    matching::{Posted, Unexpected},
     operations::{Announce, Atomic, Kind, Op, Pull, Purpose, Put, Route, Sort, Source, first},
     registry::Exposed,
 };
 use crate::{
-    Access, AtomicOp, AtomicType, Body, Done, Level, OpError, OpErrorKind, Operation, Payload,
-    Peer, PeerState, Remote, RemoteSpan, Slice, Slices, SpanCursor, Token,
+    Access, AtomicOp, AtomicType, Body, Claimed, Done, Level, OpError, OpErrorKind, Operation,
+    Payload, Peer, PeerState, Remote, RemoteSpan, Slice, Slices, SpanCursor, Token,
 };
+use petasos_match::Pattern;
 use smallvec::SmallVec;
 
 fn at_most(what: &'static str, value: usize, limit: usize) -> Result<(), OpErrorKind> {
@@ -53,7 +55,9 @@ impl Engine {
             | Operation::SendTagged { peer, .. }
             | Operation::Flush { peer, .. } => Some(*peer),
             Operation::Receive { body, .. } | Operation::Discard { body, .. } => Some(body.peer),
-            Operation::PostReceive { source, .. } => *source,
+            Operation::PostReceive { source, .. } | Operation::Peek { source, .. } => *source,
+            Operation::ReceiveClaimed { message, .. }
+            | Operation::DiscardClaimed { message, .. } => Some(message.peer),
             Operation::Put { remote, .. }
             | Operation::Get { remote, .. }
             | Operation::Atomic { remote, .. }
@@ -97,6 +101,32 @@ impl Engine {
             }
             Operation::PostReceive { token, source, tag, ignore, into } => {
                 self.post_receive(token, source, tag, ignore, into)?;
+            }
+            Operation::Peek { token, source, tag, ignore, claim } => {
+                let pattern = Pattern::new(source.map(Peer::to_bits), tag, ignore);
+                let peeked = self.matching.peek(&pattern, claim);
+                if let (None, Some(source)) = (peeked, source) {
+                    self.reachable(source)?;
+                }
+                self.ledger.live -= 1;
+                self.ledger.finish(token, None, Ok(Done::Peeked(peeked)));
+            }
+            Operation::ReceiveClaimed { token, message: claimed, into } => {
+                writable([&into].into_iter())?;
+                let message = self.take_claimed(claimed)?;
+                let Engine { peers, ledger, .. } = self;
+                if let Some(conn) = peers.get_mut(claimed.peer) {
+                    conn.matched(Posted::new(token, into), message, ledger);
+                }
+            }
+            Operation::DiscardClaimed { token, message: claimed } => {
+                let message = self.take_claimed(claimed)?;
+                let Engine { peers, ledger, .. } = self;
+                if let Some(conn) = peers.get_mut(claimed.peer) {
+                    conn.discard(message, ledger);
+                }
+                ledger.live -= 1;
+                ledger.finish(token, None, Ok(Done::Discarded));
             }
             Operation::Receive { token, body, into } => {
                 writable([&into].into_iter())?;
@@ -339,6 +369,14 @@ impl Engine {
         conn.incoming.take_body(body.id).ok_or(OpErrorKind::UnknownBody)
     }
 
+    /// A claimed message, to be received or discarded.
+    fn take_claimed(&mut self, claimed: Claimed) -> Result<Unexpected, OpErrorKind> {
+        match self.matching.take_claimed(claimed) {
+            Some(message) => Ok(message),
+            None => Err(self.reachable(claimed.peer).err().unwrap_or(OpErrorKind::UnknownMessage)),
+        }
+    }
+
     fn post_receive(
         &mut self,
         token: Token,
@@ -349,8 +387,9 @@ impl Engine {
     ) -> Result<(), OpErrorKind> {
         writable([&into].into_iter())?;
         let Engine { peers, matching, ledger, .. } = self;
-        let posted = matching.receive(token, source, tag, ignore, into);
-        if let Some(message) = matching.take_message(&posted) {
+        let pattern = Pattern::new(source.map(Peer::to_bits), tag, ignore);
+        let posted = Posted::new(token, into);
+        if let Some(message) = matching.take_message(&pattern) {
             if let Some(conn) = peers.get_mut(message.peer) {
                 conn.matched(posted, message, ledger);
             }
@@ -359,7 +398,7 @@ impl Engine {
         if let Some(source) = source {
             self.reachable(source)?;
         }
-        self.matching.post(posted, &mut self.ledger);
+        self.matching.post(pattern, posted, &mut self.ledger);
         Ok(())
     }
 
@@ -367,9 +406,9 @@ impl Engine {
         let Engine { peers, matching, ledger, .. } = self;
         match ledger.tokens.get(&token).copied() {
             None => {}
-            Some(Location::Posted(number)) => {
+            Some(Location::Posted(key)) => {
                 // One that is being filled right now ends by itself.
-                if let Some(posted) = matching.take_number(number) {
+                if let Some(posted) = matching.take_key(key) {
                     posted.finish(Err(OpError::local(OpErrorKind::Cancelled)), ledger);
                 }
             }

@@ -3,7 +3,7 @@
 
 use super::{
     Claim, Entry, EntryError, EntryInfo, List, MatchEntry, Matched, Matching, Notice,
-    pattern::Pattern, unexpected::Header,
+    unexpected::Header,
 };
 use crate::Failure;
 
@@ -46,9 +46,7 @@ impl Matching {
     /// The oldest header that an entry takes.
     fn first_header(&self, entry: &Entry) -> Option<u32> {
         let portal = self.portals[usize::from(entry.portal)].as_ref()?;
-        let fits =
-            |header: &Header| entry.spec.truncate || header.arrival.len <= entry.spec.memory.len();
-        portal.unexpected.find(&self.headers, &entry.position.pattern, None, fits)
+        self.find_header(portal, &entry.spec, None)
     }
 
     /// Claims a header, now or when its data is there.
@@ -59,8 +57,7 @@ impl Matching {
         result: Result<(), Failure>,
         notices: &mut Vec<Notice>,
     ) {
-        let portal = self.portals[usize::from(claimant.portal)].as_mut();
-        portal.expect("of an open portal").unexpected.remove(&mut self.headers, header);
+        self.claim_header(claimant.portal, header);
         match self.headers[header].landed {
             true => self.end_claim(header, claimant, result, notices),
             false => self.pending.push(PendingClaim { header, claimant, result, unlinks: false }),
@@ -100,9 +97,7 @@ impl Matching {
             }
         } else if result.is_err() {
             // No entry will ever take it.
-            let portal = self.entries[matched.entry].portal;
-            let portal = self.portals[usize::from(portal)].as_mut();
-            portal.expect("headers keep it open").unexpected.remove(&mut self.headers, header);
+            self.claim_header(self.entries[matched.entry].portal, header);
             self.headers.take(header);
             self.entries[matched.entry].headers -= 1;
         }
@@ -118,9 +113,7 @@ impl Matching {
     ) -> Result<Option<(u32, Claim)>, EntryError> {
         let open = self.portals.get(usize::from(portal)).and_then(Option::as_ref);
         let open = open.ok_or(EntryError::NoPortal)?;
-        let pattern = Pattern::new(spec.bits, spec.ignore, spec.source);
-        let fits = |header: &Header| spec.truncate || header.arrival.len <= spec.memory.len();
-        let header = open.unexpected.find(&self.headers, &pattern, behind, fits);
+        let header = self.find_header(open, spec, behind);
         Ok(header.map(|header| {
             let Header { arrival, entry, offset, len, .. } = self.headers[header];
             let memory = self.entries[entry].spec.memory.clone();
@@ -140,7 +133,7 @@ impl Matching {
         let entry = Entry::new(spec, portal, List::Priority);
         let slot = self.entries.insert::<MatchEntry>(entry).ok_or(EntryError::Full)?.index();
         let headers = |m: &Matching| {
-            m.portals[usize::from(portal)].as_ref().map_or(0, |portal| portal.unexpected.len)
+            m.portals[usize::from(portal)].as_ref().map_or(0, |portal| portal.unexpected.len())
         };
         let before = headers(self);
         self.claim(slot, notices);

@@ -1,10 +1,8 @@
 //! A message is matched: the first entry that takes it, or refuses it.
 
-use super::{
-    List, Matched, Matching, Portal, Refusal, entry::Verdict, list::MatchList, pattern::Envelope,
-    unexpected::Header,
-};
+use super::{List, Matched, Matching, Portal, Refusal, entry::Verdict};
 use crate::{Quiet, message::Arrival};
+use petasos_match::PatternList;
 
 impl Matching {
     /// Finds the entry that takes a message.
@@ -35,11 +33,25 @@ impl Matching {
 
     /// The first entry of a list that takes a message or refuses it, and which of both.
     #[inline(always)]
-    fn find(&self, list: &MatchList, arrival: &Arrival) -> Option<(u32, Verdict)> {
-        list.find(&self.entries, Envelope::of(arrival), |entry| match entry.judge(arrival) {
-            Verdict::Skip => None,
-            verdict => Some(verdict),
-        })
+    fn find(&self, list: &PatternList<u32>, arrival: &Arrival) -> Option<(u32, Verdict)> {
+        let Some(scan) = list.scan(arrival.envelope()) else {
+            return self.find_by_index(list, arrival);
+        };
+        for slot in scan {
+            match self.entries[*slot].judge(arrival) {
+                Verdict::Skip => {}
+                verdict => return Some((*slot, verdict)),
+            }
+        }
+        None
+    }
+
+    /// The same in a list that is not short.
+    #[inline(never)]
+    fn find_by_index(&self, list: &PatternList<u32>, arrival: &Arrival) -> Option<(u32, Verdict)> {
+        let judged = |slot: &u32| (*slot, self.entries[*slot].judge(arrival));
+        let mut takers = list.takers(arrival.envelope()).map(judged);
+        takers.find(|(_, verdict)| *verdict != Verdict::Skip)
     }
 
     /// The events that are not wanted of the entry that would take a message, if there is one.
@@ -64,12 +76,9 @@ impl Matching {
     ) -> Result<Matched, Refusal> {
         let mut header = None;
         if list == List::Overflow && self.entries[slot].spec.header {
-            let new = Header::new(*arrival, slot, offset, len);
-            let index = self.headers.insert::<Header>(new).ok_or(Refusal::NoHeader)?.index();
-            let portal = self.portals[usize::from(arrival.portal)].as_mut();
-            portal.expect("it was found there").unexpected.push(&mut self.headers, index);
+            let kept = self.keep_header(arrival, slot, (offset, len));
+            header = Some(kept.ok_or(Refusal::NoHeader)?);
             self.entries[slot].headers += 1;
-            header = Some(index);
         }
         let entry = &mut self.entries[slot];
         entry.take(len);

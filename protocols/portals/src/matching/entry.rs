@@ -1,18 +1,10 @@
 //! Entries of match lists: what the program appends, and how an entry takes messages.
 
-use super::{
-    List,
-    chain::{Linked, Links},
-    pattern::Pattern,
-};
+use super::List;
 use crate::{
     Accepts, Counter, Counts, EventQueue, Handle, Memory, ProcessId, Quiet, message::Arrival,
 };
-
-/// The sort of links of the list.
-pub(super) const ORDER: usize = 0;
-/// The sort of links of a hash chain.
-pub(super) const CHAIN: usize = 1;
+use petasos_match::{Envelope, Key, Pattern};
 
 /// What a program appends to a list of a portal: which messages it wants, and where they go.
 ///
@@ -141,25 +133,28 @@ impl MatchEntry {
             counts: Counts::NONE,
         }
     }
+
+    /// What it matches. See [`ProcessId::to_bits`].
+    pub(super) fn pattern(&self) -> Pattern {
+        Pattern::of_parts(self.source.to_bits(), self.source.mask(), self.bits, self.ignore)
+    }
 }
 
-/// The position of an entry in its list.
-#[derive(Debug)]
-pub(crate) struct ListPosition {
-    pub(super) pattern: Pattern,
-    pub(super) label: u64,
-    pub(super) class: u32,
-    pub(super) links: [Links; 2],
+impl Arrival {
+    /// What of a message is matched.
+    #[inline]
+    pub(super) fn envelope(&self) -> Envelope {
+        Envelope::new(self.initiator.to_bits(), self.bits)
+    }
 }
 
 /// An entry that was appended.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    pub(super) position: ListPosition,
     pub(super) portal: u16,
     pub(super) list: List,
-    /// Whether it is in the list.
-    pub(super) listed: bool,
+    /// Where it is in the list, as long as it is in it.
+    pub(super) key: Option<Key>,
     /// Whether it is removed when nothing needs it any more.
     pub(super) leaving: bool,
     /// Whether the event that it was unlinked has been raised.
@@ -187,16 +182,6 @@ pub(crate) struct Entry {
     pub(crate) spec: MatchEntry,
 }
 
-impl Linked for Entry {
-    fn links(&self, sort: usize) -> &Links {
-        &self.position.links[sort]
-    }
-
-    fn links_mut(&mut self, sort: usize) -> &mut Links {
-        &mut self.position.links[sort]
-    }
-}
-
 /// What becomes of a message at an entry that it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -210,13 +195,11 @@ pub(super) enum Verdict {
 
 impl Entry {
     pub(super) fn new(spec: MatchEntry, portal: u16, list: List) -> Entry {
-        let pattern = Pattern::new(spec.bits, spec.ignore, spec.source);
         let left = if spec.once { Some(1) } else { spec.threshold };
         Entry {
-            position: ListPosition { pattern, label: 0, class: 0, links: Default::default() },
             portal,
             list,
-            listed: false,
+            key: None,
             leaving: false,
             unlink_raised: false,
             skips: false,

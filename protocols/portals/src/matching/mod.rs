@@ -6,14 +6,11 @@
 //! is for another user, or does not allow the operation. A message that an overflow entry took
 //! leaves a header. An entry that is appended to the priority list claims the headers that it
 //! matches before it is linked, in one step. Both directions cost a few look-ups however long the
-//! lists are ([`list`]), unless an entry with wildcards has to search headers.
+//! lists are ([`petasos_match`]), unless an entry with wildcards has to search headers.
 
-mod chain;
 mod claims;
 mod deliver;
 mod entry;
-mod list;
-mod pattern;
 mod portals3;
 #[cfg(test)]
 mod tests;
@@ -21,16 +18,14 @@ mod unexpected;
 
 pub(crate) use entry::Entry;
 pub use entry::MatchEntry;
-pub(crate) use list::At;
-pub(crate) use pattern::Fold;
 
 use crate::{
     Counter, Counts, Error, EventQueue, Failure, Handle, InterfaceId, Limits, Memory, Quiet,
     handle::Table, message::Arrival,
 };
 use claims::PendingClaim;
-use list::MatchList;
-use unexpected::{Header, Unexpected};
+use petasos_match::{MessageQueue, PatternList};
+use unexpected::Header;
 
 /// Which list of a portal an entry is in (section *Match list entries and matching lists*).
 ///
@@ -71,6 +66,15 @@ pub enum List {
     Priority,
     /// Entries for unexpected messages: those that nothing in the priority list matches.
     Overflow,
+}
+
+/// Where an entry is inserted: at an end of the list, or beside the entry in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    First,
+    Last,
+    Before(u32),
+    After(u32),
 }
 
 /// Why a message was not taken.
@@ -202,9 +206,11 @@ impl EntryError {
 
 #[derive(Debug, Default)]
 struct Portal {
-    priority: MatchList,
-    overflow: MatchList,
-    unexpected: Unexpected,
+    /// The slots of entries.
+    priority: PatternList<u32>,
+    overflow: PatternList<u32>,
+    /// The slots of headers.
+    unexpected: MessageQueue<u32>,
     enabled: bool,
 }
 
@@ -220,7 +226,7 @@ pub(crate) struct Matching {
 }
 
 impl Portal {
-    fn list(&mut self, list: List) -> &mut MatchList {
+    fn list(&mut self, list: List) -> &mut PatternList<u32> {
         match list {
             List::Priority => &mut self.priority,
             List::Overflow => &mut self.overflow,
@@ -269,7 +275,7 @@ impl Matching {
     pub(crate) fn close(&mut self, portal: u16) -> Result<(), EntryError> {
         let slot = self.portals.get_mut(usize::from(portal)).ok_or(EntryError::NoPortal)?;
         let open = slot.as_ref().ok_or(EntryError::NoPortal)?;
-        if open.priority.len() + open.overflow.len() + open.unexpected.len > 0 {
+        if open.priority.len() + open.overflow.len() + open.unexpected.len() > 0 {
             return Err(EntryError::InUse);
         }
         *slot = None;
@@ -331,14 +337,8 @@ impl Matching {
         notices: &mut Vec<Notice>,
     ) -> Result<Handle<MatchEntry>, EntryError> {
         let open = self.portals.get(usize::from(portal)).and_then(Option::as_ref);
-        let waiting = open.ok_or(EntryError::NoPortal)?.unexpected.len > 0;
-        let beside = at.base().is_none_or(|base| {
-            let base = &self.entries[base];
-            base.listed && base.list == list && base.portal == portal
-        });
-        if !beside {
-            return Err(EntryError::Stale);
-        }
+        let waiting = !open.ok_or(EntryError::NoPortal)?.unexpected.is_empty();
+        let at = self.resolve(portal, list, at).ok_or(EntryError::Stale)?;
         let open = self.portals[usize::from(portal)].as_mut().expect("looked at before");
         if open.list(list).len() >= self.longest {
             return Err(EntryError::ListFull);
@@ -355,11 +355,26 @@ impl Matching {
                 return Ok(handle);
             }
         }
+        let pattern = self.entries[slot].spec.pattern();
         let portal = self.portals[usize::from(portal)].as_mut().expect("looked at before");
-        portal.list(list).insert(&mut self.entries, slot, at);
-        self.entries[slot].listed = true;
+        let key = portal.list(list).insert(at, pattern, slot);
+        self.entries[slot].key = Some(key.expect("what it is beside is in the list"));
         notices.push(Notice::Linked(self.info(slot)));
         Ok(handle)
+    }
+
+    /// The place in a list; `None` if what it is beside is not in that list.
+    fn resolve(&self, portal: u16, list: List, at: At) -> Option<petasos_match::At> {
+        let key = |base: u32| {
+            let base = &self.entries[base];
+            base.key.filter(|_| base.list == list && base.portal == portal)
+        };
+        Some(match at {
+            At::First => petasos_match::At::First,
+            At::Last => petasos_match::At::Last,
+            At::Before(base) => petasos_match::At::Before(key(base)?),
+            At::After(base) => petasos_match::At::After(key(base)?),
+        })
     }
 
     /// Unlinks an entry, and gives what was appended. Not while operations or headers need it.
@@ -376,12 +391,9 @@ impl Matching {
     /// Removes an entry from its list.
     fn unlist(&mut self, slot: u32) {
         let entry = &mut self.entries[slot];
-        if !std::mem::take(&mut entry.listed) {
-            return;
-        }
-        let (portal, list) = (entry.portal, entry.list);
-        let portal = self.portals[usize::from(portal)].as_mut();
-        portal.expect("entries keep it open").list(list).remove(&mut self.entries, slot);
+        let Some(key) = entry.key.take() else { return };
+        let portal = self.portals[usize::from(entry.portal)].as_mut();
+        portal.expect("entries keep it open").list(entry.list).remove(key);
     }
 
     /// Removes an entry that takes no more messages from its list, if it unlinks. What is left of

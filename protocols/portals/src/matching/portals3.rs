@@ -25,14 +25,14 @@ impl Matching {
     /// A portal without entries.
     pub(crate) fn unused_portal(&self) -> Option<u16> {
         let unused = |portal: &Option<super::Portal>| {
-            portal.as_ref().is_some_and(|portal| portal.priority.len() == 0)
+            portal.as_ref().is_some_and(|portal| portal.priority.is_empty())
         };
         self.portals.iter().position(unused).map(|portal| portal as u16)
     }
 
     /// The portal of an entry that is in a list, and its slot, for insertions beside it.
     pub(crate) fn beside(&self, handle: Handle<MatchEntry>) -> Result<(u16, u32), EntryError> {
-        let entry = self.entries.get(handle).filter(|entry| entry.listed);
+        let entry = self.entries.get(handle).filter(|entry| entry.key.is_some());
         entry.map(|entry| (entry.portal, handle.index())).ok_or(EntryError::Stale)
     }
 

@@ -535,7 +535,7 @@ fn labels_that_run_out_are_made_anew() {
     }
     let order: Vec<u64> = {
         let list = &core.portals[0].as_ref().unwrap().priority;
-        list.iter(&core.entries).map(|slot| core.entries[slot].spec.user_data).collect()
+        list.iter().map(|(_, _, slot)| core.entries[*slot].spec.user_data).collect()
     };
     for expected in order {
         let taken = core.deliver(&put(0, 1)).unwrap();

@@ -1,20 +1,15 @@
 //! Headers of messages that matched only in an overflow list. They are kept in the order of their
 //! arrival until an entry that matches them is appended, or a search takes them.
 
-use super::{
-    chain::{Chain, Linked, Links, NIL},
-    pattern::{Envelope, Fold, Pattern},
-};
-use crate::{handle::Table, message::Arrival};
-use std::collections::{HashMap, hash_map};
-
-const ORDER: usize = 0;
-const SAME: usize = 1;
+use super::{MatchEntry, Matching, Portal};
+use crate::message::Arrival;
+use petasos_match::Key;
 
 /// A message that no entry has claimed yet.
 #[derive(Debug)]
 pub(crate) struct Header {
-    links: [Links; 2],
+    /// Where it is among the headers of its portal, until it is claimed.
+    key: Key,
     pub(crate) arrival: Arrival,
     /// The slot of the overflow entry that took it.
     pub(crate) entry: u32,
@@ -25,76 +20,40 @@ pub(crate) struct Header {
     pub(crate) landed: bool,
 }
 
-impl Header {
-    pub(crate) fn new(arrival: Arrival, entry: u32, offset: u64, len: u64) -> Header {
-        Header { links: Default::default(), arrival, entry, offset, len, landed: false }
-    }
-}
-
-impl Linked for Header {
-    fn links(&self, sort: usize) -> &Links {
-        &self.links[sort]
-    }
-
-    fn links_mut(&mut self, sort: usize) -> &mut Links {
-        &mut self.links[sort]
-    }
-}
-
-/// The headers of one portal.
-#[derive(Debug, Default)]
-pub(crate) struct Unexpected {
-    order: Chain<ORDER>,
-    same: HashMap<(u64, u64), Chain<SAME>, Fold>,
-    pub(crate) len: usize,
-}
-
-fn key(envelope: Envelope) -> (u64, u64) {
-    (envelope.bits, envelope.source)
-}
-
-impl Unexpected {
-    /// Appends a header that is in the table.
-    pub(crate) fn push(&mut self, headers: &mut Table<Header>, index: u32) {
-        let envelope = Envelope::of(&headers[index].arrival);
-        self.order.push_back(headers, index);
-        self.same.entry(key(envelope)).or_default().push_back(headers, index);
-        self.len += 1;
-    }
-
-    pub(crate) fn remove(&mut self, headers: &mut Table<Header>, index: u32) {
-        let envelope = Envelope::of(&headers[index].arrival);
-        self.order.remove(headers, index);
-        if let hash_map::Entry::Occupied(mut chain) = self.same.entry(key(envelope)) {
-            chain.get_mut().remove(headers, index);
-            if chain.get().is_empty() {
-                chain.remove();
-            }
-        }
-        self.len -= 1;
-    }
-
-    /// The oldest header that matches and that `accept` takes, of those behind another that
-    /// matches, or of all. Found by its hash if the pattern has no wildcards, else by walking.
-    pub(crate) fn find(
-        &self,
-        headers: &Table<Header>,
-        pattern: &Pattern,
-        behind: Option<u32>,
-        accept: impl Fn(&Header) -> bool,
+impl Matching {
+    /// Keeps the header of a message that an overflow entry of an open portal has taken: its slot.
+    /// `None` if no more can be kept.
+    pub(super) fn keep_header(
+        &mut self,
+        arrival: &Arrival,
+        entry: u32,
+        (offset, len): (u64, u64),
     ) -> Option<u32> {
-        let (sort, first) = match pattern.exact() {
-            Some(envelope) => (SAME, self.same.get(&key(envelope))?.head),
-            None => (ORDER, self.order.head),
-        };
-        let mut at = behind.map_or(first, |header| headers[header].links[sort].next);
-        while at != NIL {
-            let header = &headers[at];
-            if pattern.matches(Envelope::of(&header.arrival)) && accept(header) {
-                return Some(at);
-            }
-            at = header.links[sort].next;
-        }
-        None
+        let slot = self.headers.next::<Header>()?.index();
+        let portal = self.portals[usize::from(arrival.portal)].as_mut();
+        let key = portal.expect("an entry keeps it open").unexpected.push(arrival.envelope(), slot);
+        let header = Header { key, arrival: *arrival, entry, offset, len, landed: false };
+        self.headers.insert::<Header>(header).map(|handle| handle.index())
+    }
+
+    /// Removes a header from those that an entry may claim.
+    pub(super) fn claim_header(&mut self, portal: u16, header: u32) {
+        let portal = self.portals[usize::from(portal)].as_mut();
+        portal.expect("headers keep it open").unexpected.remove(self.headers[header].key);
+    }
+
+    /// The oldest header of a portal that an entry with these settings matches, and that fits it:
+    /// of those behind another one, or of all.
+    pub(super) fn find_header(
+        &self,
+        portal: &Portal,
+        spec: &MatchEntry,
+        behind: Option<u32>,
+    ) -> Option<u32> {
+        let behind = behind.map(|header| self.headers[header].key);
+        let found = portal.unexpected.find(&spec.pattern(), behind, |header| {
+            spec.truncate || self.headers[*header].arrival.len <= spec.memory.len()
+        })?;
+        portal.unexpected.get(found).copied()
     }
 }

@@ -3,8 +3,9 @@
 //! Nothing is kept of a process without a connection, so the memory that this layer takes follows
 //! the transport's connections and not the size of the job.
 
-use crate::{Handle, ProcessId, matching::Fold, outstanding::Outstanding};
+use crate::{Handle, ProcessId, outstanding::Outstanding};
 use petasos_fabric::{Operation, Peer};
+use petasos_match::SeededState;
 use std::collections::{HashMap, VecDeque};
 
 /// The process behind a peer.
@@ -38,7 +39,7 @@ pub(super) struct Peers {
     /// By the transport's slot.
     records: Vec<Option<Record>>,
     /// By the bits of their names.
-    by_process: HashMap<u64, Peer, Fold>,
+    by_process: HashMap<u64, Peer, SeededState>,
     /// The peer to which something went last: mostly more follows.
     latest: Option<(ProcessId, Peer)>,
     /// How many messages wait in all outboxes.

@@ -11,9 +11,9 @@ use super::{
     shadows::{Shadows, User},
 };
 use petasos_fabric::{
-    Access, Address, AllocError, Body, Capabilities, Done, Endpoint, Event, ExportError,
+    Access, Address, AllocError, Body, Capabilities, Claimed, Done, Endpoint, Event, ExportError,
     ImportError, Incarnation, InjectError, Key, KeyId, Lease, Notifier, Notify, Operation, Payload,
-    Peer, PeerInfo, Pool, Refusal, Region, RegionId, RegisterError, Remote, RemoteSpan,
+    Peeked, Peer, PeerInfo, Pool, Refusal, Region, RegionId, RegisterError, Remote, RemoteSpan,
     ResolveError, Sleep, Slice, Time, Token, WeakRegion,
 };
 use std::{
@@ -190,6 +190,17 @@ impl Core {
                 let (source, into) = (source.map(handle), self.part(into, user));
                 Op::PostReceive { token, source, tag: *tag, ignore: *ignore, into }
             }
+            Operation::Peek { source, tag, ignore, claim, .. } => {
+                let source = source.map(handle);
+                Op::Peek { token, source, tag: *tag, ignore: *ignore, claim: *claim }
+            }
+            Operation::ReceiveClaimed { message, into, .. } => {
+                let message = (handle(message.peer), message.id);
+                Op::ReceiveClaimed { token, message, into: self.part(into, user) }
+            }
+            Operation::DiscardClaimed { message, .. } => {
+                Op::DiscardClaimed { token, message: (handle(message.peer), message.id) }
+            }
             Operation::Put { remote, local, spans, level, event, .. } => Op::Put {
                 token,
                 remote: import(*remote),
@@ -327,6 +338,11 @@ fn done(ended: Ended) -> Done {
         Ended::Received(len) => Done::Received { len },
         Ended::Discarded => Done::Discarded,
         Ended::Tagged { peer: of, tag, len } => Done::Tagged { peer: peer(of), tag, len },
+        Ended::Peeked(found) => Done::Peeked(found.map(|found| {
+            let mut peeked = Peeked::new(peer(found.peer), found.tag, found.len);
+            peeked.claimed = found.claimed.map(|id| Claimed { peer: peeked.peer, id });
+            peeked
+        })),
         Ended::Put => Done::Put,
         Ended::Got => Done::Got,
         Ended::Atomic => Done::Atomic,

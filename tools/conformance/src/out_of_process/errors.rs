@@ -98,6 +98,7 @@ impl From<&OpError> for Failed {
             }
             OpErrorKind::Unsupported(what) => Kind::Unsupported((*what).to_owned()),
             OpErrorKind::UnknownBody => Kind::UnknownBody,
+            OpErrorKind::UnknownMessage => Kind::UnknownMessage,
             OpErrorKind::Withdrawn => Kind::Withdrawn,
             OpErrorKind::StillReached => Kind::StillReached,
             OpErrorKind::Busy => Kind::Busy,
@@ -132,6 +133,7 @@ impl From<Failed> for OpError {
             }
             Kind::Unsupported(what) => OpErrorKind::Unsupported(constant(&what)),
             Kind::UnknownBody => OpErrorKind::UnknownBody,
+            Kind::UnknownMessage => OpErrorKind::UnknownMessage,
             Kind::Withdrawn => OpErrorKind::Withdrawn,
             Kind::StillReached => OpErrorKind::StillReached,
             Kind::Busy => OpErrorKind::Busy,

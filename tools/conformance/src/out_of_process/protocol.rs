@@ -213,6 +213,22 @@ pub(super) enum Op {
         ignore: u64,
         into: Part,
     },
+    Peek {
+        token: u64,
+        source: Option<Handle>,
+        tag: u64,
+        ignore: u64,
+        claim: bool,
+    },
+    ReceiveClaimed {
+        token: u64,
+        message: (Handle, u64),
+        into: Part,
+    },
+    DiscardClaimed {
+        token: u64,
+        message: (Handle, u64),
+    },
     Put {
         token: u64,
         remote: Import,
@@ -293,6 +309,7 @@ pub(super) enum Ended {
         tag: u64,
         len: u64,
     },
+    Peeked(Option<Found>),
     Put,
     Got,
     Atomic,
@@ -302,6 +319,15 @@ pub(super) enum Ended {
     Flushed,
     Deregistered,
     Revoked,
+}
+
+/// A message that was peeked, and its number if it was claimed.
+#[derive(Debug, Wire)]
+pub(super) struct Found {
+    pub(super) peer: Handle,
+    pub(super) tag: u64,
+    pub(super) len: u64,
+    pub(super) claimed: Option<u64>,
 }
 
 #[derive(Debug, Wire)]
@@ -325,6 +351,7 @@ pub(super) enum Kind {
     Misaligned { offset: u64, align: u64 },
     Unsupported(String),
     UnknownBody,
+    UnknownMessage,
     Withdrawn,
     StillReached,
     Busy,

@@ -5,14 +5,14 @@ use super::{
     memory::{apply, changes},
     pipe::{HELLO, read_frame, write_frame},
     protocol::{
-        Can, Ended, Failed, Happened, Import, Known, Load, Op, Opened, Part, Progressed, Refused,
-        Request, Seen, Unexported, Unimported, Unregistered, Unresolved, Why,
+        Can, Ended, Failed, Found, Handle, Happened, Import, Known, Load, Op, Opened, Part,
+        Progressed, Refused, Request, Seen, Unexported, Unimported, Unregistered, Unresolved, Why,
     },
 };
 use crate::{Fixture, foreign};
 use petasos_fabric::{
-    Access, AtomicOp, AtomicType, Body, Done, Endpoint, Event, Key, KeyId, Lease, Level, Operation,
-    Payload, Refusal, Region, RegionId, Remote, RemoteSpan, Slice, Slices, Spans, Token,
+    Access, AtomicOp, AtomicType, Body, Claimed, Done, Endpoint, Event, Key, KeyId, Lease, Level,
+    Operation, Payload, Refusal, Region, RegionId, Remote, RemoteSpan, Slice, Slices, Spans, Token,
 };
 use petasos_wire::{Encoding, Wire, from_bytes, to_vec};
 use rustix::process::{Signal, getpid, kill_process};
@@ -351,6 +351,21 @@ impl Here<'_> {
                 ignore,
                 into: self.slice(into),
             },
+            Op::Peek { token, source, tag, ignore, claim } => Operation::Peek {
+                token: Token(token),
+                source: source.map(peer),
+                tag,
+                ignore,
+                claim,
+            },
+            Op::ReceiveClaimed { token, message, into } => Operation::ReceiveClaimed {
+                token: Token(token),
+                message: claimed(message),
+                into: self.slice(into),
+            },
+            Op::DiscardClaimed { token, message } => {
+                Operation::DiscardClaimed { token: Token(token), message: claimed(message) }
+            }
             Op::Put { token, remote: of, local, spans: at, level, event } => Operation::Put {
                 token: Token(token),
                 remote: remote(of),
@@ -414,6 +429,10 @@ fn level_of(number: u8) -> Level {
     ALL[usize::from(number)]
 }
 
+fn claimed((of, id): (Handle, u64)) -> Claimed {
+    Claimed { peer: peer(of), id }
+}
+
 fn remote(((index, generation), of, len): Import) -> Remote {
     Remote { index, generation, peer: peer(of), len }
 }
@@ -428,6 +447,12 @@ fn ended(done: Done) -> Ended {
         Done::Received { len } => Ended::Received(len),
         Done::Discarded => Ended::Discarded,
         Done::Tagged { peer, tag, len } => Ended::Tagged { peer: handle(peer), tag, len },
+        Done::Peeked(peeked) => Ended::Peeked(peeked.map(|peeked| Found {
+            peer: handle(peeked.peer),
+            tag: peeked.tag,
+            len: peeked.len,
+            claimed: peeked.claimed.map(|claimed| claimed.id),
+        })),
         Done::Put => Ended::Put,
         Done::Got => Ended::Got,
         Done::Atomic => Ended::Atomic,

@@ -1,7 +1,7 @@
 //! Unexpected, long and expected messages.
 
 use super::*;
-use crate::{Body, InjectError, Level, Payload, Slice};
+use crate::{Body, InjectError, Level, Payload, Peeked, Slice};
 use bytes::Bytes;
 
 fn send(net: &Net, a: usize, b: usize, token: u64, message: &[u8], level: Level) -> Operation {
@@ -277,6 +277,148 @@ fn a_receive_posted_while_its_message_comes_in_gets_it() {
     let done = net.finish(1, post(2, None, 7, 0, &into));
     assert!(matches!(done, Ok(Done::Tagged { len: 30, .. })));
     assert!(into.to_vec() == bytes(30, 3));
+}
+
+/// Hundreds of receives, with wildcards and without, match in the order in which they were posted;
+/// the others are cancelled, or end with their peer, in that order.
+#[test]
+fn many_receives_keep_their_order() {
+    let mut net = Net::new(3, &small_config());
+    let mut posted = Vec::new();
+    for i in 0..200_u64 {
+        let source = [Some(1), Some(2), None][i as usize % 3];
+        let (tag, ignore) = (i % 7, if i % 5 == 0 { 3 } else { 0 });
+        let into = Region::zeroed(8);
+        let peer = source.map(|from: usize| net.peers[0][from]);
+        net.engines[0].submit(post(i, peer, tag, ignore, &into));
+        posted.push((i, source, tag, ignore, into));
+    }
+    for i in 0..150_u64 {
+        let (from, tag) = (1 + i as usize % 2, i / 2 % 7);
+        let send = tagged(&net, from, 0, i, tag, &i.to_le_bytes(), Level::Reusable);
+        assert!(matches!(net.finish(from, send), Ok(Done::Sent)));
+        let at = posted.iter().position(|(_, source, wanted, ignore, _)| {
+            source.is_none_or(|source| source == from) && (wanted ^ tag) & !ignore == 0
+        });
+        let (token, .., into) = posted.remove(at.expect("there is a receive for each"));
+        let peer = net.peers[0][from];
+        let done = net.done(0, Token(token)).expect("the first that takes it").unwrap();
+        let Done::Tagged { peer: source, tag: sent, len: 8 } = done else { panic!("{done:?}") };
+        assert_eq!((source, sent), (peer, tag));
+        assert_eq!(into.to_vec(), i.to_le_bytes());
+    }
+    let (cancelled, left): (Vec<_>, Vec<_>) = posted.into_iter().partition(|(i, ..)| i % 2 == 0);
+    for (token, ..) in cancelled {
+        net.engines[0].cancel(Token(token));
+        net.settle();
+        assert_eq!(net.done(0, Token(token)).unwrap().unwrap_err(), OpErrorKind::Cancelled);
+    }
+    for from in [1, 2] {
+        net.events[0].clear();
+        net.cut(0, from);
+        net.settle();
+        let ended = net.events[0].iter().filter_map(|event| match event {
+            Event::Done { token, result: Err(_) } => Some(token.0),
+            _ => None,
+        });
+        let of_peer = left.iter().filter(|(_, source, ..)| *source == Some(from));
+        let expected: Vec<u64> = of_peer.map(|(token, ..)| *token).collect();
+        assert_eq!(ended.collect::<Vec<_>>(), expected);
+        assert!(!expected.is_empty());
+    }
+}
+
+/// A hundred messages that came before their receives are found by tag, and the oldest first.
+#[test]
+fn many_messages_keep_their_order() {
+    let mut net = Net::new(2, &small_config());
+    for i in 0..100_u64 {
+        let send = tagged(&net, 1, 0, i, i % 10, &i.to_le_bytes(), Level::Reusable);
+        net.engines[1].submit(send);
+    }
+    net.settle();
+    let mut waiting: Vec<u64> = (0..100).collect();
+    for i in 0..100_u64 {
+        let (tag, ignore) = if i % 4 == 0 { (0, u64::MAX) } else { (i * 3 % 10, 0) };
+        let takes = |message: &u64| ((message % 10) ^ tag) & !ignore == 0;
+        let Some(at) = waiting.iter().position(takes) else { continue };
+        let message = waiting.remove(at);
+        let into = Region::zeroed(8);
+        let done = net.finish(0, post(i, Some(net.peers[0][1]), tag, ignore, &into)).unwrap();
+        assert!(matches!(done, Done::Tagged { tag, len: 8, .. } if tag == message % 10));
+        assert_eq!(into.to_vec(), message.to_le_bytes());
+    }
+    assert!(waiting.len() < 50, "{waiting:?}");
+}
+
+fn peek(net: &mut Net, tag: u64, claim: bool) -> Option<Peeked> {
+    let (source, ignore) = (None, 0);
+    let operation = Operation::Peek { token: Token(99), source, tag, ignore, claim };
+    match net.finish(0, operation) {
+        Ok(Done::Peeked(peeked)) => peeked,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Claimed messages of both kinds, received, discarded and lost: nothing is left of them, and the
+/// sender may send as many again.
+#[test]
+fn claimed_messages() {
+    let mut net = Net::new(2, &small_config());
+    let into = Region::zeroed(3_000);
+    for round in 0..100 {
+        for (tag, len) in [(1, 40), (2, 3_000), (3, 50), (4, 3_000)] {
+            let send = tagged(&net, 1, 0, tag, tag, &bytes(len, tag as u8), Level::Reusable);
+            net.engines[1].submit(send);
+        }
+        net.settle();
+        assert_eq!(peek(&mut net, 5, true), None);
+        for (tag, len) in [(3, 50), (4, 3_000), (2, 3_000), (1, 40)] {
+            let seen = peek(&mut net, tag, false);
+            assert_eq!(seen, Some(Peeked::new(net.peers[0][1], tag, len)), "round {round}");
+            let message = peek(&mut net, tag, true).and_then(|peeked| peeked.claimed).unwrap();
+            assert_eq!(peek(&mut net, tag, false), None);
+            let (token, whole) = (Token(tag), into.whole());
+            let done = match tag {
+                1 | 2 => net.finish(0, Operation::ReceiveClaimed { token, message, into: whole }),
+                _ => net.finish(0, Operation::DiscardClaimed { token, message }),
+            };
+            match done {
+                Ok(Done::Tagged { tag: of, len: got, .. }) if tag < 3 => {
+                    assert_eq!((of, got), (tag, len));
+                    assert!(into.to_vec()[..len as usize] == bytes(len as usize, tag as u8));
+                }
+                Ok(Done::Discarded) if tag > 2 => {}
+                other => panic!("{other:?}"),
+            }
+            let again = net.finish(0, Operation::DiscardClaimed { token, message });
+            assert_eq!(again.unwrap_err(), OpErrorKind::UnknownMessage);
+        }
+        net.settle();
+        for tag in 1..5 {
+            assert!(matches!(net.done(1, Token(tag)), Some(Ok(Done::Sent))));
+        }
+    }
+    net.assert_clean();
+    let sends = [(1, 40), (2, 3_000)]
+        .map(|(tag, len)| tagged(&net, 1, 0, tag, tag, &bytes(len, tag as u8), Level::Reusable));
+    sends.into_iter().for_each(|send| net.engines[1].submit(send));
+    net.settle();
+    let [here, there] =
+        [1, 2].map(|tag| peek(&mut net, tag, true).and_then(|peeked| peeked.claimed).unwrap());
+    net.cut(0, 1);
+    net.settle();
+    let receive = |token, message| Operation::ReceiveClaimed {
+        token: Token(token),
+        message,
+        into: into.whole(),
+    };
+    let lost = net.finish(0, receive(7, there)).unwrap_err();
+    assert_eq!(lost, OpErrorKind::PeerLost(LostReason::Closed));
+    assert!(matches!(net.finish(0, receive(8, here)), Ok(Done::Tagged { tag: 1, len: 40, .. })));
+    net.engines[0].forget(net.peers[0][1]);
+    assert_eq!(net.finish(0, receive(9, here)).unwrap_err(), OpErrorKind::UnknownPeer);
+    assert_eq!(net.engines[0].ledger.live, 0);
 }
 
 #[test]
