@@ -46,10 +46,6 @@ impl Fixture for OverOfi {
         })
     }
 
-    fn stands_still(&self) -> Option<&'static str> {
-        (self.network == SHM).then_some("the provider shm takes a spin lock in the peer's memory")
-    }
-
     fn holds_up_others(&self) -> Option<&'static str> {
         let sends = self.network == SHM && !self.config.remote_access;
         sends.then_some("the provider shm completes no long send while a peer has not taken one")
