@@ -20,7 +20,7 @@ pub const MAX: usize = 64;
 /// What all headers have in common, in bytes; enough for [`frame`].
 pub const PREFIX: usize = 8;
 /// The version of the format.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 const MESSAGE: u8 = 1;
 const MESSAGE_ASKING: u8 = 2;

@@ -53,6 +53,8 @@ struct Shown {
     atomics: &'static str,
     tagged_messages: &'static str,
     put_with_event: &'static str,
+    flush: &'static str,
+    keys_to_parts: &'static str,
     read_in_place: &'static str,
     passive_target: bool,
     third_party_keys: bool,
@@ -160,6 +162,8 @@ fn shown(capabilities: &Capabilities) -> Shown {
         atomics: support(capabilities.atomics),
         tagged_messages: support(capabilities.tagged),
         put_with_event: support(capabilities.put_with_event),
+        flush: support(capabilities.flush),
+        keys_to_parts: support(capabilities.part_keys),
         read_in_place: support(capabilities.map),
         passive_target: capabilities.passive_target,
         third_party_keys: capabilities.third_party,
@@ -277,6 +281,8 @@ fn show(report: &Report) -> Outcome {
     row("atomics", &|c| c.atomics.to_owned());
     row("tagged messages", &|c| c.tagged_messages.to_owned());
     row("put with event", &|c| c.put_with_event.to_owned());
+    row("flush", &|c| c.flush.to_owned());
+    row("keys to parts of regions", &|c| c.keys_to_parts.to_owned());
     row("memory read in place", &|c| c.read_in_place.to_owned());
     row("access while the target sleeps", &|c| yes(c.passive_target));
     row("keys that may be passed on", &|c| yes(c.third_party_keys));
