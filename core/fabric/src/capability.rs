@@ -37,7 +37,8 @@ pub struct Capabilities {
     /// target, so that neither side copies: in bytes. What is shorter is served by the target's
     /// engine. `None` where the length makes no such difference.
     pub native_event_from: Option<u64>,
-    /// Telling when all accesses to a peer are over ([`Operation::Flush`](crate::Operation::Flush)).
+    /// Telling when all accesses to a peer are over: see
+    /// [`Operation::Flush`](crate::Operation::Flush).
     pub flush: Support,
     /// Mapping a peer's memory to read it in place (for memory from [`Endpoint::alloc`]).
     ///

@@ -15,7 +15,8 @@ pub type Slices = SmallVec<[Slice; 1]>;
 pub type Spans = SmallVec<[RemoteSpan; 1]>;
 
 /// An operation. It owns its memory until it completes; memory that only its program keeps
-/// ([`Slice::raw`]) has to stay until then, and is free from the completion on, whatever its result.
+/// ([`Slice::raw`]) has to stay until then, and is free from the completion on, whatever its
+/// result.
 ///
 /// ```
 /// use petasos_fabric::{

@@ -64,8 +64,8 @@ impl Offer {
         *self.lock() = State::Over;
     }
 
-    /// Copies `len` bytes from `at` on to the same place, for the receiver that has taken it. False if the sender has
-    /// it back.
+    /// Copies `len` bytes from `at` on to the same place, for the receiver that has taken it. False
+    /// if the sender has it back.
     pub(crate) fn copy(&self, at: usize, len: usize, into: &Slice) -> bool {
         match &*self.lock() {
             State::Taken(Payload::Bytes(bytes)) => into.write(at, &bytes[at..at + len]),
