@@ -141,6 +141,9 @@ mod tests {
         assert!(back.to_vec() == bytes && other.to_vec() == bytes);
         let part = one.slice(BOUNCE - 3, 10).unwrap().part(2, 5).unwrap();
         assert_eq!((part.offset(), part.to_vec()), (BOUNCE - 1, bytes[BOUNCE - 1..][..5].to_vec()));
+        let mut appended = vec![1];
+        part.append_to(1, 3, &mut appended);
+        assert_eq!(appended, [&[1], &bytes[BOUNCE..][..3]].concat());
         part.write(1, &[9; 3]);
         one.write(BOUNCE, &[8]);
         let mut seen = [0; 3];

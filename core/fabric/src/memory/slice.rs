@@ -203,13 +203,18 @@ impl Slice {
     /// If `offset + len` is beyond the end.
     pub fn append_to(&self, offset: usize, len: usize, out: &mut Vec<u8>) {
         self.check(offset, len);
+        if let Some(device) = self.device() {
+            let end = out.len();
+            out.resize(end + len, 0);
+            return device.read(self.offset() + offset, &mut out[end..]);
+        }
         out.reserve(len);
-        // SAFETY: the range lies within this slice, whose memory is there while `self` is; there is
-        // room for `len` bytes behind what `out` has, which is exclusive and ordinary memory, so
-        // the ranges do not overlap, and which is initialised when it becomes part of `out`. There
-        // are no references to the slice's memory.
+        // SAFETY: the range lies within this slice, whose memory is there while `self` is, and is
+        // the host's; there is room for `len` bytes behind what `out` has, which is exclusive and
+        // ordinary memory, so the ranges do not overlap, and which is initialised when it becomes
+        // part of `out`. There are no references to the slice's memory.
         unsafe {
-            copy_opaque(self.as_ptr().add(offset), out.as_mut_ptr().add(out.len()), len);
+            copy_opaque(self.at.as_ptr().add(offset), out.as_mut_ptr().add(out.len()), len);
             out.set_len(out.len() + len);
         }
     }
