@@ -86,7 +86,7 @@ struct Run {
     /// Lanes for puts, per owner, with the registration and keys of the others.
     written: Vec<Region>,
     regions: Vec<RegionId>,
-    /// Owners that have closed theirs, and operations that were to be cancelled.
+    /// Owners that have closed theirs or revoke the keys, and operations that were to be cancelled.
     closed: Vec<usize>,
     cancelled: HashSet<usize>,
     /// For every other seed the lanes are written by keys of their own, by owner and user, of which
@@ -580,6 +580,9 @@ fn run(count: usize, seed: u64) {
     if run.random.below(3) > 0 {
         // One engine after the other, each at a moment of its own.
         for a in 0..count {
+            if !run.keys[a].is_empty() {
+                run.closed.push(a);
+            }
             for key in run.keys[a].clone() {
                 let token = run.token(a, Was::Revoke);
                 let patience = Operation::PATIENCE;
