@@ -247,7 +247,7 @@ impl Endpoint for Emulated {
 
     answered_by_engine! {
         engine: address incarnation capabilities peer inject submit cancel register export
-        release
+        import_number release
     }
 }
 
