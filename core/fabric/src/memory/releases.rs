@@ -20,8 +20,8 @@ pub type Owner = Box<dyn Any + Send + Sync>;
 /// [`progress`](crate::Endpoint::progress). An owner that must not be dropped there, because it
 /// takes the lock of an interpreter, say, or calls code of the program, goes to such a queue, if
 /// its region is made so ([`RegionBuilder::release_to`](super::RegionBuilder::release_to)). It
-/// moves into the queue, and is dropped by the thread that calls [`Releases::drain`], or by the one that
-/// drops the queue; never by another one, and never inside of a call of an endpoint.
+/// moves into the queue, and is dropped by the thread that calls [`Releases::drain`], or by the
+/// one that drops the queue; never by another one, and never inside of a call of an endpoint.
 ///
 /// * To know that all memory came back, wait until [`Releases::lent`] is 0.
 /// * An owner whose region is dropped after its queue is leaked: it is never dropped, so what it
