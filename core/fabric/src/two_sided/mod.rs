@@ -61,9 +61,9 @@
 //! that no answer is ever unknown.
 //!
 //! The files `accept`, `land`, `submit`, `serve`, `transmit`, `credit`, `flush` and `closing` are
-//! operations of one [`Engine`] and its connections, which own the state of them all: they know each other by
-//! design. What has a state of its own (`expected`, `incoming`, `outstanding`, `queues`,
-//! `registry`, `matching`) knows neither.
+//! operations of one [`Engine`] and its connections, which own the state of them all: they know
+//! each other by design. What has a state of its own (`expected`, `incoming`, `outstanding`,
+//! `queues`, `registry`, `matching`) knows neither.
 //!
 //! [`Peer::index`]: crate::Peer::index
 
