@@ -146,6 +146,10 @@ macro_rules! delegate {
         fn export(&self, region: $crate::RegionId) -> Result<$crate::Key, $crate::ExportError> {
             self.$to.export(region)
         }
+        $crate::delegate!(@ $to export_part);
+    };
+    // With it, those under numbers.
+    (@ $to:ident export_part) => {
         fn export_part(
             &mut self,
             region: $crate::RegionId,

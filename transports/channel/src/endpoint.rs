@@ -8,11 +8,11 @@ use crate::{
 };
 use bytes::Bytes;
 use petasos_fabric::{
-    Access, Address, Endpoint, Event, ExportError, InjectError, Key, KeyId, Lease, LostReason,
-    Notifier, OpError, OpErrorKind, Operation, Peer, RegionId, RegisterError, ResolveError, Sleep,
-    Slice, Time, Token, answered_by_engine,
+    Access, Address, Endpoint, Event, ExportError, InjectError, Key, Lease, LostReason, Notifier,
+    OpError, OpErrorKind, Operation, Peer, RegionId, RegisterError, ResolveError, Sleep, Slice,
+    Time, Token, answered_by_engine,
 };
-use std::{collections::VecDeque, ops::Range, os::fd::BorrowedFd, time::Duration};
+use std::{collections::VecDeque, os::fd::BorrowedFd, time::Duration};
 
 /// The most records of one peer that are taken before others have their turn.
 const TURN: usize = 32;
@@ -243,27 +243,8 @@ impl<D: Device> Endpoint for Channels<D> {
         Key::compose(&parts)
     }
 
-    /// The key has the engine's route alone: the device registers whole regions.
-    fn export_part(
-        &mut self,
-        region: RegionId,
-        range: Range<u64>,
-        access: Access,
-    ) -> Result<(KeyId, Key), ExportError> {
-        self.engine.export_part(region, range, access)
-    }
-
-    fn export_number(
-        &mut self,
-        region: RegionId,
-        range: Range<u64>,
-        access: Access,
-        number: u64,
-    ) -> Result<KeyId, ExportError> {
-        self.engine.export_number(region, range, access, number)
-    }
-
+    // Keys to parts have the engine's route alone: the device registers whole regions.
     answered_by_engine! {
-        engine: address incarnation capabilities peer import release
+        engine: address incarnation capabilities peer export_part import release
     }
 }

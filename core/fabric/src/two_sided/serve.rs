@@ -84,6 +84,7 @@ macro_rules! answered_by_engine {
     (@ $to:ident cancel) => { $crate::delegate!($to: cancel); };
     (@ $to:ident register) => { $crate::delegate!($to: register); };
     (@ $to:ident export) => { $crate::delegate!($to: export); };
+    (@ $to:ident export_part) => { $crate::delegate!($to: export_part); };
     (@ $to:ident import_number) => { $crate::delegate!($to: import_number); };
     (@ $to:ident release) => { $crate::delegate!($to: release); };
 }

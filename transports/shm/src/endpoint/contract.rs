@@ -12,13 +12,12 @@ use crate::{
 };
 use petasos_fabric::{
     Access, Address, AllocError, Endpoint, Event, ExportError, ImportError, InjectError, Key,
-    KeyId, Lease, LostReason, Notifier, Operation, Peer, PeerInfo, Region, RegionId, RegisterError,
+    Lease, LostReason, Notifier, Operation, Peer, PeerInfo, Region, RegionId, RegisterError,
     Remote, ResolveError, Sleep, Slice, Time, Token, answered_by_engine,
 };
 use smallvec::SmallVec;
 use std::{
     collections::VecDeque,
-    ops::Range,
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
@@ -235,27 +234,6 @@ impl Endpoint for Shm {
         Key::compose(&parts)
     }
 
-    /// The key has the engine's route alone: a peer that copies by itself cannot be kept within a
-    /// part of what it may copy from.
-    fn export_part(
-        &mut self,
-        region: RegionId,
-        range: Range<u64>,
-        access: Access,
-    ) -> Result<(KeyId, Key), ExportError> {
-        self.engine.export_part(region, range, access)
-    }
-
-    fn export_number(
-        &mut self,
-        region: RegionId,
-        range: Range<u64>,
-        access: Access,
-        number: u64,
-    ) -> Result<KeyId, ExportError> {
-        self.engine.export_number(region, range, access, number)
-    }
-
     fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
         let parts = key.parse()?;
         let usable = parts.route(Key::ROUTE_TWO_SIDED).is_some();
@@ -271,8 +249,10 @@ impl Endpoint for Shm {
         imported
     }
 
+    // Keys to parts have the engine's route alone: a peer that copies by itself cannot be kept within
+    // a part of what it may copy from.
     answered_by_engine! {
-        engine: address incarnation capabilities import_number release
+        engine: address incarnation capabilities export_part import_number release
     }
 }
 
