@@ -201,6 +201,18 @@ impl World<'_> {
 
     /// Submits a put of one piece.
     pub fn put(&mut self, n: Node, remote: Remote, offset: u64, from: &Slice) -> Token {
+        self.put_at(n, remote, offset, from, Level::Visible)
+    }
+
+    /// The same, which completes at this level.
+    pub fn put_at(
+        &mut self,
+        n: Node,
+        remote: Remote,
+        offset: u64,
+        from: &Slice,
+        level: Level,
+    ) -> Token {
         let span = RemoteSpan { offset, len: from.len() as u64 };
         let local = from.clone();
         self.op(n, |token| Operation::Put {
@@ -208,7 +220,7 @@ impl World<'_> {
             remote,
             local: smallvec![local],
             spans: smallvec![span],
-            level: Level::Visible,
+            level,
             event: None,
         })
     }

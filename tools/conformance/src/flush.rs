@@ -40,16 +40,7 @@ fn flush(w: &mut World, n: Node, peer: Peer) -> Token {
 
 /// A put that completes as soon as its source may be used again.
 fn quick_put(w: &mut World, n: Node, remote: Remote, offset: u64, from: &Slice) -> Token {
-    let span = RemoteSpan { offset, len: from.len() as u64 };
-    let local = from.clone();
-    w.op(n, |token| Operation::Put {
-        token,
-        remote,
-        local: smallvec![local],
-        spans: smallvec![span],
-        level: Level::Reusable,
-        event: None,
-    })
+    w.put_at(n, remote, offset, from, Level::Reusable)
 }
 
 /// Whether the endpoint has what these probes are about.

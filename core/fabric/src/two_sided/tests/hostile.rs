@@ -125,6 +125,7 @@ fn floods_are_bounded() {
     let denied = |v: &Victim, id| Header::Get { id, target: v.target(0), offset: 0, len: 1 };
     assert_eq!(flood(&denied, &[]), requests);
     assert_eq!(flood(&|_, id| Header::MessageAsking { id }, b"x"), requests);
+    assert_eq!(flood(&|_, id| Header::Flush { id }, &[]), requests);
     let put = |v: &Victim, id| {
         let (target, offset) = (v.target(0), 0);
         Header::Put { id, target, offset, last: false, asking: true }
