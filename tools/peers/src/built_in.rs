@@ -1,6 +1,6 @@
 //! The peers that are built in.
 
-use crate::{Peer, Transport, Waiting, fi_pingpong, ucx_perftest};
+use crate::{Peer, Transport, Waiting, fi_pingpong, hg_rate, ucx_perftest};
 
 /// All peers that are built in, those on shared memory first.
 pub fn peers() -> Vec<Peer> {
@@ -35,6 +35,15 @@ pub fn peers() -> Vec<Peer> {
                 how: ucx_perftest::HOW,
                 version: ucx_perftest::version,
                 open: ucx_perftest::open,
+            });
+            peers.push(Peer {
+                name: hg_rate::NAME,
+                transport,
+                waiting,
+                smallest: hg_rate::SMALLEST,
+                how: hg_rate::HOW,
+                version: hg_rate::version,
+                open: hg_rate::open,
             });
         }
     }

@@ -7,7 +7,7 @@
 
 use crate::{
     Error, Session, Setup, Times, Transport, Unavailable, Waiting,
-    program::{Arguments, Program, Sides},
+    program::{Arguments, Place, Program, Sides},
 };
 use std::{collections::HashMap, time::Duration};
 
@@ -16,13 +16,13 @@ pub(crate) const SMALLEST: usize = 0;
 pub(crate) const HOW: &str = "the program, with reliable datagrams and tagged messages of libfabric; no \
                               calls, and the mean in place of the median";
 
-const PROGRAM: Program = Program { name: "fi_pingpong", package: "libfabric-bin" };
+const PROGRAM: Program = Program { name: "fi_pingpong", install: "apt-get install libfabric-bin" };
 
 pub(crate) fn version() -> Result<String, Unavailable> {
     PROGRAM.find()?;
     // Of the same package; the program itself does not tell.
     let info = Program { name: "fi_info", ..PROGRAM };
-    let said = info.says("--version")?;
+    let said = info.says(&["--version"])?;
     let version = said.lines().find_map(|line| line.strip_prefix("libfabric: "));
     version.map(|version| version.trim().to_owned()).ok_or_else(|| {
         Unavailable("fi_info --version does not tell libfabric's version".to_owned())
@@ -53,7 +53,7 @@ impl Pingpong {
     /// Microseconds of a message one way.
     fn one_way(&mut self, bytes: usize, time: Duration) -> Result<Line, Error> {
         let provider = self.provider;
-        let arguments = |port: u16, iterations: u64| {
+        let arguments = |place: &Place, iterations: u64| {
             let common = format!("-p {provider} -e rdm -m tagged -S {bytes} -I {iterations}");
             let words = |side: String| -> Vec<String> {
                 side.split_whitespace()
@@ -61,12 +61,12 @@ impl Pingpong {
                     .map(str::to_owned)
                     .collect()
             };
-            let mut client = words(format!("-P {port}"));
+            let mut client = words(format!("-P {}", place.port));
             client.push("127.0.0.1".to_owned());
-            Arguments { server: words(format!("-B {port}")), client }
+            Arguments { server: words(format!("-B {}", place.port)), client }
         };
         let sides = &self.sides;
-        let run = |messages| sides.run_once(time, |port| arguments(port, messages), parse);
+        let run = |messages| sides.run_once(time, |place| arguments(place, messages), parse);
         let short = run(SHORT)?;
         let usual = match self.usual.get(&bytes) {
             Some(usual) => *usual,

@@ -11,6 +11,7 @@
 //! | iceoryx2 | request-response in shared memory | shared memory | `iceoryx2` |
 //! | `fi_pingpong` | libfabric's tagged messages, without calls | shared memory, TCP | always; a program |
 //! | `ucx_perftest` | UCX's tagged messages, without calls | shared memory, TCP | always; a program |
+//! | `hg_rate` | Mercury's calls | shared memory, TCP | always; a program |
 //!
 //! [`peers`] lists them. [`Peer::open`] starts the other side in a process of its own: this
 //! executable, started again with the arguments in [`Setup::entry`], for which its `main` calls
@@ -34,6 +35,7 @@ mod built_in;
 mod capnp;
 mod error;
 mod fi_pingpong;
+mod hg_rate;
 #[cfg(feature = "iceoryx2")]
 mod iceoryx2;
 #[cfg(any(feature = "_async", feature = "iceoryx2"))]

@@ -12,7 +12,7 @@ use std::{
     io::{self, Read},
     net::{Ipv4Addr, TcpListener},
     os::{fd::OwnedFd, unix::fs::PermissionsExt},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
 };
@@ -37,8 +37,8 @@ const MOST_OUTPUT: u64 = 64 << 10;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Program {
     pub(crate) name: &'static str,
-    /// The Debian package that has it.
-    pub(crate) package: &'static str,
+    /// How it is installed.
+    pub(crate) install: &'static str,
 }
 
 impl Program {
@@ -54,14 +54,14 @@ impl Program {
         };
         let mut candidates = env::split_paths(path).map(|directory| directory.join(self.name));
         candidates.find(executable).ok_or_else(|| {
-            let Program { name, package } = self;
-            Unavailable(format!("{name} is not installed: apt-get install {package}"))
+            let Program { name, install } = self;
+            Unavailable(format!("{name} is not installed: {install}"))
         })
     }
 
     /// What it prints with these arguments.
-    pub(crate) fn says(&self, argument: &str) -> Result<String, Unavailable> {
-        let output = Command::new(self.find()?).arg(argument).output();
+    pub(crate) fn says(&self, arguments: &[&str]) -> Result<String, Unavailable> {
+        let output = Command::new(self.find()?).args(arguments).output();
         let output = output.map_err(|e| Unavailable(format!("starting {}: {e}", self.name)))?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -70,7 +70,9 @@ impl Program {
 /// A program's two sides, to be run again and again.
 pub(crate) struct Sides {
     name: &'static str,
-    program: PathBuf,
+    client: PathBuf,
+    server: PathBuf,
+    meeting: Meeting,
     setup: Setup,
     /// Environment of both.
     variables: Vec<(String, String)>,
@@ -78,7 +80,49 @@ pub(crate) struct Sides {
     usual: HashMap<(&'static str, usize), f64>,
 }
 
-/// Arguments of both sides for a port and a number of iterations.
+/// How the client finds the server, and so, when the server is ready for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meeting {
+    /// At a port, on which the server listens.
+    Port,
+    /// By a file, into which the server writes where it is.
+    File,
+}
+
+/// Where they meet in one run.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// A port that was free.
+    pub(crate) port: u16,
+    /// A file that is not there yet.
+    pub(crate) file: PathBuf,
+}
+
+impl Place {
+    fn find(setup: &Setup) -> io::Result<Place> {
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        Ok(Place { port, file: setup.scratch.join(format!("at-{port}")) })
+    }
+
+    /// Whether the server is ready. That it listens is not found by connecting: the first
+    /// connection is taken for the client's.
+    fn is_ready(&self, meeting: Meeting) -> bool {
+        match meeting {
+            Meeting::Port => is_listening(self.port),
+            Meeting::File => {
+                fs::read(&self.file).is_ok_and(|written| written.last() == Some(&b'\n'))
+            }
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.file);
+    }
+}
+
+/// Arguments of both sides for a place and a number of iterations.
 pub(crate) struct Arguments {
     pub(crate) server: Vec<String>,
     pub(crate) client: Vec<String>,
@@ -95,7 +139,21 @@ impl Sides {
         if setup.alone() {
             return Err(Unavailable(format!("{name} spins on both sides: it needs two cores")));
         }
-        Ok(Sides { name, program: path, setup: setup.clone(), variables, usual: HashMap::new() })
+        Ok(Sides {
+            name,
+            client: path.clone(),
+            server: path,
+            meeting: Meeting::Port,
+            setup: setup.clone(),
+            variables,
+            usual: HashMap::new(),
+        })
+    }
+
+    /// The same with a program of its own for the server, which writes a file.
+    pub(crate) fn with_server(mut self, program: &Program) -> Result<Sides, Unavailable> {
+        (self.server, self.meeting) = (program.find()?, Meeting::File);
+        Ok(self)
     }
 
     /// Runs both sides for about `time`, with as many iterations as that allows: what `read` finds
@@ -104,7 +162,7 @@ impl Sides {
         &mut self,
         (what, bytes): (&'static str, usize),
         time: Duration,
-        arguments: impl Fn(u16, u64) -> Arguments,
+        arguments: impl Fn(&Place, u64) -> Arguments,
         read: impl Fn(&str) -> Option<T>,
         seconds: impl Fn(&T) -> f64,
     ) -> Result<T, Error> {
@@ -112,7 +170,7 @@ impl Sides {
         const PROBE: f64 = 50.0;
         // How often to find out how long an iteration takes in a longer run.
         const LONGER: usize = 4;
-        let run = |iterations| self.run_once(time, |port| arguments(port, iterations), &read);
+        let run = |iterations| self.run_once(time, |place| arguments(place, iterations), &read);
         let mut usual = match self.usual.get(&(what, bytes)) {
             Some(usual) => *usual,
             None => seconds(&run(PROBE as u64)?),
@@ -134,7 +192,7 @@ impl Sides {
     pub(crate) fn run_once<T>(
         &self,
         time: Duration,
-        arguments: impl Fn(u16) -> Arguments,
+        arguments: impl Fn(&Place) -> Arguments,
         read: impl Fn(&str) -> Option<T>,
     ) -> Result<T, Error> {
         let output = self.run(time, arguments)?;
@@ -142,17 +200,22 @@ impl Sides {
     }
 
     /// Runs both sides once: the client's output.
-    fn run(&self, time: Duration, arguments: impl Fn(u16) -> Arguments) -> Result<String, Error> {
+    fn run(
+        &self,
+        time: Duration,
+        arguments: impl Fn(&Place) -> Arguments,
+    ) -> Result<String, Error> {
         let mut failure = None;
         for _ in 0..ATTEMPTS {
-            let port = free_port().map_err(Error::system("looking for a free port"))?;
-            let Arguments { server, client } = arguments(port);
-            let mut server = self.start(self.setup.server, server)?;
-            if let Err(error) = self.wait_until_listening(&mut server, port) {
+            let place =
+                Place::find(&self.setup).map_err(Error::system("looking for a free port"))?;
+            let Arguments { server, client } = arguments(&place);
+            let mut server = self.start(&self.server, self.setup.server, server)?;
+            if let Err(error) = self.wait_until_ready(&mut server, &place) {
                 failure = Some(error);
                 continue;
             }
-            let mut client = self.start(self.setup.client, client)?;
+            let mut client = self.start(&self.client, self.setup.client, client)?;
             let limit = time * 10 + PATIENCE;
             let Some(status) = client.wait(limit) else {
                 return Err(Error::TooLong { program: self.name, limit });
@@ -169,17 +232,22 @@ impl Sides {
         Err(failure.unwrap_or(Error::TooLong { program: self.name, limit: PATIENCE }))
     }
 
-    fn start(&self, core: Option<usize>, arguments: Vec<String>) -> Result<Process, Error> {
+    fn start(
+        &self,
+        program: &Path,
+        core: Option<usize>,
+        arguments: Vec<String>,
+    ) -> Result<Process, Error> {
         let arguments = arguments.into_iter().map(OsString::from).collect();
-        let (program, variables) = (self.program.clone(), self.variables.clone());
+        let (program, variables) = (program.to_owned(), self.variables.clone());
         let order = Order { core, task: Task::Run { program, arguments, variables } };
         Process::run(self.name, &self.setup, &order)
     }
 
-    fn wait_until_listening(&self, server: &mut Process, port: u16) -> Result<(), Error> {
+    fn wait_until_ready(&self, server: &mut Process, place: &Place) -> Result<(), Error> {
         let end = Instant::now() + PATIENCE;
         let mut pause = Duration::from_millis(2);
-        while !is_listening(port) {
+        while !place.is_ready(self.meeting) {
             if let Some(status) = server.wait(Duration::ZERO) {
                 let [_, errors] = read_all(server.outputs())?;
                 return Err(server.failed(format!("{status}: {}", tail(&errors))));
@@ -195,12 +263,7 @@ impl Sides {
     }
 }
 
-fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
-}
-
-/// Whether a process listens on this port. Not found by connecting: the first connection is taken
-/// for the client's.
+/// Whether a process listens on this port.
 fn is_listening(port: u16) -> bool {
     ["/proc/net/tcp", "/proc/net/tcp6"]
         .into_iter()
@@ -244,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_missing_is_named_with_its_package() {
-        let program = Program { name: "fi_pingpong", package: "libfabric-bin" };
+        let program = Program { name: "fi_pingpong", install: "apt-get install libfabric-bin" };
         let nowhere = tempfile::tempdir().unwrap();
         let path = nowhere.path().as_os_str().to_owned();
         let why = program.find_in(&path).unwrap_err().to_string();

@@ -7,7 +7,7 @@
 
 use crate::{
     Error, Session, Setup, Times, Transport, Unavailable, Waiting,
-    program::{Arguments, Program, Sides},
+    program::{Arguments, Place, Program, Sides},
 };
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ pub(crate) const SMALLEST: usize = 8;
 pub(crate) const HOW: &str = "the program, with tagged messages of UCX; no calls; of single messages, \
                               the median and the 99th percentile";
 
-const PROGRAM: Program = Program { name: "ucx_perftest", package: "ucx-utils" };
+const PROGRAM: Program = Program { name: "ucx_perftest", install: "apt-get install ucx-utils" };
 
 pub(crate) fn version() -> Result<String, Unavailable> {
     PROGRAM.find()?;
     // Of the same package; the program itself does not tell.
-    let said = Program { name: "ucx_info", ..PROGRAM }.says("-v")?;
+    let said = Program { name: "ucx_info", ..PROGRAM }.says(&["-v"])?;
     version_in(&said)
         .ok_or_else(|| Unavailable("ucx_info -v does not tell UCX's version".to_owned()))
 }
@@ -60,8 +60,8 @@ impl Perftest {
         time: Duration,
     ) -> Result<Line, Error> {
         let wait = if self.waiting == Waiting::Sleeping { "sleep" } else { "poll" };
-        let arguments = |port: u16, iterations: u64| {
-            let warm = iterations / 10;
+        let arguments = |place: &Place, iterations: u64| {
+            let (port, warm) = (place.port, iterations / 10);
             let common = format!(
                 "-f -v -p {port} -E {wait} -t {what} -s {bytes} -n {iterations} -w {warm} {options}"
             );
