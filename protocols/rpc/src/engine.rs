@@ -1,8 +1,9 @@
 //! The engine as programs see it.
 
 use crate::{
-    Bulk, BulkError, BulkHandle, EngineConfig, EngineHandle, Exported, Handler, Method, RemoteBulk,
-    RemoteMemory, ServeError, Stats, Target, Usage, clock::EngineClock, inner::Inner,
+    Array, Borrowed, Bulk, BulkError, BulkHandle, EngineConfig, EngineHandle, Exported, Handler,
+    Loan, Method, Number, RemoteBulk, RemoteMemory, ServeError, Stats, Target, Usage,
+    clock::EngineClock, inner::Inner,
 };
 use petasos_fabric::{
     Access, Address, AddressError, AllocError, Capabilities, Endpoint, Key, Peer, Region, Slice,
@@ -210,6 +211,34 @@ impl Engine {
     /// allow. Whether the memory is still open is known to the transfers only.
     pub fn open(&self, handle: &BulkHandle) -> Result<RemoteBulk, BulkError> {
         RemoteBulk::open(&self.inner, handle, self.caller)
+    }
+
+    /// An array of `len` numbers, all zero, in memory of the transport, which peers read in place.
+    /// See [`Array`] for an example.
+    ///
+    /// # Errors
+    /// [`BulkError::TooLarge`] for more than an address space holds; [`BulkError::Register`] if
+    /// there is no such memory, or the endpoint has no room for another region.
+    pub fn array<T: Number>(&self, len: usize) -> Result<Array<T>, BulkError> {
+        Array::new(&self.inner, len)
+    }
+
+    /// Borrows an array of a peer: maps it, to be read in place, where the transport can do that
+    /// with its owner's memory, and else pulls a copy of at most
+    /// [`EngineConfig::max_body`](crate::EngineConfig::max_body) bytes. It is reached as
+    /// [`Engine::open`] says.
+    ///
+    /// Dropping the future ends what is under way.
+    ///
+    /// # Errors
+    /// As [`Engine::open`] and [`RemoteBulk::pull`]; [`BulkError::Transfer`] if the owner has closed
+    /// the array.
+    pub fn borrow<T: Number>(
+        &self,
+        loan: &Loan<T>,
+    ) -> impl Future<Output = Result<Borrowed<T>, BulkError>> + use<T> {
+        let (inner, loan, caller) = (Rc::clone(&self.inner), loan.clone(), self.caller);
+        async move { Borrowed::open(&inner, &loan, caller).await }
     }
 
     /// Opens memory to put, get and atomics of peers. See [`RemoteMemory`] for an example.

@@ -55,6 +55,7 @@
 //! | call | the client of the service, or [`Target::call`]; [`CallOptions`] have the time limit |
 //! | serve | the trait of the service, or [`Engine::register`]; [`Context`] describes the call |
 //! | move large data | `#[bulk]` parameters, or [`Engine::bulk`] and [`Engine::open`] |
+//! | read arrays of others where they lie | [`Engine::array`] and [`Engine::borrow`] |
 //! | access memory one-sidedly | [`Engine::export`] and [`Engine::import`] |
 //! | sleep, limit the time of any future | [`Engine::sleep`], [`Engine::limit`] |
 //!
@@ -114,6 +115,7 @@ mod handler;
 mod idle;
 mod inbound;
 mod inner;
+mod loan;
 mod memory;
 mod method;
 mod operation;
@@ -153,6 +155,7 @@ pub use context::{Context, Incoming, Responder};
 pub use engine::Engine;
 pub use error::{BulkError, CallError, Failure, ServeError};
 pub use handler::{Arrival, Begun, Handler, HandlerFuture, Reply, bytes};
+pub use loan::{Array, Borrowed, Loan, Number};
 pub use memory::{Exported, RemoteMemory};
 pub use method::Method;
 pub use options::CallOptions;

@@ -224,13 +224,20 @@ impl RemoteMemory {
     /// As [`RemoteMemory::get`]; [`OpErrorKind::Unsupported`] where the transport cannot map this
     /// memory.
     pub fn map(&self) -> impl Future<Output = Result<Region, BulkError>> + use<> {
-        let remote = self.imported.remote;
-        let map = Pending::submit(&self.inner, |token| Operation::Map { token, remote });
-        async {
-            match map.await? {
-                Done::Mapped(region) => Ok(region),
-                _ => Err(OpError::local(OpErrorKind::Unsupported("mapping")).into()),
-            }
+        map(&self.inner, self.imported.remote)
+    }
+}
+
+/// Maps memory of a peer.
+pub(crate) fn map(
+    inner: &Rc<Inner>,
+    remote: Remote,
+) -> impl Future<Output = Result<Region, BulkError>> + use<> {
+    let map = Pending::submit(inner, |token| Operation::Map { token, remote });
+    async {
+        match map.await? {
+            Done::Mapped(region) => Ok(region),
+            _ => Err(OpError::local(OpErrorKind::Unsupported("mapping")).into()),
         }
     }
 }

@@ -159,6 +159,17 @@ impl Future for Closing {
 }
 
 impl BulkHandle {
+    /// Of no memory.
+    pub(crate) fn nothing() -> BulkHandle {
+        BulkHandle { pieces: Vec::new(), inline: None, access: Access::READ.bits() }
+    }
+
+    /// Of memory that is open for reading.
+    pub(crate) fn of(exported: &Exported) -> BulkHandle {
+        let (len, key) = (exported.memory().len() as u64, exported.key().as_bytes().clone());
+        BulkHandle { pieces: vec![Piece { len, key }], ..BulkHandle::nothing() }
+    }
+
     /// Its length in bytes, as its maker says.
     #[must_use]
     pub fn len(&self) -> u64 {

@@ -172,6 +172,17 @@ impl RemoteBulk {
         Ok(Region::from_vec(vec![0; len as usize]))
     }
 
+    /// Maps all of it, to be read in place; `None` if it is not just one piece of memory.
+    pub(crate) async fn map(&self) -> Option<Result<Region, BulkError>> {
+        let [(len, imported)] = &self.shared.pieces[..] else { return None };
+        // The key may be to more than the descriptor says.
+        let remote = imported.remote;
+        if remote.len != *len || !self.shared.inline.is_empty() {
+            return None;
+        }
+        Some(crate::memory::map(&self.shared.inner, remote).await)
+    }
+
     /// Starts a pull; the transfer is under way before the future is polled.
     pub(super) fn start_pull(&self, offset: u64, into: Slice) -> Result<Transfer, BulkError> {
         self.transfer(Direction::Pull, offset, into)

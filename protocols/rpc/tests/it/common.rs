@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 use futures_util::future::FutureExt;
+use petasos_fabric::{Address, Endpoint};
 use petasos_rpc::{Engine, EngineConfig, Idle};
 use std::{
     task::{Context, Waker},
@@ -14,11 +15,23 @@ pub(crate) fn engine() -> Engine {
     engine_with(EngineConfig::default())
 }
 
-pub(crate) fn engine_with(mut config: EngineConfig) -> Engine {
+pub(crate) fn engine_with(config: EngineConfig) -> Engine {
+    engine_over("self://*", config)
+}
+
+/// An engine at an address of `self`, shared memory, or TCP.
+pub(crate) fn engine_over(address: &str, mut config: EngineConfig) -> Engine {
     config.idle = Idle::Spin;
-    let endpoint =
-        petasos_self::Local::open(&"self://*".parse().unwrap()).expect("an endpoint opens");
-    Engine::new(Box::new(endpoint), config)
+    let address = address.parse().expect("an address");
+    let endpoint: Box<dyn Endpoint> = match Address::scheme(&address) {
+        "self" => Box::new(petasos_self::Local::open(&address).expect("an endpoint opens")),
+        "shm" => Box::new(petasos_shm::Shm::open(&address).expect("an endpoint opens")),
+        _ => {
+            let config = petasos_tcp::Config::default();
+            Box::new(petasos_tcp::TcpEndpoint::open(&address, config).expect("an endpoint opens"))
+        }
+    };
+    Engine::new(endpoint, config)
 }
 
 /// Drives all engines until the future is ready.

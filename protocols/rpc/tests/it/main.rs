@@ -5,6 +5,7 @@ mod calls;
 mod common;
 mod driving;
 mod eager;
+mod loans;
 mod reached;
 mod service;
 mod sleep;
