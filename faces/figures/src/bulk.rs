@@ -125,6 +125,32 @@ impl ServerConnection {
         Ok(point)
     }
 
+    /// Arguments of so many bytes, each copied into an array that the server borrows, and looks at
+    /// where it lies, in GB/s; `None` where it cannot.
+    pub fn loans(&self, plan: &Plan, bytes: usize) -> Outcome<Option<f64>> {
+        let (engine, bench) = (&self.engine, self.bench());
+        if engine.capabilities().map == Support::None {
+            return Ok(None);
+        }
+        let mut argument = vec![7_u64; bytes / size_of::<u64>()];
+        let Some(last) = argument.len().checked_sub(1) else { return Ok(None) };
+        let mut array = engine.array::<u64>(argument.len())?;
+        let lend = || -> Outcome {
+            // Another one each time.
+            argument[0] = argument[0].wrapping_add(1);
+            array.write(0, &argument);
+            let ends = engine.block_on(bench.ends(array.loan()))?;
+            let ends = ends.map_err(|text| Failure::new(Code::Failed, text))?;
+            match ends == Some(argument[0].wrapping_add(argument[last])) {
+                true => Ok(()),
+                false => Err(Failure::new(Code::Mismatch, "the server saw another argument")),
+            }
+        };
+        let point = limits::transfers(plan, bytes, 0, lend)?;
+        engine.block_on(array.close())?;
+        Ok(Some(point.median))
+    }
+
     fn lend(&self, way: Direction, memory: &Region, bytes: usize) -> Outcome<Bulk> {
         let slice = memory.slice(0, bytes).ok_or_else(|| {
             Failure::new(Code::Failed, format!("{bytes} bytes of {} in memory", memory.len()))

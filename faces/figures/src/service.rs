@@ -1,7 +1,7 @@
 //! The service behind `petasos ping` and `petasos bench`.
 
 use petasos::{
-    BulkHandle, Context, RemoteBulk, Wire,
+    BulkHandle, Context, Loan, RemoteBulk, Wire,
     fabric::{Region, Slice},
     service,
 };
@@ -58,6 +58,9 @@ pub trait Bench {
     async fn echo(&self, message: Vec<u8>) -> Vec<u8>;
     /// Takes a message of any size.
     async fn take(&self, message: Vec<u8>);
+    /// Looks at both ends of the caller's numbers where they lie, and gives their sum; nothing if
+    /// they do not lie where they can be read.
+    async fn ends(&self, context: Context, numbers: Loan<u64>) -> Result<Option<u64>, String>;
     /// Pulls all of the caller's memory, block by block, and works on each: gives the sum of all
     /// its words, once for each pass.
     async fn pipeline(
@@ -163,6 +166,12 @@ impl Bench for Measured {
 
     async fn take(&self, message: Vec<u8>) {
         black_box(message);
+    }
+
+    async fn ends(&self, context: Context, numbers: Loan<u64>) -> Result<Option<u64>, String> {
+        let numbers = context.engine().borrow(&numbers).await.map_err(|e| e.to_string())?;
+        let end = |at: usize| numbers.get(at).filter(|_| numbers.is_in_place());
+        Ok(end(0).zip(end(numbers.len().wrapping_sub(1))).map(|(a, b)| a.wrapping_add(b)))
     }
 
     async fn pipeline(

@@ -169,6 +169,11 @@ impl Group<'_> {
             }
         };
         tally.machine_and_petasos(machine, ours);
+        if let Cell::Large { bytes } = tally.cell()
+            && let Some(lent) = pair.loans(&self.plan, bytes)?
+        {
+            tally.another(Found::value(lent));
+        }
         let _frozen = pair.server.freeze()?;
         drop(still);
         if let Some((client, _)) = bare {
@@ -190,7 +195,7 @@ impl Group<'_> {
         if let Cell::Echo { bytes } = tally.cell()
             && bytes <= client.longest()
         {
-            tally.message(Found::value(client.echo(&self.plan, bytes)?));
+            tally.another(Found::value(client.echo(&self.plan, bytes)?));
         }
         Ok(())
     }

@@ -11,6 +11,8 @@ use std::fmt::Display;
 const PETASOS: &str = "petasos";
 /// Messages of Petasos, without calls.
 const MESSAGE: &str = "petasos, message";
+/// Arguments of Petasos that are read where they lie.
+const LOAN: &str = "petasos, loan";
 const MACHINE: &str = "machine: ";
 
 /// What is measured for each stack in turn.
@@ -78,7 +80,8 @@ pub(super) struct Tally {
     cell: Cell,
     machine: Vec<Found>,
     ours: Vec<Found>,
-    messages: Vec<Against>,
+    /// Petasos in another way, which the cell has one of.
+    another: Vec<Against>,
     peers: Vec<(Peer, Vec<Against>)>,
 }
 
@@ -108,7 +111,7 @@ impl Tally {
             cell,
             machine: Vec::new(),
             ours: Vec::new(),
-            messages: Vec::new(),
+            another: Vec::new(),
             peers: Vec::new(),
         }
     }
@@ -128,9 +131,9 @@ impl Tally {
         Some(Against { found, machine: *self.machine.last()?, ours: *self.ours.last()? })
     }
 
-    /// The round of Petasos without calls.
-    pub(super) fn message(&mut self, found: Found) {
-        self.messages.extend(self.against(found));
+    /// The round of Petasos in another way: without calls, or with a loan.
+    pub(super) fn another(&mut self, found: Found) {
+        self.another.extend(self.against(found));
     }
 
     /// The round of a peer.
@@ -145,7 +148,7 @@ impl Tally {
 
     /// A line for each: the machine, Petasos, the peers.
     fn standings(self, scheme: &'static str, waiting: &'static str) -> Vec<Standing> {
-        let Tally { cell, machine, ours, messages, peers } = self;
+        let Tally { cell, machine, ours, another, peers } = self;
         let pairs = machine.iter().zip(&ours);
         let own: Vec<_> =
             pairs.map(|(&machine, &ours)| Against { found: ours, machine, ours }).collect();
@@ -164,9 +167,10 @@ impl Tally {
             standing(format!("{MACHINE}{name}"), scheme.to_owned(), limit, Against::of_petasos),
             standing(PETASOS.to_owned(), scheme.to_owned(), own, Against::of_machine),
         ];
-        if !messages.is_empty() {
+        if !another.is_empty() {
+            let name = if matches!(cell, Cell::Large { .. }) { LOAN } else { MESSAGE };
             let scheme = scheme.to_owned();
-            all.push(standing(MESSAGE.to_owned(), scheme, messages, Against::of_petasos));
+            all.push(standing(name.to_owned(), scheme, another, Against::of_petasos));
         }
         for (peer, rounds) in peers {
             let mut stack = peer.name.to_owned();
@@ -308,7 +312,7 @@ mod tests {
         {
             tally
                 .machine_and_petasos(Found::value(machine).named("cache_line"), Found::value(ours));
-            tally.message(Found::value(ours / 2.0));
+            tally.another(Found::value(ours / 2.0));
             tally.peer(peer, Found::value(theirs));
         }
         let lines = tally.standings("shm", "spinning");

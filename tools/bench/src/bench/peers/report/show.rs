@@ -1,6 +1,6 @@
 //! How the figures are shown: as text, in a page, in plots.
 
-use super::{Cell, Entrant, MACHINE, MESSAGE, PETASOS, Report, Skipped, Standing};
+use super::{Cell, Entrant, LOAN, MACHINE, MESSAGE, PETASOS, Report, Skipped, Standing};
 use crate::{
     grid::Grid,
     plots::{At, Plot},
@@ -42,7 +42,9 @@ impl Report {
             ),
             "petasos: typed calls, asynchronous, with a deadline; large arguments are pulled by the \
              server. petasos, message: bytes there and back by the same transport without calls, \
-             to compare with the stacks that have no calls."
+             to compare with the stacks that have no calls. petasos, loan: an argument that is copied \
+             into an array of the transport's memory, lent, and looked at by the server where it \
+             lies."
                 .to_owned(),
         ];
         let peer =
@@ -92,7 +94,7 @@ impl Standing {
 
     fn whose(&self) -> Whose {
         match &*self.stack {
-            PETASOS | MESSAGE => Whose::Ours,
+            PETASOS | MESSAGE | LOAN => Whose::Ours,
             stack if stack.starts_with(MACHINE) => Whose::Machine,
             _ => Whose::Others,
         }
