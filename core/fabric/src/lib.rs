@@ -68,8 +68,8 @@
 //!
 //! A transport that can only carry ordered packets gets the whole contract from the engine in
 //! [`two_sided`]; one that does some of it natively leaves the rest to that engine.
-//! [`Capabilities`] say which is which. Pools, quotas, doorbells and shared mappings, which most
-//! transports need, are in modules of their own.
+//! [`Capabilities`] say which is which. Pools, quotas, doorbells, lists of what was dropped and shared mappings, which
+//! most transports need, are in modules of their own.
 
 #![warn(clippy::missing_errors_doc)]
 
@@ -81,6 +81,7 @@ pub mod capability;
 pub mod cursor;
 mod delegate;
 pub mod doorbell;
+pub mod dropped;
 pub mod endpoint;
 pub mod error;
 pub mod event;

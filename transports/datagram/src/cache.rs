@@ -13,7 +13,7 @@
 //!
 //! [`Endpoint::alloc`]: petasos_fabric::Endpoint::alloc
 
-use crate::dropped::Dropped;
+use petasos_fabric::dropped::Dropped;
 use petasos_fabric::{Access, Region, Slice, memory::RegionBuilder};
 use std::{collections::VecDeque, ptr::NonNull, sync::Arc};
 

@@ -61,7 +61,6 @@ mod cache;
 mod completion;
 mod config;
 mod datagrams;
-mod dropped;
 mod endpoint;
 mod error;
 mod exposure;

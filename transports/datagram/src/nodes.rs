@@ -5,7 +5,7 @@
 //! them; other code gets a name, which is looked up. Names are used once in a process: the name of
 //! another network's object, or of one that was removed, names nothing.
 
-use crate::dropped::Dropped;
+use petasos_fabric::dropped::Dropped;
 use std::{
     collections::HashMap,
     sync::{

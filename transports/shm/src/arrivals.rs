@@ -188,7 +188,7 @@ mod tests {
         let listener = Listener::bind(&name, uid, false).unwrap();
         let mut arrivals = Arrivals::new(listener, &Poller::new().unwrap()).unwrap();
         for (at, uid) in [(1, 7), (5, 8), (3, 8), (4, 9)] {
-            let socket = rustix::stdio::stdin().try_clone_to_owned().unwrap();
+            let socket = std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned().unwrap();
             let credentials = Credentials { pid: 1, uid };
             let arrival = Arrival { socket, credentials, deadline: Time(at) };
             arrivals.slots.push((0, Some(arrival)));

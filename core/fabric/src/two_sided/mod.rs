@@ -91,7 +91,7 @@ mod queues;
 mod registry;
 mod serve;
 mod submit;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 mod transmit;
 mod violation;

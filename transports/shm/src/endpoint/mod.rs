@@ -11,7 +11,7 @@ mod join;
 mod packets;
 mod poll;
 mod receive;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 mod transmit;
 

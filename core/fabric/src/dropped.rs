@@ -16,22 +16,22 @@ use {
     std::sync::PoisonError,
 };
 
-/// The names that were dropped.
+/// The names that were dropped, and not collected yet.
 #[derive(Debug, Default)]
-pub(crate) struct Dropped {
+pub struct Dropped {
     some: AtomicBool,
     names: Mutex<Vec<u64>>,
 }
 
 impl Dropped {
     /// Reports that a name was dropped, from any thread.
-    pub(crate) fn tell(&self, name: u64) {
+    pub fn tell(&self, name: u64) {
         self.names.lock().unwrap_or_else(PoisonError::into_inner).push(name);
         self.some.store(true, Release);
     }
 
     /// The names that were dropped since the last call, each once. Only one thread calls this.
-    pub(crate) fn take(&self) -> Vec<u64> {
+    pub fn take(&self) -> Vec<u64> {
         if !self.some.load(Acquire) || !self.some.swap(false, AcqRel) {
             return Vec::new();
         }
