@@ -112,14 +112,14 @@ impl Auto {
                 };
                 let address = || self.peers.get(peer).map(|entry| entry.address.clone());
                 let reword = |mut error: OpError| {
-                    error.peer = error.peer.and_then(|_| address());
+                    error.peer = error.peer.take().and_then(|_| address());
                     error
                 };
                 Some(Event::Done { token, result: result.map_err(reword) })
             }
             Pending::Departed { token, address, .. } => {
                 let reword = |mut error: OpError| {
-                    error.peer = error.peer.map(|_| address);
+                    error.peer = error.peer.take().map(|_| address);
                     error
                 };
                 Some(Event::Done { token, result: result.map_err(reword) })
