@@ -229,3 +229,99 @@ fn messages_of_all_levels_and_lengths_keep_their_order() {
     (0..100).for_each(|_| pair.pass());
     assert!(pair.events[0].is_empty() && done.iter().all(|times| *times == 1));
 }
+
+fn tagged(token: u64, peer: Peer, bytes: Vec<u8>, level: Level) -> Operation {
+    let payload = Payload::Bytes(Bytes::from(bytes));
+    Operation::SendTagged { token: Token(token), peer, tag: 5, payload, level }
+}
+
+fn receive(token: u64, into: &Region) -> Operation {
+    let into = into.whole();
+    Operation::PostReceive { token: Token(token), source: None, tag: 5, ignore: 0, into }
+}
+
+#[test]
+fn a_short_expected_message_is_sent_when_it_is_submitted() {
+    let mut pair = Pair::new();
+    let (there, into) = (pair.there, Region::zeroed(64));
+    // The first asks how many places there are.
+    for (token, sent) in [(1, "in a pass"), (2, "when it is submitted")] {
+        pair.submit(1, receive(token, &into));
+        pair.submit(0, tagged(token, there, vec![token as u8; 8], Level::Reusable));
+        if token == 2 {
+            let (now, mut events) = (pair.clock.now(), Vec::new());
+            pair.ends[1].progress(now, 64, &mut events);
+            assert!(matches!(
+                events[..],
+                [Event::Done { result: Ok(Done::Tagged { len: 8, .. }), .. }]
+            ));
+            assert!(pair.events[0].is_empty(), "no event comes before a pass");
+            pair.events[1].extend(events);
+        }
+        assert!(pair.result(0, token).is_ok() && pair.result(1, token).is_ok(), "{sent}");
+        assert_eq!(into.to_vec()[..8], [token as u8; 8], "{sent}");
+    }
+}
+
+#[test]
+fn expected_messages_of_all_levels_and_lengths_keep_their_order() {
+    let mut pair = Pair::new();
+    let there = pair.there;
+    let lengths = [8, 100, 4096, 8, 5000, 8, 8];
+    let levels = [Level::Reusable, Level::Reusable, Level::Delivered, Level::Visible];
+    const COUNT: u64 = 2000;
+    let message = |nth: u64| {
+        let mut bytes = vec![0; lengths[nth as usize % lengths.len()]];
+        bytes[..8].copy_from_slice(&nth.to_le_bytes());
+        bytes
+    };
+    let send = |nth| tagged(nth, there, message(nth), levels[nth as usize % levels.len()]);
+    let mut queue: VecDeque<_> = (0..COUNT).map(send).collect();
+    let into: Vec<_> = (0..COUNT).map(|_| Region::zeroed(5000)).collect();
+    let (mut posted, mut sent, mut came, begin) = (0, 0, 0, Instant::now());
+    for round in 0.. {
+        if sent == COUNT && came == COUNT {
+            break;
+        }
+        assert!(begin.elapsed() < PATIENCE, "{sent} sent, {came} came");
+        // Now and then more come than there are receives, and the reverse.
+        for _ in 0..[1, 200, 7, 0, 1][round % 5] {
+            queue.pop_front().into_iter().for_each(|operation| pair.submit(0, operation));
+        }
+        pair.pass();
+        let end = COUNT.min(posted + [0, 1, 0, 90][round % 4]);
+        (posted..end).for_each(|nth| pair.submit(1, receive(nth, &into[nth as usize])));
+        posted = end;
+        for event in pair.events[0].drain(..) {
+            assert!(matches!(event, Event::Done { result: Ok(Done::Sent), .. }), "{event:?}");
+            sent += 1;
+        }
+        for event in pair.events[1].drain(..) {
+            let Event::Done { token: Token(nth), result } = event else { panic!("{event:?}") };
+            let Ok(Done::Tagged { len, .. }) = result else { panic!("{result:?}") };
+            assert_eq!(into[nth as usize].to_vec()[..len as usize], message(nth), "receive {nth}");
+            came += 1;
+        }
+    }
+}
+
+#[test]
+fn no_more_expected_messages_are_sent_than_there_are_places_for() {
+    let mut pair = Pair::new();
+    let (there, into) = (pair.there, Region::zeroed(64));
+    const COUNT: u64 = 1000;
+    pair.submit(1, receive(COUNT, &into));
+    pair.submit(0, tagged(COUNT, there, vec![0; 8], Level::Reusable));
+    assert!(pair.result(0, COUNT).is_ok() && pair.result(1, COUNT).is_ok());
+    for nth in 0..COUNT {
+        pair.submit(0, tagged(nth, there, nth.to_le_bytes().to_vec(), Level::Reusable));
+    }
+    (0..100).for_each(|_| pair.pass());
+    for nth in 0..COUNT {
+        pair.submit(1, receive(nth, &into));
+        assert!(matches!(pair.result(1, nth), Ok(Done::Tagged { len: 8, .. })));
+        assert_eq!(into.to_vec()[..8], nth.to_le_bytes());
+    }
+    (0..COUNT).for_each(|nth| assert!(pair.result(0, nth).is_ok()));
+    assert!(pair.events.iter().all(Vec::is_empty), "{:?}", pair.events);
+}

@@ -9,7 +9,7 @@ use crate::{
     Shm,
     access::{Short, place},
     channel::kind,
-    ring::{MAX_SHORT, Piece},
+    ring::{MAX_SHORT, Piece, RingError},
 };
 use petasos_fabric::{
     Access as Rights, Done, Event, Lease, Level, Operation, Payload, Peer, Remote, RemoteSpan,
@@ -39,6 +39,9 @@ impl Shm {
             }
             Operation::Send { peer, payload, level: Level::Reusable, .. } => {
                 self.send_at_once(*peer, payload).then_some(Done::Sent)
+            }
+            Operation::SendTagged { peer, tag, payload, level: Level::Reusable, .. } => {
+                self.send_tagged_at_once(*peer, *tag, payload).then_some(Done::Sent)
             }
             _ => None,
         };
@@ -105,21 +108,40 @@ impl Shm {
             }
             Payload::Memory(_) => return false,
         };
-        match sent {
-            Ok(true) => {
-                if long {
-                    engine.sent_around(peer, len);
-                }
-                counters.sent += 1;
-                counters.wake_ups += u64::from(channel.published(peer.index, pending));
-                true
+        if sent == Ok(true) {
+            if long {
+                engine.sent_around(peer, len);
             }
-            Ok(false) => false,
-            Err(broken) => {
-                // The longer path tells that the peer is lost.
-                self.violated(peer.index, broken.to_string());
-                false
-            }
+            counters.wake_ups += u64::from(channel.published(peer.index, pending));
         }
+        self.is_sent(peer, sent)
+    }
+
+    /// The same for an expected message, if the peer has a place for it.
+    fn send_tagged_at_once(&mut self, peer: Peer, tag: u64, payload: &Payload) -> bool {
+        let Payload::Bytes(bytes) = payload else { return false };
+        let Shm { channels, engine, counters, .. } = self;
+        let Some((channel, pending)) = channels.to(peer) else { return false };
+        // Packets of the engine's that wait go first: one may say how many places there are.
+        if channel.served || engine.has_output() || bytes.len() > MESSAGE {
+            return false;
+        }
+        let Some(header) = engine.expected_around(peer, tag, bytes.len()) else { return false };
+        let pieces = [Piece::of(&header), Piece::of(bytes)];
+        let sent = channel.pair.send(kind::PACKET, &pieces, header.len() + bytes.len());
+        if sent == Ok(true) {
+            engine.sent_expected_around(peer);
+            counters.wake_ups += u64::from(channel.published(peer.index, pending));
+        }
+        self.is_sent(peer, sent)
+    }
+
+    fn is_sent(&mut self, peer: Peer, sent: Result<bool, RingError>) -> bool {
+        self.counters.sent += u64::from(sent == Ok(true));
+        sent.unwrap_or_else(|broken| {
+            // The longer path tells that the peer is lost.
+            self.violated(peer.index, broken.to_string());
+            false
+        })
     }
 }
