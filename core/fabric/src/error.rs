@@ -1,7 +1,11 @@
 //! Errors: one enum per kind of operation, with what a person needs to act.
 
 use crate::{Access, Address, AddressError};
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+    time::Duration,
+};
 
 /// Why a peer is lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,12 +69,21 @@ impl LostReason {
 /// let address: Address = "shm://worker-3".parse()?;
 /// let error = OpError::with_peer(OpErrorKind::PeerLost(LostReason::Closed), &address);
 /// assert!(error.to_string().starts_with("shm://worker-3: the peer is lost"));
+/// assert!(matches!(error.kind, OpErrorKind::PeerLost(LostReason::Closed)));
+/// assert_eq!(error.peer, Some(address));
 /// # Ok::<(), petasos_fabric::AddressError>(())
 /// ```
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{}: {kind}", .peer.as_ref().map_or("this endpoint", |a| a.as_str()))]
+///
+/// A word: what it says lies apart, so that completions stay small, as most of them went well. Its
+/// fields are those of [`OpFailure`]. Its text is made when it is displayed.
+#[derive(Clone, thiserror::Error)]
+#[error("{}: {}", .0.peer.as_ref().map_or("this endpoint", |a| a.as_str()), .0.kind)]
+pub struct OpError(Box<OpFailure>);
+
+/// What an [`OpError`] says.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct OpError {
+pub struct OpFailure {
     /// Why.
     pub kind: OpErrorKind,
     /// The peer's address, where a peer was involved.
@@ -78,16 +91,49 @@ pub struct OpError {
 }
 
 impl OpError {
+    /// A failure, with the address of the peer where one was involved.
+    #[must_use]
+    #[cold]
+    pub fn new(kind: OpErrorKind, peer: Option<Address>) -> OpError {
+        OpError(Box::new(OpFailure { kind, peer }))
+    }
+
     /// A failure with the peer at `address`.
     #[must_use]
     pub fn with_peer(kind: OpErrorKind, address: &Address) -> OpError {
-        OpError { kind, peer: Some(address.clone()) }
+        OpError::new(kind, Some(address.clone()))
     }
 
     /// A failure in which no peer had a part.
     #[must_use]
     pub fn local(kind: OpErrorKind) -> OpError {
-        OpError { kind, peer: None }
+        OpError::new(kind, None)
+    }
+
+    /// Why.
+    #[must_use]
+    pub fn into_kind(self) -> OpErrorKind {
+        self.0.kind
+    }
+}
+
+impl Deref for OpError {
+    type Target = OpFailure;
+    fn deref(&self) -> &OpFailure {
+        &self.0
+    }
+}
+
+impl DerefMut for OpError {
+    fn deref_mut(&mut self) -> &mut OpFailure {
+        &mut self.0
+    }
+}
+
+impl fmt::Debug for OpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OpFailure { kind, peer } = &*self.0;
+        f.debug_struct("OpError").field("kind", kind).field("peer", peer).finish()
     }
 }
 

@@ -111,7 +111,7 @@ pub use cursor::{Cursor, SpanCursor, Stretch};
 pub use doorbell::{Doorbell, EventFd};
 pub use endpoint::{Endpoint, Sleep};
 pub use error::{
-    AllocError, ExportError, ImportError, InjectError, LostReason, OpError, OpErrorKind,
+    AllocError, ExportError, ImportError, InjectError, LostReason, OpError, OpErrorKind, OpFailure,
     RegisterError, ResolveError,
 };
 pub use event::{Done, Event, Peeked, Refusal};

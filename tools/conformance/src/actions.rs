@@ -149,7 +149,7 @@ impl World<'_> {
     ) -> Option<Peeked> {
         let token = self.op(n, |token| Operation::Peek { token, source, tag, ignore, claim });
         match self.ok(n, token) {
-            Done::Peeked(peeked) => peeked,
+            Done::Peeked(peeked) => peeked.map(|peeked| *peeked),
             other => self.fail(&format!("a peek gave {other:?}")),
         }
     }

@@ -151,7 +151,10 @@ impl Pair<'_> {
             Err(error) => {
                 assert_eq!(error.kind, OpErrorKind::StillReached, "{error}");
                 let stopped = self.ends[0].end.address();
-                assert!(error.peer.is_none_or(|named| named == *stopped), "the peer is named");
+                assert!(
+                    error.peer.as_ref().is_none_or(|named| named == stopped),
+                    "the peer is named"
+                );
                 assert!(self.ends[1].end.export(region).is_err(), "closed to new access");
                 let patience = self.fixture.deadline();
                 self.close(region, patience, true).expect("the other end goes on, and leaves");

@@ -476,7 +476,7 @@ pub fn cancelled(w: &mut World) {
             until_done(w, a, b, token);
         }
         w[b].frozen = false;
-        let error = w.failure(a, token).kind;
+        let error = w.failure(a, token).into_kind();
         let next = flush(w, a, ab);
         match error {
             OpErrorKind::Cancelled => w.fails(a, next, |kind| *kind == OpErrorKind::StaleKey),

@@ -121,7 +121,7 @@ impl<E: Endpoint> Driver<E> {
         self.end.submit(&mut VecDeque::from([operation(token)]));
         self.find("a completion", |event| match event {
             Event::Done { token: t, result, .. } if *t == token => {
-                Some(result.clone().map_err(|error| error.kind))
+                Some(result.clone().map_err(petasos_fabric::OpError::into_kind))
             }
             _ => None,
         })

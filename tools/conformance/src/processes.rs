@@ -166,7 +166,7 @@ impl<E: Endpoint> Client<E> {
             let is = |e: &Event| matches!(e, Event::Done { token: t, .. } if t.0 == token);
             let at = events.iter().position(is);
             if let Some(Event::Done { result: found, .. }) = at.map(|at| events.swap_remove(at)) {
-                result = Some(found.map(drop).map_err(|error| error.kind));
+                result = Some(found.map(drop).map_err(petasos_fabric::OpError::into_kind));
             }
             result.is_some()
         });

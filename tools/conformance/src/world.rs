@@ -2,8 +2,8 @@
 
 use crate::{Fixture, ledger::Ledger, raw::Lendings};
 use petasos_fabric::{
-    Address, Body, Capabilities, Endpoint, Event, Incarnation, Lease, LostReason, OpError,
-    OpErrorKind, Operation, Peer, Refusal, Region, RegionId, Slice, Support, Time, Token,
+    Address, Body, Capabilities, Endpoint, Event, Incarnation, Lease, LostReason, OpErrorKind,
+    Operation, Peer, Refusal, Region, RegionId, Slice, Support, Time, Token,
 };
 use std::{
     collections::{HashSet, VecDeque},
@@ -96,7 +96,10 @@ impl Seat {
                 self.arrivals.push_back((peer, region, offset, len, data));
             }
             Event::Done { token, result } => {
-                if let Err(OpError { kind: OpErrorKind::PeerLost(_), peer: None, .. }) = &result {
+                if let Err(error) = &result
+                    && error.peer.is_none()
+                    && matches!(error.kind, OpErrorKind::PeerLost(_))
+                {
                     return Err(format!("{token:?} does not name the peer that was lost"));
                 }
                 self.ledger.close(token, result)?;

@@ -88,7 +88,7 @@ impl Defective {
                     }
                     let result = match result {
                         Err(error) if self.defect == Defect::OmitsPeer => {
-                            Err(OpError::local(error.kind))
+                            Err(OpError::local(error.into_kind()))
                         }
                         Err(_)
                             if self.defect == Defect::ForgetsRefusals

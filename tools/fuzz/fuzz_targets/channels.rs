@@ -354,7 +354,7 @@ impl<'a> World<'a> {
                 }
                 Event::Message { message, .. } => self.leases.push(message),
                 Event::LongMessage { header, body, .. } => {
-                    self.leases.push(header);
+                    self.leases.push(*header);
                     self.bodies.push(body);
                 }
                 Event::PeerUp { peer, .. } => {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use petasos_fabric::{
     Access, Address, AtomicOp, AtomicType, Body, Claimed, Done, Event, Incarnation, Key, Lease,
-    Level, Limits, LostReason, Operation, Payload, Peeked, Peer, Pool, RegionId, Remote,
+    Level, Limits, LostReason, Operation, Payload, Peer, Pool, RegionId, Remote,
     RemoteSpan, Token,
     key::KeyParts,
     two_sided::{Config, Engine, Packet, Placement, Violation, header},
@@ -444,8 +444,8 @@ impl<'a> World<'a> {
                     // A region that was not open stays as it is, another attempt may be waiting.
                     let region = self.regions.iter().any(|(_, at)| Some(*at) == under.memory);
                     let closed = matches!(result, Ok(Done::Deregistered));
-                    if let Ok(Done::Peeked(Some(Peeked { claimed: Some(claimed), .. }))) = result {
-                        self.claims.push(claimed);
+                    if let Ok(Done::Peeked(Some(peeked))) = result {
+                        self.claims.extend(peeked.claimed);
                     }
                     if let Some(memory) = whose.filter(|_| closed || !region) {
                         memory.settle();
@@ -459,7 +459,7 @@ impl<'a> World<'a> {
                 Event::LongMessage { peer, header, body, .. } => {
                     assert!(!self.lost.contains(&peer), "a message of a peer that is lost");
                     assert!(header.len() <= 100);
-                    self.leases.push(header);
+                    self.leases.push(*header);
                     self.bodies.push(body);
                 }
                 Event::PutArrived { peer, offset, len, .. } => {

@@ -343,6 +343,7 @@ impl Auto {
         let kind = OpErrorKind::PeerLost(LostReason::Forgotten);
         self.fail_all(entry.waiting, &kind, &entry.address);
         self.drop_backlog(peer, &kind, &entry.address);
+        self.outstanding.depart(peer, &entry.address);
         self.peers.unlink(entry.route);
         self.members[entry.route.member].endpoint.forget(entry.route.peer);
     }

@@ -6,22 +6,24 @@ use slab::Slab;
 use std::collections::VecDeque;
 
 /// Operations that may wait for room at one member.
-const ROOM: usize = 256;
+pub(crate) const ROOM: usize = 256;
 /// Operations that may wait for peers whose whole addresses are asked for.
 const WAITING: usize = 4096;
 
 /// An operation of a member, by the token under which it was given.
 #[derive(Debug)]
 pub(crate) enum Pending {
-    /// The user's.
+    /// The user's. Small, as each operation has one: the address of the peer is looked up when an
+    /// error names it.
     User {
         token: Token,
         peer: Peer,
-        address: Address,
-        member: usize,
+        member: u32,
         /// A flush: why an access before it was refused that the member was not given.
         refused: Option<Box<OpErrorKind>>,
     },
+    /// The user's, with a peer that was forgotten since.
+    Departed { token: Token, member: u32, address: Address },
     /// A member's part in closing a region.
     Closing { region: RegionId, member: usize },
     /// A member's part in revoking a key.
@@ -56,16 +58,36 @@ impl Outstanding {
         self.pending.try_remove(name.0 as usize)
     }
 
+    /// Whether an operation is the user's, and there is nothing to add to its success.
+    #[inline]
+    pub(crate) fn is_plain(&self, name: Token) -> bool {
+        let pending = self.pending.get(name.0 as usize);
+        matches!(pending, Some(Pending::User { refused: None, .. }))
+    }
+
     /// The members' tokens of the user's operations with this token, and the members. Closing
     /// memory is not cancelled, as then no operation would close it.
     pub(crate) fn of_user(&self, wanted: Token) -> Vec<(Token, usize)> {
         let theirs = self.pending.iter().filter_map(|(name, pending)| match pending {
-            Pending::User { token, member, .. } if *token == wanted => {
-                Some((Token(name as u64), *member))
+            Pending::User { token, member, .. } | Pending::Departed { token, member, .. }
+                if *token == wanted =>
+            {
+                Some((Token(name as u64), *member as usize))
             }
             _ => None,
         });
         theirs.collect()
+    }
+
+    /// A peer is forgotten: what is under way with it keeps its address.
+    pub(crate) fn depart(&mut self, peer: Peer, address: &Address) {
+        for (_, pending) in &mut self.pending {
+            if let Pending::User { token, peer: of, member, .. } = *pending
+                && of == peer
+            {
+                *pending = Pending::Departed { token, member, address: address.clone() };
+            }
+        }
     }
 
     // The backlog.
@@ -83,6 +105,14 @@ impl Outstanding {
 
     pub(crate) fn push(&mut self, member: usize, operation: Operation) {
         self.backlog[member].push_back(operation);
+    }
+
+    /// A member that had taken all operations has taken some more: these are left.
+    #[inline]
+    pub(crate) fn left(&mut self, member: usize, operations: &mut VecDeque<Operation>) {
+        if !operations.is_empty() {
+            self.backlog[member].append(operations);
+        }
     }
 
     /// Gives members the operations for which they have room.

@@ -1,9 +1,7 @@
 //! Events of members, translated.
 
 use crate::{Auto, outstanding::Pending, peers::Route};
-use petasos_fabric::{
-    Address, Done, Event, LostReason, OpError, OpErrorKind, Peer, PeerState, Token,
-};
+use petasos_fabric::{Done, Event, LostReason, OpError, OpErrorKind, Peer, PeerState, Token};
 use std::mem;
 
 impl Auto {
@@ -47,6 +45,12 @@ impl Auto {
                     (None, _) => return self.too_early(Route { member, peer: *peer }),
                     (_, None) => return false,
                 }
+            }
+            Event::Done { token, result: Ok(_) } if self.outstanding.is_plain(*token) => {
+                let Some(Pending::User { token: ours, .. }) = self.outstanding.take(*token) else {
+                    return false;
+                };
+                *token = ours;
             }
             Event::Done { token, result } => {
                 let failed = OpError::local(OpErrorKind::Cancelled);
@@ -101,13 +105,21 @@ impl Auto {
     /// A member has completed an operation. Returns the user's event, if it is one of the user's.
     pub(crate) fn done(&mut self, name: Token, result: Result<Done, OpError>) -> Option<Event> {
         match self.outstanding.take(name)? {
-            Pending::User { token, address, peer, refused, .. } => {
+            Pending::User { token, peer, refused, .. } => {
                 let result = match refused {
-                    Some(kind) => self.flushed(peer, *kind, &address, result),
+                    Some(kind) => self.flushed(peer, *kind, result),
                     None => result,
                 };
+                let address = || self.peers.get(peer).map(|entry| entry.address.clone());
                 let reword = |mut error: OpError| {
-                    error.peer = error.peer.map(|_| address);
+                    error.peer = error.peer.take().and_then(|_| address());
+                    error
+                };
+                Some(Event::Done { token, result: result.map_err(reword) })
+            }
+            Pending::Departed { token, address, .. } => {
+                let reword = |mut error: OpError| {
+                    error.peer = error.peer.take().map(|_| address);
                     error
                 };
                 Some(Event::Done { token, result: result.map_err(reword) })
@@ -123,7 +135,6 @@ impl Auto {
         &mut self,
         peer: Peer,
         kind: OpErrorKind,
-        address: &Address,
         result: Result<Done, OpError>,
     ) -> Result<Done, OpError> {
         if result.as_ref().is_err_and(|error| error.kind == OpErrorKind::Cancelled) {
@@ -133,7 +144,11 @@ impl Auto {
             }
             return result;
         }
-        result.and_then(|_| Err(OpError::with_peer(kind, address)))
+        let address = self.peers.get(peer).map(|entry| entry.address.clone());
+        result.and_then(|_| match address {
+            Some(address) => Err(OpError::with_peer(kind, &address)),
+            None => Err(OpError::local(kind)),
+        })
     }
 
     /// Reports that there is room again to peers for which `inject` returned `Full`. True if there

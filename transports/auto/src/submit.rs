@@ -1,6 +1,10 @@
 //! Handing operations to members.
 
-use crate::{Auto, outstanding::Pending, peers::Route};
+use crate::{
+    Auto,
+    outstanding::{Pending, ROOM},
+    peers::Route,
+};
 use petasos_fabric::{Address, Event, OpError, OpErrorKind, Operation, Peer, PeerState, Token};
 use std::collections::VecDeque;
 
@@ -51,6 +55,9 @@ fn retarget(operation: &mut Operation, name: Token, there: Peer) {
 
 impl Auto {
     pub(crate) fn submit_all(&mut self, operations: &mut VecDeque<Operation>) {
+        if self.submit_plainly(operations) {
+            return;
+        }
         while let Some(operation) = operations.front() {
             if !self.has_room(operation) {
                 self.flush();
@@ -63,6 +70,45 @@ impl Auto {
             }
         }
         self.flush();
+    }
+
+    /// The member for an operation about which there is nothing to decide here.
+    #[inline]
+    fn plain_member(&self, operation: &Operation) -> Option<usize> {
+        if let Operation::Flush { .. } = operation {
+            return None;
+        }
+        let entry = self.peers.get(concerns(operation)?)?;
+        let plain = entry.open
+            && !matches!(entry.state, PeerState::Lost(_))
+            && self.check(operation).is_ok();
+        plain.then_some(entry.route.member)
+    }
+
+    /// Gives a member all these operations without a queue between, if they are all for it, it has
+    /// taken what it was given before, and they are no more than may wait for it. Its tokens and
+    /// handles take the place of the user's where they are. False if nothing was done.
+    fn submit_plainly(&mut self, operations: &mut VecDeque<Operation>) -> bool {
+        let (first, second) = operations.as_mut_slices();
+        let Some(member) = first.first().and_then(|first| self.plain_member(first)) else {
+            return false;
+        };
+        let same = |operation: &Operation| self.plain_member(operation) == Some(member);
+        let all = first[1..].iter().all(same) && second.iter().all(same);
+        if !all || first.len() + second.len() > ROOM || !self.outstanding.is_flushed(member) {
+            return false;
+        }
+        for operation in first.iter_mut().chain(second) {
+            let Some(peer) = concerns(operation) else { continue };
+            let Some(there) = self.peers.get(peer).map(|entry| entry.route.peer) else { continue };
+            let (token, member) = (operation.token(), member as u32);
+            let name = self.outstanding.token(Pending::User { token, peer, member, refused: None });
+            retarget(operation, name, there);
+        }
+        self.pace.give(member);
+        self.members[member].endpoint.submit(operations);
+        self.outstanding.left(member, operations);
+        true
     }
 
     fn has_room(&self, operation: &Operation) -> bool {
@@ -99,7 +145,7 @@ impl Auto {
             self.outstanding.begin_waiting();
             return;
         }
-        let (Route { member, peer: there }, address) = (entry.route, entry.address.clone());
+        let Route { member, peer: there } = entry.route;
         // The member has not seen the access that was refused here.
         let refused = match operation {
             Operation::Flush { .. } => entry.refused.take(),
@@ -112,7 +158,8 @@ impl Auto {
             }
             return self.fail(token, OpError::local(kind));
         }
-        let name = self.outstanding.token(Pending::User { token, peer, address, member, refused });
+        let pending = Pending::User { token, peer, member: member as u32, refused };
+        let name = self.outstanding.token(pending);
         retarget(&mut operation, name, there);
         self.pace.give(member);
         self.outstanding.push(member, operation);

@@ -92,7 +92,9 @@ impl Pair {
         self.until("it is done", |pair| pair.events.iter().any(is));
         let at = self.events.iter().position(is).unwrap();
         match self.events.swap_remove(at) {
-            Event::Done { result, .. } => result.map(drop).map_err(|error| error.kind),
+            Event::Done { result, .. } => {
+                result.map(drop).map_err(petasos_fabric::OpError::into_kind)
+            }
             _ => unreachable!(),
         }
     }

@@ -246,6 +246,7 @@ impl Local {
                 let (id, len) = (offer.id, offer.len);
                 let body = Body { peer, id };
                 self.bodies.insert(body, offer);
+                let header = Box::new(header);
                 self.ready.push_back(Event::LongMessage { peer, header, body, len });
             }
             Content::Tagged { tag, data } => {

@@ -218,7 +218,7 @@ impl Local {
         if let (None, Some(source)) = (peeked, source) {
             self.alive(source)?;
         }
-        self.done(token, Ok(Done::Peeked(peeked)));
+        self.done(token, Ok(Done::Peeked(peeked.map(Box::new))));
         Ok(())
     }
 

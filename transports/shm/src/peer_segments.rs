@@ -42,11 +42,16 @@ impl PeerSegments {
 
     /// A segment, if it is mapped with the wanted rights.
     pub(crate) fn find(&mut self, id: u64, writable: bool) -> Option<Region> {
+        self.get(id, writable).cloned()
+    }
+
+    /// The same, for a moment.
+    pub(crate) fn get(&mut self, id: u64, writable: bool) -> Option<&Region> {
         self.uses += 1;
         let uses = self.uses;
         let mapped = self.mapped.iter_mut().find(|mapped| mapped.id == id)?;
         mapped.used = uses;
-        (mapped.region.is_writable() || !writable).then(|| mapped.region.clone())
+        (mapped.region.is_writable() || !writable).then_some(&mapped.region)
     }
 
     /// Whether the descriptor of a segment may still come; none if it was not asked for.

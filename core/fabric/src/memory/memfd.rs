@@ -246,6 +246,7 @@ impl Mapping {
     /// # Panics
     /// If that is no order of a load.
     #[must_use]
+    #[inline]
     pub fn load(&self, at: usize, order: Ordering) -> Option<u64> {
         // SAFETY: as in `word`, but that it need not be writable: there is nothing but the load
         // that is made for that.

@@ -138,7 +138,7 @@ impl Engine {
                 conn.incoming.keep_body(body, len);
                 ledger.events.push_back(Event::LongMessage {
                     peer,
-                    header: buffer.into_lease(),
+                    header: Box::new(buffer.into_lease()),
                     body: Body { peer, id: body },
                     len,
                 });

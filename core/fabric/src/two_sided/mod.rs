@@ -42,7 +42,8 @@
 //! [`header::message_len`]) must take the engine's events first ([`Engine::has_events`]), and gets
 //! leases from [`Engine::lend`]; it may send around the engine only what [`Engine::may_send`]
 //! allows, and says so ([`Engine::sent_around`]). Then the order among messages holds, and credit
-//! is right.
+//! is right. The same holds for short expected messages, of which [`Engine::expected_around`] says
+//! which may go.
 //!
 //! # How it works
 //!
@@ -68,6 +69,7 @@
 //! [`Peer::index`]: crate::Peer::index
 
 mod accept;
+mod around;
 mod claims;
 mod closing;
 mod config;

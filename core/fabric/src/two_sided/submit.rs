@@ -43,7 +43,7 @@ impl Engine {
                 self.note_refusal(peer, batch, &kind);
             }
             let address = peer.and_then(|peer| self.peers.get(peer)).map(|l| l.address.clone());
-            let error = OpError { kind, peer: address };
+            let error = OpError::new(kind, address);
             self.ledger.finish(token, None, Err(error));
         }
     }
@@ -109,7 +109,7 @@ impl Engine {
                     self.reachable(source)?;
                 }
                 self.ledger.live -= 1;
-                self.ledger.finish(token, None, Ok(Done::Peeked(peeked)));
+                self.ledger.finish(token, None, Ok(Done::Peeked(peeked.map(Box::new))));
             }
             Operation::ReceiveClaimed { token, message: claimed, into } => {
                 writable([&into].into_iter())?;

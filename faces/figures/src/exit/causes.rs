@@ -3,7 +3,7 @@
 use super::{Code, Failure};
 use petasos::{
     BulkError, CallError, OpenError,
-    fabric::{LostReason, OpError, OpErrorKind},
+    fabric::{LostReason, OpErrorKind},
 };
 use std::{fmt, io};
 
@@ -62,10 +62,13 @@ impl From<CallError> for Failure {
 impl From<BulkError> for Failure {
     fn from(error: BulkError) -> Failure {
         match &error {
-            BulkError::Transfer(OpError { kind: OpErrorKind::PeerLost(reason), peer, .. }) => {
-                let peer = peer.as_ref().map_or("the peer", |peer| peer.as_str());
-                lost_peer(peer, reason, &error)
-            }
+            BulkError::Transfer(failed) => match &failed.kind {
+                OpErrorKind::PeerLost(reason) => {
+                    let peer = failed.peer.as_ref().map_or("the peer", |peer| peer.as_str());
+                    lost_peer(peer, reason, &error)
+                }
+                _ => Failure::new(Code::Failed, error),
+            },
             _ => Failure::new(Code::Failed, error),
         }
     }
@@ -235,7 +238,7 @@ mod tests {
         let error = CallError::PeerLost { peer, method: "a::b", reason: why.clone() };
         let said = Failure::from(error).to_string();
         assert!(said.starts_with("cannot reach shm://x: Connection refused"), "{said}");
-        let bulk = OpError::local(OpErrorKind::PeerLost(why));
+        let bulk = petasos::fabric::OpError::local(OpErrorKind::PeerLost(why));
         let said = [bulk.to_string(), Failure::from(BulkError::Transfer(bulk)).to_string()];
         assert!(said.iter().all(|said| !said.contains("lost")), "{said:?}");
         let peer = "shm://x".parse().unwrap();

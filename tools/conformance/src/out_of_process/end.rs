@@ -288,7 +288,7 @@ impl End {
             }
             Happened::LongMessage { peer: of, header, body: of_body, len } => Event::LongMessage {
                 peer: peer(of),
-                header: self.lease(&header),
+                header: Box::new(self.lease(&header)),
                 body: body(of_body),
                 len,
             },
@@ -341,7 +341,7 @@ fn done(ended: Ended) -> Done {
         Ended::Peeked(found) => Done::Peeked(found.map(|found| {
             let mut peeked = Peeked::new(peer(found.peer), found.tag, found.len);
             peeked.claimed = found.claimed.map(|id| Claimed { peer: peeked.peer, id });
-            peeked
+            Box::new(peeked)
         })),
         Ended::Put => Done::Put,
         Ended::Got => Done::Got,

@@ -264,7 +264,7 @@ impl Here<'_> {
             }
             Event::LongMessage { peer, header, body, len } => Happened::LongMessage {
                 peer: handle(peer),
-                header: self.keep(header),
+                header: self.keep(*header),
                 body: (handle(body.peer), body.id),
                 len,
             },

@@ -344,9 +344,11 @@ impl<E: Endpoint> Over<E> {
             }
             Event::Done { token, result } if token.0 & CLOSING != 0 => {
                 let Some(closing) = self.closing.get_mut(&token.0) else { return };
-                if let Err(OpError { kind: OpErrorKind::StillReached, peer, .. }) = result {
+                if let Err(error) = &result
+                    && error.kind == OpErrorKind::StillReached
+                {
                     // It is closed again until that succeeds: the caller has a patience of its own.
-                    closing.holder = peer;
+                    closing.holder = error.peer.clone();
                     let region = closing.region;
                     return self.close(token, region, Operation::PATIENCE);
                 }

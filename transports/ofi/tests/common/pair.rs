@@ -89,7 +89,7 @@ impl Pair {
         self.until("it is done", |pair| pair.events[at].iter().any(is));
         let found = self.events[at].iter().position(is).unwrap();
         match self.events[at].remove(found) {
-            Event::Done { result, .. } => result.map_err(|error| error.kind),
+            Event::Done { result, .. } => result.map_err(petasos_fabric::OpError::into_kind),
             _ => unreachable!(),
         }
     }

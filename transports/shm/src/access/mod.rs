@@ -9,11 +9,16 @@
 //!    the descriptor is asked for);
 //! 2. by reaching into the other process, where that is allowed;
 //! 3. and else through packets, which the two-sided engine sends and the owner serves.
+//!
+//! One short piece of memory that is mapped is moved when it is submitted, unless other accesses of
+//! the same peer wait: by the same rules, with no list and no turn.
 
 mod list;
+mod short;
 mod step;
 
 pub(crate) use list::Accesses;
+pub(crate) use short::{Short, place};
 
 use crate::cross_memory::{Direction, MAX_PIECES};
 use bytes::Bytes;
@@ -74,10 +79,10 @@ pub(crate) fn route(slot: u32, tag: u64) -> Bytes {
 impl Route {
     pub(crate) fn of(imported: &Imported) -> Option<Route> {
         let parts = &imported.parts;
-        let (slot, tag) = parts.route(Key::ROUTE_ADDRESS)?.split_first_chunk::<4>()?;
+        let (slot, tag) = place(imported)?;
         Some(Route {
-            slot: u32::from_le_bytes(*slot),
-            tag: u64::from_le_bytes(tag.try_into().ok()?),
+            slot,
+            tag,
             incarnation: parts.incarnation,
             proof: parts.route(Key::ROUTE_TWO_SIDED)?.clone(),
         })

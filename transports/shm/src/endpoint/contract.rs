@@ -88,7 +88,9 @@ impl Endpoint for Shm {
                 }
                 Operation::Revoke { .. } => self.revoke(operation),
                 operation => {
-                    if let Some(operation) = self.accept_access(operation) {
+                    if !self.carry_out(&operation)
+                        && let Some(operation) = self.accept_access(operation)
+                    {
                         self.engine.submit(operation);
                     }
                 }
@@ -106,15 +108,21 @@ impl Endpoint for Shm {
         self.now = now;
         self.schedule.pass(self.counters.received);
         let room = budget.max(1);
-        if self.has_chores() || self.schedule.is_due(now) {
-            self.progress_all(room, events)
-        } else if self.watched.len() > FRONT {
+        if self.has_work() || self.schedule.is_due(now) {
+            return self.progress_all(room, events);
+        }
+        let before = events.len();
+        let worked = if self.watched.len() > FRONT {
             self.ring_pending();
             self.receive_many(room, events)
         } else if self.channels.has_pending() {
             self.ring_and_receive(room, events)
         } else {
             self.receive_come(room, events)
+        };
+        match self.ready.is_empty() {
+            true => worked,
+            false => self.take_ready(before.saturating_add(room), events) || worked,
         }
     }
 
@@ -348,16 +356,21 @@ impl Shm {
         self.engine.has_room() && self.accesses.len() < self.engine.config().max_operations
     }
 
-    /// Whether there is more to do in a pass than to poll the peers in front: one test of all that
-    /// could tell, as mostly there is not.
+    /// Whether there is more to do in a pass than to poll the peers in front.
     #[inline]
     fn has_chores(&self) -> bool {
+        self.has_work() || !self.ready.is_empty()
+    }
+
+    /// Whether there is more to do than that, and to report what is complete: one test of all that
+    /// could tell, as mostly there is not.
+    #[inline]
+    fn has_work(&self) -> bool {
         let lists = self.channels.ending().len()
             | self.channels.partial().len()
             | self.accesses.scheduled().len()
             | self.channels.sending().len()
-            | self.closing.waiting()
-            | self.ready.len();
+            | self.closing.waiting();
         (lists | usize::from(self.armed) != 0) | !self.engine.is_quiet()
     }
 
@@ -407,13 +420,18 @@ impl Shm {
         if self.schedule.is_due(self.now) {
             worked |= self.poll_descriptors();
         }
-        let count = self.ready.len().min(left(events));
-        events.extend(self.ready.drain(..count));
-        worked |= count > 0;
+        worked |= self.take_ready(end, events);
         if left(events) > 0 && self.engine.has_events() {
             worked |= self.engine.take_events(left(events), events);
         }
         worked
+    }
+
+    /// Reports what is complete, up to so many events in all. True if there was something.
+    fn take_ready(&mut self, end: usize, events: &mut Vec<Event>) -> bool {
+        let count = self.ready.len().min(end.saturating_sub(events.len()));
+        events.extend(self.ready.drain(..count));
+        count > 0
     }
 
     /// The sleep is over. True if descriptors had something.

@@ -2,6 +2,7 @@
 
 mod accept;
 mod accesses;
+mod at_once;
 mod connect;
 mod contract;
 mod deregister;

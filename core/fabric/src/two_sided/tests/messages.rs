@@ -355,7 +355,7 @@ fn peek(net: &mut Net, tag: u64, claim: bool) -> Option<Peeked> {
     let (source, ignore) = (None, 0);
     let operation = Operation::Peek { token: Token(99), source, tag, ignore, claim };
     match net.finish(0, operation) {
-        Ok(Done::Peeked(peeked)) => peeked,
+        Ok(Done::Peeked(peeked)) => peeked.map(|peeked| *peeked),
         other => panic!("{other:?}"),
     }
 }

@@ -220,7 +220,7 @@ impl Net {
         let event = self.events[a].remove(at);
         assert!(!self.events[a].iter().any(is), "{token:?} completed twice");
         match event {
-            Event::Done { result, .. } => Some(result.map_err(|error| error.kind)),
+            Event::Done { result, .. } => Some(result.map_err(crate::OpError::into_kind)),
             _ => unreachable!(),
         }
     }

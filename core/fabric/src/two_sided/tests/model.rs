@@ -353,7 +353,9 @@ impl Run {
                         _ => {}
                     });
                 }
-                Event::Done { token, result } => self.judge(a, token, result.map_err(|e| e.kind)),
+                Event::Done { token, result } => {
+                    self.judge(a, token, result.map_err(crate::OpError::into_kind))
+                }
                 _ => {}
             }
         }
