@@ -17,6 +17,9 @@ use std::{
     time::Duration,
 };
 
+/// The shortest measurements, where none is asserted but that it is there.
+const BRIEF: [&str; 2] = ["--time", "1ms"];
+
 /// A tree with something of everything, awkward names included.
 fn make_tree(root: &Path) {
     for directory in ["", "a", "a/b", "empty", "closed"] {
@@ -61,7 +64,9 @@ fn same(a: &Path, b: &Path) {
 fn over(transport: &str) {
     let place = Place::new();
     make_tree(&place.path("tree"));
-    let arguments = ["quickstart", "tree", "--transport", transport, "--out", "copy", "--json"];
+    let arguments =
+        [&["quickstart", "tree", "--transport", transport, "--out", "copy", "--json"][..], &BRIEF]
+            .concat();
     let ran = place.run(&arguments).assert(0);
     let report = ran.json();
     assert_eq!(report["verified"], true);
@@ -100,7 +105,7 @@ fn made_data_a_table_and_one_file() {
     fs::write(place.path("file"), "some bytes").unwrap();
     fs::write(place.path("old"), "old bytes").unwrap();
     let arguments = ["quickstart", "file", "--transport", "shm", "--out", "old"];
-    place.run(&arguments).assert(0);
+    place.run(&[&arguments[..], &BRIEF].concat()).assert(0);
     assert_eq!(fs::read_to_string(place.path("old")).unwrap(), "some bytes");
     place.assert_clean();
 }
@@ -112,7 +117,10 @@ fn the_server_is_killed_and_the_old_file_stays() {
         make_large(&place.path("large"));
         let start = || {
             fs::write(place.path("old"), "old bytes").unwrap();
-            place.command(&["quickstart", "large", "--transport", transport, "--out", "old"])
+            place.command(
+                &[&["quickstart", "large", "--transport", transport, "--out", "old"][..], &BRIEF]
+                    .concat(),
+            )
         };
         let mut child = midway(start, || store(&place, &format!("store-{transport}")));
         let server = server_of(child.id()).expect("a server process");
@@ -136,7 +144,10 @@ fn interrupted_or_killed_it_leaves_nothing() {
         let start = || {
             // One that was too fast has made it.
             let _ = fs::remove_file(place.path("copy"));
-            place.command(&["quickstart", "large", "--transport", "shm", "--out", "copy"])
+            place.command(
+                &[&["quickstart", "large", "--transport", "shm", "--out", "copy"][..], &BRIEF]
+                    .concat(),
+            )
         };
         let mut child = midway(start, || store(&place, "store-shm"));
         let server = server_of(child.id()).expect("a server process");
@@ -153,7 +164,7 @@ fn interrupted_or_killed_it_leaves_nothing() {
             // What it had beside the copy goes when the next one is made there.
             fs::write(place.path("small"), "some bytes").unwrap();
             let arguments = ["quickstart", "small", "--transport", "shm", "--out", "copy"];
-            place.run(&arguments).assert(0);
+            place.run(&[&arguments[..], &BRIEF].concat()).assert(0);
         }
         place.assert_clean();
     }
@@ -272,7 +283,7 @@ fn a_tree_to_a_server_elsewhere() {
     make_tree(&place.path("tree"));
     let mut serving = elsewhere(&place);
     let url = serving.urls[0].clone();
-    let there = ["quickstart", "--server", &url, "--secret", "secret"];
+    let there = [&["quickstart", "--server", &url, "--secret", "secret"][..], &BRIEF].concat();
     for round in 0..2 {
         let out = format!("copy{round}");
         let arguments = [&there[..], &["tree", "--out", &out, "--json"]].concat();
@@ -310,7 +321,7 @@ fn one_client_at_a_time_elsewhere() {
     make_large(&place.path("large"));
     let serving = elsewhere(&place);
     let url = serving.urls[0].clone();
-    let there = ["quickstart", "--server", &url, "--secret", "secret"];
+    let there = [&["quickstart", "--server", &url, "--secret", "secret"][..], &BRIEF].concat();
     let start = || place.command(&[&there[..], &["large"]].concat());
     let mut first = midway(start, || store(&place, "store"));
     let second = [&there[..], &["--size", "1MiB"]].concat();
@@ -360,5 +371,6 @@ fn what_cannot_be_is_said() {
     run(&["file", "--out", "full"]).assert(2).says("not a file");
     run(&["full", "--out", "file"]).assert(2).says("not an empty directory");
     run(&["file", "--size", "1"]).assert(2);
+    run(&["file", "--time", "1us"]).assert(2).says("at least 1ms");
     place.assert_clean();
 }

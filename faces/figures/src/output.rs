@@ -170,6 +170,20 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Reads the time of one measurement, as [`parse_time`] does: 1 ms to 60 s.
+///
+/// # Errors
+///
+/// What is wrong with the text.
+pub fn parse_measurement(text: &str) -> Result<std::time::Duration, String> {
+    use std::time::Duration;
+    match parse_time(text)? {
+        time if time < Duration::from_millis(1) => Err("at least 1ms".to_owned()),
+        time if time > Duration::from_secs(60) => Err("at most 60s".to_owned()),
+        time => Ok(time),
+    }
+}
+
 /// Reads a time, such as `500ms`, `2s`, `1.5s` or `2` (seconds).
 pub fn parse_time(text: &str) -> Result<std::time::Duration, String> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

@@ -13,7 +13,7 @@ use crate::{
     client::parse_url,
     exit::CODES,
     metrics::parse_address,
-    output::{parse_size, parse_time},
+    output::{parse_measurement, parse_size, parse_time},
 };
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use petasos::fabric::Address;
@@ -120,6 +120,9 @@ pub(crate) struct Quickstart {
     /// The file with the secret that both sides of a network know
     #[arg(long, value_name = "FILE", requires = "server")]
     pub(crate) secret: Option<PathBuf>,
+    /// Time of one measurement, of calls and between memories
+    #[arg(long, default_value = "300ms", value_parser = parse_measurement)]
+    pub(crate) time: Duration,
     /// Keep what was read back under this name; what is there stays until all has come
     #[arg(long, value_name = "PATH")]
     pub(crate) out: Option<PathBuf>,

@@ -1,7 +1,7 @@
 //! The options of `petasos bench`, but for those of files and of jobs, which are with them.
 
 use super::{forward::BenchForward, launch::BenchLaunch};
-use crate::output::parse_time;
+use crate::output::parse_measurement;
 use clap::{Args, Subcommand, ValueEnum};
 use petasos_cli::cli::Json;
 use std::{path::PathBuf, time::Duration};
@@ -83,14 +83,6 @@ pub(super) struct Measuring {
     pub(super) report: Option<PathBuf>,
     #[command(flatten)]
     pub(super) json: Json,
-}
-
-fn parse_measurement(text: &str) -> Result<Duration, String> {
-    match parse_time(text)? {
-        time if time < Duration::from_millis(1) => Err("at least 1ms".to_owned()),
-        time if time > Duration::from_secs(60) => Err("at most 60s".to_owned()),
-        time => Ok(time),
-    }
 }
 
 /// A part of the bench.

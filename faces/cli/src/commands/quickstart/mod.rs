@@ -72,7 +72,7 @@ pub(crate) fn run(options: &cli::Quickstart) -> Outcome {
     room(scratch.path(), contents.bytes)?;
     let stage = options.out.as_deref().map(|out| Stage::new(out, &source)).transpose()?;
     let secret = scratch.secret()?;
-    let plan = Plan::default();
+    let plan = Plan { time: options.time, ..Plan::default() };
     let bulk = options.path.is_none().then_some(options.size).and_then(|size| size.try_into().ok());
     let bulk = bulk.unwrap_or(usize::MAX).clamp(*BULK.start(), *BULK.end());
     if let Some(busy) = machine::look_at_others() {
