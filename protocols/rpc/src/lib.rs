@@ -111,7 +111,6 @@ mod engine;
 mod error;
 mod frames;
 mod handler;
-mod idle;
 mod inbound;
 mod inner;
 mod memory;
@@ -128,14 +127,12 @@ mod served;
 mod sleep;
 mod sleepers;
 mod stats;
-mod sync;
 mod target;
 mod tasks;
 mod thread;
 mod timers;
 mod transport;
 mod typed;
-mod wake;
 
 #[cfg(feature = "tokio")]
 pub mod tokio;
