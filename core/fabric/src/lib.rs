@@ -50,6 +50,9 @@
 //!    [`Event`]s: messages that arrived, and the one completion of each operation.
 //! 4. To sleep, call [`Endpoint::arm`], and wait for its descriptor if that allows it.
 //!
+//! [`driver`] does 3 and 4 for any number of threads that submit, wait and read at once: one drives,
+//! the others sleep until there is something for them. Protocols are driven by it.
+//!
 //! # What every transport promises
 //!
 //! The conformance suite checks these promises:
@@ -81,6 +84,7 @@ pub mod capability;
 pub mod cursor;
 mod delegate;
 pub mod doorbell;
+pub mod driver;
 pub mod dropped;
 pub mod endpoint;
 pub mod error;

@@ -9,7 +9,7 @@ use crate::{
     transfer::Transfer,
 };
 use petasos_fabric::{
-    Body, Event, Lease, OpError, OpErrorKind, Operation as FabricOperation, Peer, Time, Token,
+    Body, Event, Lease, OpError, OpErrorKind, Operation as FabricOperation, Peer, Token,
 };
 
 /// Passes between two reads of the clock while there is work.
@@ -24,7 +24,7 @@ impl State {
         if self.process.is_none() {
             return self.pass_unnamed();
         }
-        let pass = self.drivers.count_pass();
+        let pass = self.count_pass();
         if pass.is_multiple_of(CLOCK) {
             self.network.read_clock();
         }
@@ -34,7 +34,17 @@ impl State {
         }
         busy |= self.events.has_due();
         self.run_due();
+        if self.flushes > 0 {
+            // Whether all has left is known by asking.
+            self.events.announce();
+        }
         busy
+    }
+
+    #[inline]
+    fn count_pass(&mut self) -> u32 {
+        self.passes = self.passes.wrapping_add(1);
+        self.passes
     }
 
     /// While the directory does not know this process nothing is taken in: its senders would not be
@@ -55,7 +65,7 @@ impl State {
         }
         let busy = self.take_messages(true);
         if busy {
-            if self.drivers.count_pass().is_multiple_of(FULL) {
+            if self.count_pass().is_multiple_of(FULL) {
                 return self.pass();
             }
             self.run_due();
@@ -108,11 +118,6 @@ impl State {
                 tracing::warn!(%error, "a triggered operation was not started");
             }
         }
-    }
-
-    /// Prepares to sleep: until when, or `None` if there is something to do.
-    pub(crate) fn arm(&mut self) -> Option<Time> {
-        if self.events.has_due() { None } else { self.network.arm() }
     }
 }
 

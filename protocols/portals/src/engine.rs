@@ -1,9 +1,6 @@
 //! The engine: a thread that drives an interface, so that a process that computes still answers.
 
-use crate::{
-    Error, Interface,
-    wait::{Shared, Spinning},
-};
+use crate::{Error, Interface, interface::Shared};
 use std::{
     sync::{
         Arc,
@@ -46,62 +43,38 @@ impl Engine {
     /// [`Error::InUse`] if the interface has an engine, [`Error::System`] if the system gives no
     /// thread.
     pub fn start(interface: &Interface) -> Result<Engine, Error> {
-        if !interface.shared.lock().drivers.add_engine() {
+        if !Engine::register(&interface.shared, true) {
             return Err(Error::InUse("the engine"));
         }
         let stop = Arc::new(AtomicBool::new(false));
         let (shared, ends) = (Arc::clone(&interface.shared), Arc::clone(&stop));
         let thread = std::thread::Builder::new()
             .name("petasos-portals".to_owned())
-            .spawn(move || drive(&shared, &ends))
+            .spawn(move || {
+                // After an abort it goes on: others are served as long as there is an engine.
+                shared.driver.serve(|| ends.load(Ordering::SeqCst));
+                Engine::register(&shared, false);
+            })
             .map_err(|error| {
-                interface.shared.lock().drivers.remove_engine();
+                Engine::register(&interface.shared, false);
                 Error::System(error.to_string())
             })?;
         Ok(Engine { interface: interface.clone(), stop, thread: Some(thread) })
+    }
+
+    /// There is an engine, or none; false if that is so already.
+    fn register(shared: &Shared, is: bool) -> bool {
+        std::mem::replace(&mut shared.driver.lock().engine, is) != is
     }
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
-        self.interface.shared.wake();
+        self.interface.shared.driver.interrupt();
         if let Some(thread) = self.thread.take() {
             // A panic of the thread has been reported by itself.
             let _ = thread.join();
         }
     }
-}
-
-fn drive(shared: &Shared, stop: &AtomicBool) {
-    let mut idle = Spinning::new(shared.idle);
-    let mut state = shared.lock();
-    let mut passes = state.drivers.passes();
-    // After an abort it goes on: other processes are served as long as there is an engine.
-    while !stop.load(Ordering::SeqCst) {
-        // A thread that waits drives, too, and is nearer to the one that wants the result.
-        if state.drivers.engine_is_to_drive(passes) {
-            if !idle.pass(&mut state) {
-                let _ = idle.count_idle();
-            }
-            passes = state.drivers.passes();
-            if idle.is_over() {
-                state = shared.sleep_armed(state, None);
-                idle.restart();
-            } else if idle.is_full() {
-                shared.leave(state);
-                std::hint::spin_loop();
-                state = shared.lock();
-            } else {
-                state.network.relax();
-            }
-        } else {
-            passes = state.drivers.passes();
-            state = shared.watch(state);
-            idle.restart();
-        }
-    }
-    state.drivers.remove_engine();
-    // From now on, threads that wait drive by themselves.
-    shared.leave(state);
 }

@@ -4,13 +4,62 @@ use crate::{
     Action, Count, Counter, Error, Event, EventQueue, Handle, InterfaceId, Limits, Operation,
     Taken, handle::Table, queue::Queue, triggered::CounterState,
 };
-use std::collections::VecDeque;
+use petasos_fabric::driver::Board;
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// What threads read without the lock.
+#[derive(Debug, Default)]
+pub(crate) struct Boards {
+    /// How many events each queue has.
+    queues: Board,
+    /// Successes and failures.
+    counters: Board,
+    /// Whether all waiting was ended.
+    ended: AtomicBool,
+}
+
+impl Boards {
+    /// Whether a queue has an event.
+    pub(crate) fn has_event(&self, queue: Handle<EventQueue>) -> Result<bool, Error> {
+        self.queues.get(queue.index(), queue.stamp()).map(|[len, _]| len > 0).ok_or(QUEUE)
+    }
+
+    pub(crate) fn count(&self, counter: Handle<Counter>) -> Result<Count, Error> {
+        let count = self.counters.get(counter.index(), counter.stamp());
+        count.map(|[success, failure]| Count { success, failure }).ok_or(COUNTER)
+    }
+
+    pub(crate) fn have_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+}
+
+/// The first of several counters that has so many successes, or a failure.
+pub(crate) fn first_reached(
+    counters: &[(Handle<Counter>, u64)],
+    value: impl Fn(Handle<Counter>) -> Result<Count, Error>,
+) -> Result<Option<(usize, Count)>, Error> {
+    for (at, (counter, success)) in counters.iter().enumerate() {
+        let value = value(*counter)?;
+        if value.success >= *success || value.failure > 0 {
+            return Ok(Some((at, value)));
+        }
+    }
+    Ok(None)
+}
 
 /// Event queues, counters, and triggered actions.
 #[derive(Debug)]
 pub(crate) struct Events {
     queues: Table<Queue>,
     counters: Table<CounterState>,
+    boards: Arc<Boards>,
     /// Actions whose counter has reached their threshold.
     due: VecDeque<Action>,
     /// How many actions wait for counters, and how many may.
@@ -26,10 +75,11 @@ const QUEUE: Error = Error::Handle("an event queue");
 const COUNTER: Error = Error::Handle("a counter");
 
 impl Events {
-    pub(crate) fn new(id: InterfaceId, limits: &Limits) -> Events {
+    pub(crate) fn new(id: InterfaceId, limits: &Limits, boards: Arc<Boards>) -> Events {
         Events {
             queues: Table::of(id, limits.queues),
             counters: Table::of(id, limits.counters),
+            boards,
             due: VecDeque::new(),
             triggered: 0,
             triggered_limit: limits.triggered,
@@ -46,6 +96,17 @@ impl Events {
     ) -> Result<(), Error> {
         queue.map_or(Ok(()), |queue| self.queue(queue).map(drop))?;
         counter.map_or(Ok(()), |counter| self.value(counter).map(drop))
+    }
+
+    /// Ends all waiting.
+    pub(crate) fn end(&mut self) {
+        self.boards.ended.store(true, Ordering::Release);
+        self.news = true;
+    }
+
+    #[inline]
+    pub(crate) fn have_ended(&self) -> bool {
+        self.boards.have_ended()
     }
 
     /// Wakes threads that wait, to see that what they wait for has changed.
@@ -69,12 +130,16 @@ impl Events {
     pub(crate) fn add_queue(&mut self, capacity: usize) -> Result<Handle<EventQueue>, Error> {
         let limit = self.queues.limit();
         let handle = self.queues.insert(Queue::new(capacity));
-        handle.ok_or(Error::NoSpace { what: "event queues", limit })
+        let handle = handle.ok_or(Error::NoSpace { what: "event queues", limit })?;
+        self.boards.queues.set(handle.index(), handle.stamp(), [0, 0]);
+        Ok(handle)
     }
 
     pub(crate) fn free_queue(&mut self, queue: Handle<EventQueue>) -> Result<(), Error> {
         self.news = true;
-        self.queues.remove(queue).map(drop).ok_or(QUEUE)
+        self.queues.remove(queue).ok_or(QUEUE)?;
+        self.boards.queues.set(queue.index(), 0, [0, 0]);
+        Ok(())
     }
 
     #[inline]
@@ -90,10 +155,10 @@ impl Events {
     /// Takes the next event of a queue.
     #[inline(always)]
     pub(crate) fn take(&mut self, queue: Handle<EventQueue>) -> Result<Taken, Error> {
-        match self.queues.get_mut(queue) {
-            Some(queue) => queue.pop().ok_or(Error::Empty),
-            None => Err(QUEUE),
-        }
+        let events = self.queues.get_mut(queue).ok_or(QUEUE)?;
+        let taken = events.pop().ok_or(Error::Empty)?;
+        self.boards.queues.set(queue.index(), queue.stamp(), [events.len(), 0]);
+        Ok(taken)
     }
 
     /// Appends an event to a queue, if there is one and it was not freed.
@@ -109,8 +174,10 @@ impl Events {
         queue: Option<Handle<EventQueue>>,
         event: impl FnOnce() -> Event,
     ) {
-        if let Some(queue) = queue.and_then(|queue| self.queues.get_mut(queue)) {
+        let Some(handle) = queue else { return };
+        if let Some(queue) = self.queues.get_mut(handle) {
             queue.push(event());
+            self.boards.queues.set(handle.index(), handle.stamp(), [queue.len(), 0]);
             self.news = true;
         }
     }
@@ -147,9 +214,8 @@ impl Events {
     /// Takes an event for a poll of several queues.
     pub(crate) fn take_polled(&mut self, queue: Handle<EventQueue>) -> Result<Taken, Error> {
         self.polls += 1;
-        let queue = self.queues.get_mut(queue).ok_or(Error::Empty)?;
-        queue.polled = self.polls;
-        queue.pop().ok_or(Error::Empty)
+        self.queues.get_mut(queue).ok_or(Error::Empty)?.polled = self.polls;
+        self.take(queue)
     }
 
     // Counters.
@@ -157,13 +223,17 @@ impl Events {
     pub(crate) fn add_counter(&mut self) -> Result<Handle<Counter>, Error> {
         let limit = self.counters.limit();
         let handle = self.counters.insert(CounterState::default());
-        handle.ok_or(Error::NoSpace { what: "counters", limit })
+        let handle = handle.ok_or(Error::NoSpace { what: "counters", limit })?;
+        self.boards.counters.set(handle.index(), handle.stamp(), [0, 0]);
+        Ok(handle)
     }
 
     pub(crate) fn free_counter(&mut self, counter: Handle<Counter>) -> Result<(), Error> {
         self.cancel(counter);
         self.news = true;
-        self.counters.remove(counter).map(drop).ok_or(COUNTER)
+        self.counters.remove(counter).ok_or(COUNTER)?;
+        self.boards.counters.set(counter.index(), 0, [0, 0]);
+        Ok(())
     }
 
     pub(crate) fn value(&self, counter: Handle<Counter>) -> Result<Count, Error> {
@@ -175,13 +245,7 @@ impl Events {
         &self,
         counters: &[(Handle<Counter>, u64)],
     ) -> Result<Option<(usize, Count)>, Error> {
-        for (at, (counter, success)) in counters.iter().enumerate() {
-            let value = self.value(*counter)?;
-            if value.success >= *success || value.failure > 0 {
-                return Ok(Some((at, value)));
-            }
-        }
-        Ok(None)
+        first_reached(counters, |counter| self.value(counter))
     }
 
     /// Counts, if there is a counter; what waited for that is due.
@@ -190,6 +254,8 @@ impl Events {
         let Some(handle) = counter else { return };
         if let Some(counter) = self.counters.get_mut(handle) {
             counter.value += count;
+            let Count { success, failure } = counter.value;
+            self.boards.counters.set(handle.index(), handle.stamp(), [success, failure]);
             self.news = true;
             self.fire(handle);
         }
@@ -198,6 +264,8 @@ impl Events {
     fn set(&mut self, handle: Handle<Counter>, count: Count) {
         if let Some(counter) = self.counters.get_mut(handle) {
             counter.value = count;
+            let Count { success, failure } = count;
+            self.boards.counters.set(handle.index(), handle.stamp(), [success, failure]);
             self.news = true;
             self.fire(handle);
         }

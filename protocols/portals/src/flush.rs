@@ -5,7 +5,7 @@
 //! in in order. So when a *fence* behind them is answered, all of them have come in, also the
 //! answers to operations of that peer.
 
-use crate::{Error, Interface, outstanding::Outstanding, state::State};
+use crate::{Error, Interface, outstanding::Outstanding, state::State, wait::Wait};
 use petasos_wire::portals as wire;
 use std::time::Duration;
 
@@ -21,12 +21,12 @@ impl Interface {
     /// [`Error::Timeout`]; [`Error::Aborted`] after [`Interface::abort`].
     pub fn flush(&self, timeout: Duration) -> Result<(), Error> {
         // What is started meanwhile, here and by other processes, is not waited for.
-        let mut upto = None;
-        let (state, result) = self.shared.wait(timeout, |state| {
-            let upto = *upto.get_or_insert(state.latest_link());
-            Ok(state.has_left(upto).then_some(()))
+        let upto = self.with_state(|state| {
+            state.flushes += 1;
+            state.latest_link()
         });
-        self.shared.leave(state);
+        let (mut state, result) = self.wait(timeout, &Wait::Flush(upto));
+        state.flushes -= 1;
         result
     }
 
@@ -61,7 +61,7 @@ impl State {
 
     /// Whether all has left that was started and served up to then; sends the fences that are to
     /// find out.
-    fn has_left(&mut self, upto: u64) -> bool {
+    pub(crate) fn has_left(&mut self, upto: u64) -> bool {
         self.advance_round();
         if !self.fences.have_passed(upto) && self.fences.is_over() && !self.is_sending() {
             self.fences.begin_round(self.latest_link(), self.network.peers_of_the_job());

@@ -73,6 +73,11 @@ impl<K> Handle<K> {
         self.index
     }
 
+    /// What tells it from all other handles with this index.
+    pub(crate) fn stamp(self) -> u64 {
+        self.stamp.get()
+    }
+
     /// Slot and generation in one number, for logs, and for languages without such types. The
     /// interface is not in it.
     #[must_use]

@@ -148,7 +148,6 @@ mod config;
 mod counter;
 mod descriptor;
 mod drive;
-mod drivers;
 mod engine;
 mod error;
 mod event;

@@ -90,6 +90,10 @@ impl Queue {
         Some(Taken { event, lost: std::mem::take(&mut self.lost), sequence })
     }
 
+    pub(crate) fn len(&self) -> u64 {
+        self.events.len() as u64
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.events.is_empty()
     }

@@ -3,8 +3,7 @@
 use crate::{
     Config, Directory, Error, InterfaceId, ProcessId, Status,
     descriptor::Descriptors,
-    drivers::Drivers,
-    events::Events,
+    events::{Boards, Events},
     fences::Fences,
     network::{HEADER, Network},
     outstanding::Operations,
@@ -35,8 +34,12 @@ pub(crate) struct State {
     pub(crate) events: Events,
     /// What says that all has left.
     pub(crate) fences: Fences,
-    /// Which threads drive the interface, and which sleep.
-    pub(crate) drivers: Drivers,
+    /// Passes so far.
+    pub(crate) passes: u32,
+    /// Threads that wait for a flush.
+    pub(crate) flushes: u32,
+    /// Whether there is an engine.
+    pub(crate) engine: bool,
     /// The number of the latest operation, of this process or served by it.
     link: u64,
 }
@@ -47,6 +50,7 @@ impl State {
         directory: Arc<dyn Directory>,
         mut config: Config,
         time: Result<Clock, Time>,
+        boards: &Arc<Boards>,
     ) -> Result<State, Error> {
         let address = endpoint.address();
         let process = directory.process(address);
@@ -71,9 +75,11 @@ impl State {
             portals: PortalTable::new(id, &config.limits),
             descriptors: Descriptors::new(id, config.limits.descriptors),
             operations: Operations::new(config.limits.operations),
-            events: Events::new(id, &config.limits),
+            events: Events::new(id, &config.limits, Arc::clone(boards)),
             fences: Fences::default(),
-            drivers: Drivers::default(),
+            passes: 0,
+            flushes: 0,
+            engine: false,
             link: 0,
             config,
         })

@@ -1,7 +1,7 @@
 //! The calls of ours that are not over: their slots, and how each ends.
 
-use crate::{Method, body::Body, peers::SELF, wake::MainWaker};
-use petasos_fabric::{Lease, LostReason, Peer, RegionId};
+use crate::{Method, body::Body, peers::SELF};
+use petasos_fabric::{Lease, LostReason, Peer, RegionId, driver::MainKick};
 use petasos_wire::rpc::{CallId, Status};
 use std::{
     mem,
@@ -85,11 +85,11 @@ pub(crate) struct Calls {
     /// Most calls are over when the clock is read, and need no timer.
     recent: Vec<u32>,
     serial: u32,
-    main: Arc<MainWaker>,
+    main: Arc<MainKick>,
 }
 
 impl Calls {
-    pub(crate) fn new(main: Arc<MainWaker>) -> Calls {
+    pub(crate) fn new(main: Arc<MainKick>) -> Calls {
         Calls { slots: Vec::new(), free: Vec::new(), recent: Vec::new(), serial: 0, main }
     }
 
@@ -407,7 +407,7 @@ impl Slot {
         &mut self,
         status: Status,
         (message, start): (&mut Lease, usize),
-        main: &MainWaker,
+        main: &MainKick,
     ) -> Option<Waker> {
         self.owed = false;
         self.body = Body::new(mem::take(message), start);
@@ -418,7 +418,7 @@ impl Slot {
     /// The outcome is known. Returns a waker to wake once nothing is borrowed.
     #[must_use]
     #[inline]
-    fn finish(&mut self, outcome: Outcome, main: &MainWaker) -> Option<Waker> {
+    fn finish(&mut self, outcome: Outcome, main: &MainKick) -> Option<Waker> {
         if self.abandoned || self.outcome.is_some() {
             return None;
         }
@@ -428,7 +428,7 @@ impl Slot {
 
     /// Wakes the waiter, or returns its waker.
     #[inline]
-    fn wake(&mut self, main: &MainWaker) -> Option<Waker> {
+    fn wake(&mut self, main: &MainKick) -> Option<Waker> {
         match mem::replace(&mut self.waiter, Waiter::None) {
             Waiter::None => None,
             Waiter::Main => {

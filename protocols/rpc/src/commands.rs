@@ -1,6 +1,7 @@
 //! Work for an engine from other threads.
 
-use crate::{inner::Inner, wake::EngineWaker};
+use crate::inner::Inner;
+use petasos_fabric::driver::Kick;
 use std::{
     mem,
     rc::Rc,
@@ -13,11 +14,11 @@ pub(crate) type Command = Box<dyn FnOnce(&Rc<Inner>) + Send>;
 /// The queue of commands; closed once the engine has ended.
 pub(crate) struct Commands {
     queue: Mutex<Option<Vec<Command>>>,
-    waker: Arc<EngineWaker>,
+    waker: Arc<Kick>,
 }
 
 impl Commands {
-    pub(crate) fn new(waker: Arc<EngineWaker>) -> Arc<Commands> {
+    pub(crate) fn new(waker: Arc<Kick>) -> Arc<Commands> {
         Arc::new(Commands { queue: Mutex::new(Some(Vec::new())), waker })
     }
 

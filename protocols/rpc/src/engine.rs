@@ -7,7 +7,7 @@ use crate::{
 };
 use petasos_fabric::{
     Access, Address, AddressError, AllocError, Capabilities, Endpoint, Key, Peer, Region, Slice,
-    Time,
+    Time, driver::Idle,
 };
 use std::{
     os::fd::OwnedFd,
@@ -341,17 +341,17 @@ impl Engine {
         let main = &inner.main;
         let mut context = Context::from_waker(&inner.main_waker);
         let mut future = std::pin::pin!(future);
-        inner.idle.reset();
+        inner.spin.borrow_mut().reset();
         main.set();
         loop {
             if main.take() {
                 if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                     return output;
                 }
-                inner.idle.reset();
+                inner.spin.borrow_mut().reset();
             }
             if self.progress() {
-                inner.idle.reset();
+                inner.spin.borrow_mut().reset();
             } else if !main.is_set() {
                 self.idle();
             }
@@ -360,8 +360,11 @@ impl Engine {
 
     /// After a pass in which there was nothing to do: polls again soon, or sleeps.
     fn idle(&self) {
-        if self.inner.idle.poll_again() {
-            return self.inner.transport.relax();
+        let mut spin = self.inner.spin.borrow_mut();
+        match spin.idle() {
+            Idle::Poll => return self.inner.transport.relax(),
+            Idle::Yield => return spin.yield_now(),
+            Idle::Sleep => drop(spin),
         }
         let Some(longest) = self.arm() else { return };
         self.inner.transport.sleep(longest);

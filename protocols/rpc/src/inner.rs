@@ -9,7 +9,6 @@ use crate::{
     clock::EngineClock,
     commands::Commands,
     frames::Frames,
-    idle::IdlePolling,
     operation::Operations,
     outbox::Outbox,
     peers::{Peers, Record, SELF},
@@ -19,10 +18,10 @@ use crate::{
     tasks::{Task, Tasks},
     timers::{Due, Timers},
     transport::Transport,
-    wake::{EngineWaker, MainWaker},
 };
 use petasos_fabric::{
     Address, Done, Endpoint, Event, Lease, LostReason, Peer, RegionId, ResolveError,
+    driver::{Kick, MainKick, Spin},
 };
 use petasos_wire::rpc::{self, CallId, Frame, FrameError, Response};
 use std::{
@@ -48,11 +47,11 @@ pub(crate) struct Inner {
     pub(crate) timers: RefCell<Timers>,
     tasks: Tasks,
     pub(crate) commands: Arc<Commands>,
-    pub(crate) waker: Arc<EngineWaker>,
-    pub(crate) main: Arc<MainWaker>,
+    pub(crate) waker: Arc<Kick>,
+    pub(crate) main: Arc<MainKick>,
     /// The same, as futures know it.
     pub(crate) main_waker: Waker,
-    pub(crate) idle: IdlePolling,
+    pub(crate) spin: RefCell<Spin>,
     pub(crate) stats: Counters,
     in_pass: Cell<bool>,
 }
@@ -68,8 +67,8 @@ impl Inner {
     ) -> Rc<Inner> {
         let address = endpoint.address().clone();
         let max_inject = endpoint.capabilities().limits.max_inject;
-        let waker = EngineWaker::new(endpoint.notifier());
-        let main = MainWaker::new(Arc::clone(&waker));
+        let waker = Kick::new(endpoint.notifier());
+        let main = MainKick::new(Arc::clone(&waker));
         Rc::new(Inner {
             clock,
             transport: Transport::new(endpoint),
@@ -84,9 +83,9 @@ impl Inner {
             tasks: Tasks::new(Arc::clone(&waker)),
             commands: Commands::new(Arc::clone(&waker)),
             waker,
-            main_waker: futures_util::task::waker(Arc::clone(&main)),
+            main_waker: Waker::from(Arc::clone(&main)),
             main,
-            idle: IdlePolling::new(config.idle.spin()),
+            spin: RefCell::new(Spin::new(config.idle.spin())),
             stats: Counters::default(),
             in_pass: Cell::new(false),
             config,

@@ -112,7 +112,6 @@ mod engine;
 mod error;
 mod frames;
 mod handler;
-mod idle;
 mod inbound;
 mod inner;
 mod loan;
@@ -130,14 +129,12 @@ mod served;
 mod sleep;
 mod sleepers;
 mod stats;
-mod sync;
 mod target;
 mod tasks;
 mod thread;
 mod timers;
 mod transport;
 mod typed;
-mod wake;
 
 #[cfg(feature = "tokio")]
 pub mod tokio;

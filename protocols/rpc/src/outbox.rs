@@ -3,9 +3,8 @@
 use crate::{
     peers::{Peers, Record, SELF},
     transport::Transport,
-    wake::EngineWaker,
 };
-use petasos_fabric::Peer;
+use petasos_fabric::{Peer, driver::Kick};
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
@@ -17,11 +16,11 @@ pub(crate) struct Outbox {
     congested: Cell<u32>,
     /// Frames of this engine to itself, for the next pass.
     loopback: RefCell<VecDeque<Vec<u8>>>,
-    waker: Arc<EngineWaker>,
+    waker: Arc<Kick>,
 }
 
 impl Outbox {
-    pub(crate) fn new(waker: Arc<EngineWaker>) -> Outbox {
+    pub(crate) fn new(waker: Arc<Kick>) -> Outbox {
         Outbox { congested: Cell::new(0), loopback: RefCell::default(), waker }
     }
 

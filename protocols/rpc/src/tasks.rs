@@ -1,16 +1,12 @@
 //! Futures that the engine polls: handlers that wait, transfers, what users spawn.
 
-use crate::wake::EngineWaker;
-use futures_util::{
-    Stream,
-    stream::FuturesUnordered,
-    task::{WakerRef, waker_ref},
-};
+use futures_util::{Stream, stream::FuturesUnordered};
+use petasos_fabric::driver::Kick;
 use std::{
     cell::RefCell,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
 };
 
 pub(crate) type Task = Pin<Box<dyn Future<Output = ()>>>;
@@ -19,19 +15,22 @@ pub(crate) struct Tasks {
     running: RefCell<FuturesUnordered<Task>>,
     /// Spawned while others run.
     fresh: RefCell<Vec<Task>>,
-    waker: Arc<EngineWaker>,
+    kick: Arc<Kick>,
+    /// The same, as futures know it.
+    waker: Waker,
 }
 
 impl Tasks {
-    /// Tasks of the engine that this waker wakes.
-    pub(crate) fn new(waker: Arc<EngineWaker>) -> Tasks {
-        Tasks { running: RefCell::default(), fresh: RefCell::default(), waker }
+    /// Tasks of the engine that this wakes.
+    pub(crate) fn new(kick: Arc<Kick>) -> Tasks {
+        let (running, fresh) = (RefCell::default(), RefCell::default());
+        Tasks { running, fresh, waker: Waker::from(Arc::clone(&kick)), kick }
     }
 
     /// Adds a task, and wakes the engine to run it.
     pub(crate) fn spawn(&self, task: Task) {
         self.fresh.borrow_mut().push(task);
-        self.waker.ring();
+        self.kick.ring();
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -43,9 +42,8 @@ impl Tasks {
         // Not to be entered by a task that drives the engine.
         let Ok(mut running) = self.running.try_borrow_mut() else { return };
         running.extend(self.fresh.borrow_mut().drain(..));
-        let _others = RingOnPanic(&self.waker);
-        let task_waker: WakerRef<'_> = waker_ref(&self.waker);
-        let mut context = Context::from_waker(&task_waker);
+        let _others = RingOnPanic(&self.kick);
+        let mut context = Context::from_waker(&self.waker);
         for _ in 0..budget {
             match Pin::new(&mut *running).poll_next(&mut context) {
                 Poll::Ready(Some(())) => {}
@@ -53,7 +51,7 @@ impl Tasks {
             }
             running.extend(self.fresh.borrow_mut().drain(..));
         }
-        self.waker.ring();
+        self.kick.ring();
     }
 
     /// Drops all tasks.
@@ -66,7 +64,7 @@ impl Tasks {
 }
 
 /// A task's panic must not make the others wait that were ready as well.
-struct RingOnPanic<'a>(&'a EngineWaker);
+struct RingOnPanic<'a>(&'a Kick);
 
 impl Drop for RingOnPanic<'_> {
     fn drop(&mut self) {

@@ -5,9 +5,8 @@
 use crate::{BulkError, Refused};
 use petasos_fabric::{
     Access, Address, AllocError, Capabilities, Endpoint, Event, InjectError, Key, Lease, Operation,
-    Peer, Region, RegionId, Remote, ResolveError, Sleep, Slice, Time, Token,
+    Peer, Region, RegionId, Remote, ResolveError, Sleep, Slice, Time, Token, driver::sleep_on,
 };
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
@@ -86,11 +85,10 @@ impl Transport {
 
     /// Sleeps until something arrives, but no longer than `longest`.
     pub(crate) fn sleep(&self, longest: Duration) {
-        let timeout = Timespec::try_from(longest).ok();
         let endpoint = self.endpoint.borrow();
         if let Some(fd) = endpoint.fd() {
             // An interrupted or failed wait only causes another pass.
-            let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], timeout.as_ref());
+            let _ = sleep_on([fd], Some(longest));
         } else {
             std::thread::yield_now();
         }

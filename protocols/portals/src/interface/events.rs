@@ -1,7 +1,9 @@
 //! Event queues, counters, and the operations that counters trigger.
 
 use super::Interface;
-use crate::{Action, Count, Counter, Error, EventQueue, Handle, Taken, state::State};
+use crate::{
+    Action, Count, Counter, Error, EventQueue, Handle, Taken, events, state::State, wait::Wait,
+};
 use std::time::Duration;
 
 /// Event queues, counters and triggered operations.
@@ -26,12 +28,17 @@ impl Interface {
         self.with_state(|state| state.events.free_queue(queue))
     }
 
-    /// The next event of a queue; does not drive the interface.
+    /// The next event of a queue; does not drive the interface. That there is none is seen without
+    /// the lock.
     ///
     /// # Errors
     /// [`Error::Empty`] if there is none, [`Error::Handle`] if the handle is stale.
     pub fn take_event(&self, queue: Handle<EventQueue>) -> Result<Taken, Error> {
-        self.lock().events.take(queue)
+        if self.shared.boards.has_event(queue)? {
+            self.lock().events.take(queue)
+        } else {
+            Err(Error::Empty)
+        }
     }
 
     /// Waits for the next event of a queue, and drives the interface meanwhile.
@@ -40,15 +47,9 @@ impl Interface {
     /// [`Error::Timeout`] if none came in time, [`Error::Aborted`] if the interface was ended,
     /// [`Error::Handle`] if the queue is gone, or was freed meanwhile.
     pub fn wait_event(&self, queue: Handle<EventQueue>, timeout: Duration) -> Result<Taken, Error> {
-        let (mut state, found) = self
-            .shared
-            .wait(timeout, |state| Ok((!state.events.queue(queue)?.is_empty()).then_some(())));
-        let taken = match found {
-            Ok(()) => state.events.take(queue),
-            Err(error) => Err(error),
-        };
-        self.shared.leave(state);
-        taken
+        let (mut state, waited) = self.wait(timeout, &Wait::Event(queue));
+        waited?;
+        state.events.take(queue)
     }
 
     /// Waits for an event of any of several queues: the position of the queue, and the event. If
@@ -61,11 +62,10 @@ impl Interface {
         queues: &[Handle<EventQueue>],
         timeout: Duration,
     ) -> Result<(usize, Taken), Error> {
-        let (mut state, found) =
-            self.shared.wait(timeout, |state| state.events.least_recently_polled(queues));
-        let taken = found.and_then(|at| Ok((at, state.events.take_polled(queues[at])?)));
-        self.shared.leave(state);
-        taken
+        let (mut state, waited) = self.wait(timeout, &Wait::Events(queues.into()));
+        waited?;
+        let at = state.events.least_recently_polled(queues)?.ok_or(Error::Timeout)?;
+        Ok((at, state.events.take_polled(queues[at])?))
     }
 
     /// Makes a counter.
@@ -84,12 +84,12 @@ impl Interface {
         self.with_state(|state| state.events.free_counter(counter))
     }
 
-    /// The value of a counter; does not drive the interface.
+    /// The value of a counter; does not drive the interface, and takes no lock.
     ///
     /// # Errors
     /// [`Error::Handle`] if the handle is stale.
     pub fn count(&self, counter: Handle<Counter>) -> Result<Count, Error> {
-        self.lock().events.value(counter)
+        self.shared.boards.count(counter)
     }
 
     /// Waits until a counter has so many successes, or a failure; drives the interface meanwhile.
@@ -116,10 +116,17 @@ impl Interface {
         counters: &[(Handle<Counter>, u64)],
         timeout: Duration,
     ) -> Result<(usize, Count), Error> {
-        let (state, found) =
-            self.shared.wait(timeout, |state| state.events.first_reached(counters));
-        self.shared.leave(state);
-        found
+        let reached =
+            || events::first_reached(counters, |counter| self.shared.boards.count(counter));
+        // Without the lock, unless it was ended: that is seen behind it.
+        if !self.shared.boards.have_ended()
+            && let Some(found) = reached()?
+        {
+            return Ok(found);
+        }
+        let (state, waited) = self.wait(timeout, &Wait::Counts(counters.into()));
+        waited?;
+        state.events.first_reached(counters)?.ok_or(Error::Timeout)
     }
 
     /// Adds to a counter.

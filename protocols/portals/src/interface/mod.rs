@@ -7,19 +7,20 @@ mod operations;
 mod target;
 
 use crate::{
-    Config, Directory, Error, InterfaceId, Limits, ProcessId, Promises, Status, state::State,
-    wait::Shared,
+    Config, Directory, Error, InterfaceId, Limits, ProcessId, Promises, Status, events::Boards,
+    state::State,
 };
-use petasos_fabric::{Clock, Endpoint, Time};
-use std::{
-    fmt,
-    sync::{Arc, MutexGuard},
+use petasos_fabric::{
+    Clock, Endpoint, Time,
+    driver::{Driver, Guard},
 };
+use std::{fmt, sync::Arc};
 
 /// A network interface over one endpoint: portals for other processes, and operations at theirs.
 ///
 /// Cheap to clone, and usable from any thread: all of it lies behind one lock, which is not held
-/// while a thread sleeps. It is driven by threads that wait on it, by [`Interface::progress`], and
+/// while a thread sleeps; counters, and whether a queue has events, are read without it. It is
+/// driven by threads that wait on it, by [`Interface::progress`], and
 /// by the thread of an [`Engine`](crate::Engine) if there is one; then a process that computes
 /// still answers.
 ///
@@ -44,6 +45,15 @@ use std::{
 #[derive(Clone)]
 pub struct Interface {
     pub(crate) shared: Arc<Shared>,
+}
+
+/// What the clones of an interface share.
+pub(crate) struct Shared {
+    id: InterfaceId,
+    /// The state, and the threads that drive it.
+    pub(crate) driver: Driver<State>,
+    /// What is read without the lock.
+    boards: Arc<Boards>,
 }
 
 /// Passes before something is said to be in use, which take in what has come.
@@ -84,8 +94,10 @@ impl Interface {
         config: Config,
         time: Result<Clock, Time>,
     ) -> Result<Interface, Error> {
-        let state = State::new(endpoint, directory, config, time)?;
-        Ok(Interface { shared: Arc::new(Shared::new(state)?) })
+        let boards = Arc::default();
+        let state = State::new(endpoint, directory, config, time, &boards)?;
+        let (id, driver) = (state.id, Interface::driver(state)?);
+        Ok(Interface { shared: Arc::new(Shared { id, driver, boards }) })
     }
 
     /// Does something with the state, and runs what that triggers.
@@ -93,18 +105,19 @@ impl Interface {
     pub(crate) fn with_state<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let result = work(&mut state);
-        self.shared.leave(state);
+        state.run_due();
         result
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.shared.lock()
+    #[inline]
+    fn lock(&self) -> Guard<'_, State> {
+        self.shared.driver.lock()
     }
 
     /// Which interface of this process it is: the one that its handles belong to.
     #[must_use]
     pub fn id(&self) -> InterfaceId {
-        self.lock().id
+        self.shared.id
     }
 
     /// The user and the job that requests of this interface name.
@@ -134,7 +147,7 @@ impl Interface {
             state.events.announce();
             Ok(process)
         });
-        self.shared.wake();
+        self.shared.driver.kick();
         changed
     }
 
@@ -179,7 +192,7 @@ impl Interface {
     /// One pass: everything makes progress by a bounded amount, without blocking. False if there
     /// was nothing to do.
     pub fn progress(&self) -> bool {
-        self.with_state(State::pass)
+        self.shared.driver.progress()
     }
 
     /// The same at a given time, for an interface of [`Interface::with_given_time`].
@@ -193,10 +206,8 @@ impl Interface {
     /// Ends all waiting on this interface, now and later, with [`Error::Aborted`].
     pub fn abort(&self) {
         self.with_state(|state| {
-            state.drivers.end();
-            state.events.announce();
+            state.events.end();
         });
-        self.shared.wake();
     }
 }
 

@@ -129,7 +129,7 @@ impl Network {
 
     /// Waits a moment, as the transport does best between two polls.
     #[inline]
-    pub(crate) fn relax(&mut self) {
+    pub(crate) fn relax(&self) {
         self.endpoint.relax();
     }
 

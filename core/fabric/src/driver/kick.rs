@@ -1,17 +1,14 @@
-//! Waking an engine: on its own thread a flag is enough; other threads must end its sleep.
+//! Waking the one thread to which an engine belongs: there a flag is enough; other threads must end
+//! its sleep.
 //!
 //! An engine and the futures that it drives never leave their thread, and most wake-ups happen
 //! there: an answer arrived in a pass. Then there is nothing to order against other cores, and no
 //! barrier is needed.
 
-use crate::sync::{
-    AtomicBool,
-    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
-    fence, this_thread,
-};
-use futures_util::task::ArcWake;
-use petasos_fabric::Notifier;
-use std::sync::Arc;
+use super::sync::{AtomicBool, Ordering, fence, this_thread};
+use crate::Notifier;
+use Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::{sync::Arc, task::Wake};
 
 /// Raised on its home thread or elsewhere; taken on its home thread.
 #[derive(Debug)]
@@ -58,22 +55,42 @@ impl Flag {
     }
 }
 
-/// Says that some task of the engine is to be polled.
+/// Says that some task of an engine is to be polled, and ends its thread's sleep. Belongs to the
+/// thread that makes it; any thread rings.
+///
+/// ```
+/// use petasos_fabric::{Clock, Endpoint, driver::Kick};
+///
+/// let mut endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
+/// let kick = Kick::new(endpoint.notifier());
+/// let theirs = kick.clone();
+/// let other = std::thread::spawn(move || theirs.ring());
+/// // The engine's thread, when it has nothing to do:
+/// if kick.fall_asleep() {
+///     endpoint.arm(Clock::start().now());
+///     // ... and here it sleeps on the endpoint's descriptor.
+///     kick.awake();
+/// }
+/// other.join().expect("the thread does not panic");
+/// assert!(kick.take(), "there is something to do");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
-pub(crate) struct EngineWaker {
+pub struct Kick {
     ready: Flag,
     sleeping: AtomicBool,
     notifier: Notifier,
 }
 
-impl EngineWaker {
-    /// Of the engine of this thread.
-    pub(crate) fn new(notifier: Notifier) -> Arc<EngineWaker> {
-        Arc::new(EngineWaker { ready: Flag::new(), sleeping: AtomicBool::new(false), notifier })
+impl Kick {
+    /// Of the engine of this thread, whose endpoint has this notifier.
+    #[must_use]
+    pub fn new(notifier: Notifier) -> Arc<Kick> {
+        Arc::new(Kick { ready: Flag::new(), sleeping: AtomicBool::new(false), notifier })
     }
 
     /// Something is to be polled. A system call only while the engine sleeps.
-    pub(crate) fn ring(&self) {
+    pub fn ring(&self) {
         if self.ready.is_home() {
             // Only this thread announces sleep.
             self.ready.local.store(true, Relaxed);
@@ -89,18 +106,20 @@ impl EngineWaker {
     }
 
     /// Whether something is to be polled.
+    #[must_use]
     #[inline]
-    pub(crate) fn is_set(&self) -> bool {
+    pub fn is_set(&self) -> bool {
         self.ready.is_raised()
     }
 
     /// Whether something was to be polled, until now.
-    pub(crate) fn take(&self) -> bool {
+    pub fn take(&self) -> bool {
         self.ready.take()
     }
 
-    /// Announces sleep. False if there is something to do after all.
-    pub(crate) fn fall_asleep(&self) -> bool {
+    /// Announces sleep. False if there is something to do after all: then it is not asleep.
+    #[must_use]
+    pub fn fall_asleep(&self) -> bool {
         self.sleeping.store(true, Relaxed);
         fence(SeqCst);
         let quiet = !self.ready.is_raised();
@@ -110,47 +129,58 @@ impl EngineWaker {
         quiet
     }
 
-    pub(crate) fn awake(&self) {
+    /// The sleep is over, or did not come about.
+    pub fn awake(&self) {
         self.sleeping.store(false, Relaxed);
     }
 }
 
-impl ArcWake for EngineWaker {
-    fn wake_by_ref(this: &Arc<EngineWaker>) {
-        this.ring();
+impl Wake for Kick {
+    fn wake(self: Arc<Self>) {
+        self.ring();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.ring();
     }
 }
 
-/// Says that the future that `block_on` waits for is to be polled.
+/// Says that the future is to be polled for which the engine's thread itself waits, as in a
+/// `block_on`. Belongs to the thread that makes it.
 #[derive(Debug)]
-pub(crate) struct MainWaker {
+pub struct MainKick {
     ready: Flag,
-    engine: Arc<EngineWaker>,
+    engine: Arc<Kick>,
 }
 
-impl MainWaker {
-    pub(crate) fn new(engine: Arc<EngineWaker>) -> Arc<MainWaker> {
-        Arc::new(MainWaker { ready: Flag::new(), engine })
+impl MainKick {
+    /// Of the engine of this thread.
+    #[must_use]
+    pub fn new(engine: Arc<Kick>) -> Arc<MainKick> {
+        Arc::new(MainKick { ready: Flag::new(), engine })
     }
 
     /// Has the future polled. To be called at home.
-    pub(crate) fn set(&self) {
+    pub fn set(&self) {
         self.ready.local.store(true, Relaxed);
     }
 
+    /// Whether the future is to be polled.
+    #[must_use]
     #[inline]
-    pub(crate) fn is_set(&self) -> bool {
+    pub fn is_set(&self) -> bool {
         self.ready.is_raised()
     }
 
+    /// Whether the future was to be polled, until now.
     #[inline]
-    pub(crate) fn take(&self) -> bool {
+    pub fn take(&self) -> bool {
         self.ready.take()
     }
 
     /// Has the future polled, whatever the engine is about to do. To be called at home.
     #[inline]
-    pub(crate) fn wake_at_home(&self) {
+    pub fn wake_at_home(&self) {
         self.set();
         // `block_on` checks the flag before it idles, unless it was about to sleep.
         if self.engine.sleeping.load(Relaxed) {
@@ -159,20 +189,24 @@ impl MainWaker {
     }
 }
 
-impl ArcWake for MainWaker {
-    fn wake_by_ref(this: &Arc<MainWaker>) {
-        if this.ready.is_home() {
-            return this.wake_at_home();
+impl Wake for MainKick {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.ready.is_home() {
+            return self.wake_at_home();
         }
-        this.ready.raise_elsewhere();
-        this.engine.ring();
+        self.ready.raise_elsewhere();
+        self.engine.ring();
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use petasos_fabric::Notify;
+    use crate::Notify;
     use std::sync::atomic::AtomicUsize;
 
     #[derive(Default)]
@@ -184,10 +218,10 @@ mod tests {
         }
     }
 
-    fn wakers() -> (Arc<Counted>, Arc<EngineWaker>, Arc<MainWaker>) {
+    fn wakers() -> (Arc<Counted>, Arc<Kick>, Arc<MainKick>) {
         let counted = Arc::new(Counted::default());
-        let engine = EngineWaker::new(Notifier::new(counted.clone()));
-        (counted, engine.clone(), MainWaker::new(engine))
+        let engine = Kick::new(Notifier::new(counted.clone()));
+        (counted, engine.clone(), MainKick::new(engine))
     }
 
     #[test]
@@ -214,16 +248,16 @@ mod tests {
         assert_eq!(counted.0.load(SeqCst), 2);
         assert!(engine.take());
         // A deadline that ends while the engine falls asleep.
-        MainWaker::wake_by_ref(&main);
+        MainKick::wake_by_ref(&main);
         assert!(counted.0.load(SeqCst) == 3 && main.is_set() && engine.is_set());
     }
 
     #[test]
     fn awake_the_future_of_block_on_needs_no_ring() {
         let (counted, engine, main) = wakers();
-        MainWaker::wake_by_ref(&main);
+        MainKick::wake_by_ref(&main);
         assert!(main.take() && !main.take() && !engine.is_set());
-        std::thread::scope(|scope| scope.spawn(|| MainWaker::wake_by_ref(&main)).join().unwrap());
+        std::thread::scope(|scope| scope.spawn(|| MainKick::wake_by_ref(&main)).join().unwrap());
         assert!(main.take() && !main.take() && engine.is_set());
         assert_eq!(counted.0.load(SeqCst), 0);
     }
@@ -232,11 +266,11 @@ mod tests {
 #[cfg(all(test, loom))]
 mod interleavings {
     use super::*;
+    use crate::Notify;
     use loom::{
         sync::{Notify as Doorbell, atomic::AtomicU64},
         thread,
     };
-    use petasos_fabric::Notify;
 
     /// An engine with its future of `block_on`, and what other threads leave for the two.
     struct Engine {
@@ -257,18 +291,18 @@ mod interleavings {
     }
 
     impl Engine {
-        fn new() -> (Arc<Engine>, Arc<EngineWaker>, Arc<MainWaker>) {
+        fn new() -> (Arc<Engine>, Arc<Kick>, Arc<MainKick>) {
             let words = || AtomicU64::new(0);
             let mail = [words(), words()];
             let engine = Arc::new(Engine { doorbell: Doorbell::new(), mail, result: words() });
-            let waker = EngineWaker::new(Notifier::new(Arc::new(Rung(engine.clone()))));
-            (engine, waker.clone(), MainWaker::new(waker))
+            let waker = Kick::new(Notifier::new(Arc::new(Rung(engine.clone()))));
+            (engine, waker.clone(), MainKick::new(waker))
         }
 
         /// The loop of `block_on`, reduced to what wakes it: reads the mail only when the engine
         /// was rung, and the result only when the future was woken. Loom finds a model that sleeps
         /// for ever.
-        fn until(&self, waker: &EngineWaker, main: &MainWaker, mail: u64, result: u64) {
+        fn until(&self, waker: &Kick, main: &MainKick, mail: u64, result: u64) {
             main.set();
             let mut seen = 0;
             loop {
@@ -322,7 +356,7 @@ mod interleavings {
             let (theirs, woken) = (engine.clone(), main.clone());
             let waking = thread::spawn(move || {
                 theirs.result.store(1, Relaxed);
-                MainWaker::wake_by_ref(&woken);
+                MainKick::wake_by_ref(&woken);
             });
             let (theirs, rung) = (engine.clone(), waker.clone());
             let ringing = thread::spawn(move || {
