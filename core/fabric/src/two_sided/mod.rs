@@ -89,6 +89,7 @@ mod parts;
 mod peers;
 mod queues;
 mod registry;
+mod room;
 mod serve;
 mod submit;
 #[cfg(test)]
