@@ -159,6 +159,9 @@ pub struct Limits {
     pub max_keys: usize,
     /// Peers at a time.
     pub max_peers: usize,
+    /// Operations that were accepted and are not over, at a time. One peer has at most as many of
+    /// them as are free: see [`Endpoint::try_submit`](crate::Endpoint::try_submit).
+    pub max_operations: usize,
     /// Messages received and not yet given back ([`Lease`](crate::Lease)) that are longer than
     /// [`Lease::LINES`](crate::Lease::LINES), of all peers; each has a [`Share`](crate::Share) of
     /// them. What is beyond stays with its sender, which feels back-pressure.
@@ -177,6 +180,7 @@ impl Default for Limits {
             max_regions: 65_536,
             max_keys: 16_384,
             max_peers: 65_536,
+            max_operations: 65_536,
             max_leases: 4096,
         }
     }

@@ -87,6 +87,9 @@ macro_rules! delegate {
         fn submit(&mut self, operations: &mut ::std::collections::VecDeque<$crate::Operation>) {
             self.$to.submit(operations);
         }
+        fn try_submit(&mut self, operation: $crate::Operation) -> Result<(), $crate::Refused> {
+            self.$to.try_submit(operation)
+        }
     };
     (@ $to:ident cancel) => {
         fn cancel(&mut self, token: $crate::Token) {

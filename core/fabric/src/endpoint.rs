@@ -2,8 +2,8 @@
 
 use crate::{
     Access, Address, AllocError, Capabilities, Event, ExportError, ImportError, Incarnation,
-    InjectError, Key, KeyId, Lease, Notifier, Operation, Peer, PeerInfo, Region, RegionId,
-    RegisterError, Remote, ResolveError, Slice, Time, Token,
+    InjectError, Key, KeyId, Lease, Notifier, Operation, Peer, PeerInfo, Refused, Region, RegionId,
+    RegisterError, Remote, ResolveError, Slice, Time, Token, room::submit_each,
 };
 use std::{collections::VecDeque, ops::Range, os::fd::BorrowedFd, time::Duration};
 
@@ -113,10 +113,45 @@ pub trait Endpoint: Send {
     /// [`InjectError::UnknownPeer`] for good. Nothing was sent.
     fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError>;
 
-    /// Accepts operations from the front of the queue, in order, until it is empty or this
-    /// endpoint's own queue is full; what stays in it was not accepted. Each accepted operation
-    /// raises exactly one `Event::Done`, never before this call returns.
-    fn submit(&mut self, operations: &mut VecDeque<Operation>);
+    /// Accepts an operation, which raises exactly one `Event::Done`, never before this call
+    /// returns.
+    ///
+    /// A peer that is slow, stopped or not connected yet fills what the endpoint has for it, and
+    /// nothing else: at most `limits.max_operations` are under way, and one peer has no more of
+    /// them than are free. So one that takes all it can get leaves half of them to others, and two
+    /// leave a third.
+    ///
+    /// # Errors
+    /// [`Refused`] gives the operation back, of which nothing was done, and says whether its peer is
+    /// full, or the whole endpoint. Those of a peer that is lost are accepted, and fail.
+    ///
+    /// ```
+    /// use petasos_fabric::{Endpoint, Full, Level, Operation, Payload, Token};
+    /// use std::time::Duration;
+    ///
+    /// let mut here = petasos_self::Local::open(&"self://*".parse()?)?;
+    /// let there = petasos_self::Local::open(&"self://*".parse()?)?;
+    /// let peer = here.resolve(there.address(), Duration::from_secs(1))?;
+    /// // The other end takes nothing in.
+    /// let refused = (0..).find_map(|nth| {
+    ///     let payload = Payload::Bytes("hello".into());
+    ///     let (token, level) = (Token(nth), Level::Reusable);
+    ///     here.try_submit(Operation::Send { token, peer, payload, level }).err()
+    /// });
+    /// let refused = refused.expect("there is a limit");
+    /// assert_eq!(refused.full, Full::Peer);
+    /// assert!(refused.operation.token().0 as usize <= here.capabilities().limits.max_operations);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn try_submit(&mut self, operation: Operation) -> Result<(), Refused>;
+
+    /// Accepts operations of the queue as [`Endpoint::try_submit`] does, the first one first, until
+    /// it is empty or the whole endpoint is full; what stays in it was not accepted, and keeps its
+    /// order. If a peer is full, its operations are left, and those behind are accepted all the
+    /// same. One call leaves at most a thousand operations, and those of 64 peers, before it ends.
+    fn submit(&mut self, operations: &mut VecDeque<Operation>) {
+        submit_each(self, operations);
+    }
 
     /// Asks that the operation with this token end soon. It raises its one `Event::Done` either
     /// way: with its result if it was too late, with `Cancelled` if not. Unknown tokens are

@@ -92,7 +92,8 @@ pub enum Event {
         /// Why the first of them was.
         why: Refusal,
     },
-    /// After `InjectError::Full`: there is room again.
+    /// After `InjectError::Full`, or after operations to this peer were refused or left in the queue
+    /// ([`Full::Peer`](crate::Full)): there is room again.
     Writable {
         /// The peer.
         peer: Peer,

@@ -304,6 +304,24 @@ impl Operation {
         }
     }
 
+    /// The peer that it is sent to, and whose share of the endpoint's room it takes. `None` for what
+    /// is done here, and for what ends an operation of a peer (to receive a body, say): such
+    /// operations are never refused for the sake of a peer.
+    #[must_use]
+    pub fn target(&self) -> Option<Peer> {
+        match self {
+            Operation::Send { peer, .. }
+            | Operation::SendLong { peer, .. }
+            | Operation::SendTagged { peer, .. }
+            | Operation::Flush { peer, .. } => Some(*peer),
+            Operation::Put { remote, .. }
+            | Operation::Get { remote, .. }
+            | Operation::Atomic { remote, .. }
+            | Operation::Map { remote, .. } => Some(remote.peer),
+            _ => None,
+        }
+    }
+
     /// Whether it is put, get or atomic: what a flush waits for.
     pub(crate) fn is_access(&self) -> bool {
         matches!(self, Operation::Put { .. } | Operation::Get { .. } | Operation::Atomic { .. })

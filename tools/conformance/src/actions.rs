@@ -1,10 +1,10 @@
 //! What a probe does with the endpoints of its world: operations, and waiting for their ends.
 
-use crate::world::{Node, World};
+use crate::world::{Node, Seat, World};
 use bytes::Bytes;
 use petasos_fabric::{
-    Access, Body, Claimed, Done, InjectError, Key, KeyId, Level, OpError, OpErrorKind, Operation,
-    Payload, Peeked, Peer, RegionId, Remote, RemoteSpan, Slice, Token,
+    Access, Body, Claimed, Done, Full, InjectError, Key, KeyId, Level, OpError, OpErrorKind,
+    Operation, Payload, Peeked, Peer, Refused, RegionId, Remote, RemoteSpan, Slice, Token,
 };
 use smallvec::smallvec;
 use std::{ops::Range, time::Duration};
@@ -40,7 +40,54 @@ impl World<'_> {
         seat.queue.push_back(operation);
         let endpoint = seat.endpoint.as_mut().expect("this endpoint was killed");
         endpoint.submit(&mut seat.queue);
+        seat.flooded.extend(seat.queue.iter().filter_map(Operation::target));
         token
+    }
+
+    /// Submits an operation without the queue.
+    pub fn try_op(
+        &mut self,
+        n: Node,
+        make: impl FnOnce(Token) -> Operation,
+    ) -> Result<Token, Full> {
+        let token = Token(self.next);
+        self.next += 1;
+        let operation = make(token);
+        let seat = &mut self.seats[n];
+        seat.ledger.open(&operation);
+        let endpoint = seat.endpoint.as_mut().expect("this endpoint was killed");
+        let Err(Refused { operation, full }) = endpoint.try_submit(operation) else {
+            return Ok(token);
+        };
+        assert_eq!(operation.token(), token, "another operation came back");
+        seat.ledger.withdraw(token);
+        seat.flooded.extend(operation.target());
+        Err(full)
+    }
+
+    /// Submits operations until some are left in the queue. Their tokens.
+    pub(crate) fn flood(
+        &mut self,
+        n: Node,
+        most: usize,
+        mut make: impl FnMut(usize, Token) -> Operation,
+    ) -> Vec<Token> {
+        let mut tokens = Vec::new();
+        while self[n].queue.is_empty() && tokens.len() < most {
+            for _ in 0..256 {
+                let token = Token(self.next);
+                self.next += 1;
+                let operation = make(tokens.len(), token);
+                tokens.push(token);
+                let seat = &mut self.seats[n];
+                seat.ledger.open(&operation);
+                seat.queue.push_back(operation);
+            }
+            let Seat { endpoint, queue, flooded, .. } = &mut self.seats[n];
+            endpoint.as_mut().expect("this endpoint was killed").submit(queue);
+            flooded.extend(queue.iter().filter_map(Operation::target));
+        }
+        tokens
     }
 
     /// Waits for a completion.

@@ -57,7 +57,8 @@ fn at_least_the_common(w: &mut World, n: Node, peer: Peer) {
     let own = |c: &Capabilities| {
         let (l, named) = (c.limits, (c.scheme, c.tagged, c.third_party));
         let messages = [l.max_inject, l.max_message, l.max_header, l.max_atomic];
-        (named, messages, [l.max_regions, l.max_keys, l.max_peers, l.max_leases])
+        let counts = [l.max_regions, l.max_keys, l.max_peers, l.max_leases, l.max_operations];
+        (named, messages, counts)
     };
     assert_eq!(own(&one), own(&all));
     assert!(one.limits.max_transfer >= all.limits.max_transfer);

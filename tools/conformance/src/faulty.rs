@@ -2,8 +2,8 @@
 
 use crate::Random;
 use petasos_fabric::{
-    Capabilities, Endpoint, Event, InjectError, LostReason, OpError, OpErrorKind, Operation, Peer,
-    PeerInfo, PeerState, Sleep, Time, delegate,
+    Capabilities, Endpoint, Event, Full, InjectError, LostReason, OpError, OpErrorKind, Operation,
+    Peer, PeerInfo, PeerState, Refused, Sleep, Time, delegate,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -162,27 +162,20 @@ impl Endpoint for Faulty {
         result
     }
 
-    fn submit(&mut self, operations: &mut VecDeque<Operation>) {
-        let mut count = operations.len();
-        if count > 0 && self.random.percent(self.faults.refuse) {
-            count = self.random.below(count);
+    fn try_submit(&mut self, operation: Operation) -> Result<(), Refused> {
+        if self.random.percent(self.faults.refuse) {
+            return Err(Refused { operation, full: Full::Endpoint });
         }
-        let mut some = VecDeque::with_capacity(count);
-        for operation in operations.drain(..count) {
-            match partner(&operation).and_then(|peer| self.lost.get(&peer)) {
-                Some(PeerInfo { address, state: PeerState::Lost(reason), .. }) => {
-                    let kind = OpErrorKind::PeerLost(reason.clone());
-                    self.held.push_back(Event::Done {
-                        token: operation.token(),
-                        result: Err(OpError::with_peer(kind, address)),
-                    });
-                }
-                _ => some.push_back(operation),
+        match partner(&operation).and_then(|peer| self.lost.get(&peer)) {
+            Some(PeerInfo { address, state: PeerState::Lost(reason), .. }) => {
+                let kind = OpErrorKind::PeerLost(reason.clone());
+                self.held.push_back(Event::Done {
+                    token: operation.token(),
+                    result: Err(OpError::with_peer(kind, address)),
+                });
+                Ok(())
             }
-        }
-        self.inner.submit(&mut some);
-        while let Some(refused) = some.pop_back() {
-            operations.push_front(refused);
+            _ => self.inner.try_submit(operation),
         }
     }
 

@@ -59,6 +59,11 @@ impl Ledger {
         self.open.insert(operation.token(), kind(operation));
     }
 
+    /// An operation was not accepted.
+    pub fn withdraw(&mut self, token: Token) {
+        self.open.remove(&token);
+    }
+
     /// A completion came. An error says what is wrong with it.
     pub fn close(&mut self, token: Token, result: Result<Done, OpError>) -> Result<(), String> {
         let Some(kind) = self.open.remove(&token) else {

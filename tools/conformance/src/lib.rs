@@ -93,6 +93,7 @@ pub mod part_keys;
 pub mod peeks;
 pub mod raw;
 pub mod remote_access;
+pub mod room;
 pub mod tagged;
 
 pub use faulty::{Faults, Faulty};
@@ -278,6 +279,8 @@ macro_rules! probes {
                 driving: sleeps_soundly;
                 faults: random_losses;
                 part_keys: no_more_than_the_limit;
+                room: a_full_peer_stops_no_other, bodies_that_nobody_takes, accesses_to_a_full_peer,
+                    a_million_at_once;
             }
         }
     };

@@ -2,7 +2,7 @@
 //! which have to keep it and to ask again.
 
 use petasos_fabric::{
-    Endpoint, Event, OpError, OpErrorKind, Operation, Peer, Sleep, Time, delegate,
+    Endpoint, Event, OpError, OpErrorKind, Operation, Peer, Refused, Sleep, Time, delegate,
 };
 use std::{
     collections::VecDeque,
@@ -38,24 +38,18 @@ impl Reached {
 }
 
 impl Endpoint for Reached {
-    fn submit(&mut self, operations: &mut VecDeque<Operation>) {
-        let mut rest = VecDeque::with_capacity(operations.len());
-        for operation in operations.drain(..) {
-            let Operation::Deregister { token, .. } = operation else {
-                rest.push_back(operation);
-                continue;
-            };
-            self.reaching.asked.fetch_add(1, SeqCst);
-            let one_less = |times: usize| times.checked_sub(1);
-            if self.reaching.times.fetch_update(SeqCst, SeqCst, one_less).is_err() {
-                rest.push_back(operation);
-                continue;
-            }
-            let result = Err(OpError::local(OpErrorKind::StillReached));
-            self.held.push_back(Event::Done { token, result });
+    fn try_submit(&mut self, operation: Operation) -> Result<(), Refused> {
+        let Operation::Deregister { token, .. } = operation else {
+            return self.inner.try_submit(operation);
+        };
+        self.reaching.asked.fetch_add(1, SeqCst);
+        let one_less = |times: usize| times.checked_sub(1);
+        if self.reaching.times.fetch_update(SeqCst, SeqCst, one_less).is_err() {
+            return self.inner.try_submit(operation);
         }
-        self.inner.submit(&mut rest);
-        operations.append(&mut rest);
+        let result = Err(OpError::local(OpErrorKind::StillReached));
+        self.held.push_back(Event::Done { token, result });
+        Ok(())
     }
 
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {

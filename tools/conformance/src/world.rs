@@ -61,6 +61,8 @@ pub struct Seat {
     pub refused: Vec<(Peer, Refusal)>,
     live: HashSet<Peer>,
     pub(crate) full: HashSet<Peer>,
+    /// Peers to which an operation was left in the queue, or refused: they may be called writable.
+    pub(crate) flooded: HashSet<Peer>,
 }
 
 impl Seat {
@@ -123,7 +125,7 @@ impl Seat {
                 self.refused.push((peer, why));
             }
             Event::Writable { peer } => {
-                if !self.full.remove(&peer) {
+                if !self.full.remove(&peer) && !self.flooded.contains(&peer) {
                     return Err(format!("{peer:?} is called writable, but was not full"));
                 }
                 self.writable.push(peer);
@@ -182,6 +184,7 @@ impl<'f> World<'f> {
             refused: Vec::new(),
             live: HashSet::new(),
             full: HashSet::new(),
+            flooded: HashSet::new(),
         });
         self.seats.len() - 1
     }
@@ -274,6 +277,7 @@ impl<'f> World<'f> {
             };
             if !seat.queue.is_empty() {
                 endpoint.submit(&mut seat.queue);
+                seat.flooded.extend(seat.queue.iter().filter_map(Operation::target));
             }
             let mut events = Vec::new();
             // Messages come by `poll_message` in every other step, and in between as events.

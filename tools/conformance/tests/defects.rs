@@ -6,7 +6,7 @@ use petasos_conformance::{
 };
 use petasos_fabric::{
     Access, Address, Capabilities, Done, Endpoint, Event, ExportError, InjectError, Key, KeyId,
-    Notifier, Notify, OpError, Operation, Peer, RegionId, Time, Token, delegate,
+    Notifier, Notify, OpError, Operation, Peer, Refused, RegionId, Time, Token, delegate,
 };
 use petasos_self::Local;
 use std::{
@@ -123,34 +123,23 @@ impl Endpoint for Defective {
         }
     }
 
-    fn submit(&mut self, operations: &mut VecDeque<Operation>) {
-        let early = |operation: &Operation| match operation {
-            Operation::Deregister { .. } => self.defect == Defect::ClosesEarly,
-            Operation::Flush { .. } => self.defect == Defect::FlushesEarly,
-            _ => false,
-        };
-        let flush = |operation: &Operation| matches!(operation, Operation::Flush { .. });
-        let flushes = operations.iter().filter(|o| flush(o)).map(Operation::token);
-        self.flushes.extend(flushes);
-        self.early.extend(operations.iter().filter(|o| early(o)).map(Operation::token));
-        let put = |operation: &Operation| matches!(operation, Operation::Put { .. });
-        for operation in std::mem::take(operations) {
-            match self.defect {
-                _ if early(&operation) => {}
-                Defect::FlushesEarly if put(&operation) => self.puts.push_back(operation),
-                _ => operations.push_back(operation),
+    fn try_submit(&mut self, operation: Operation) -> Result<(), Refused> {
+        let (token, defect) = (operation.token(), self.defect);
+        if let Operation::Flush { .. } = operation {
+            self.flushes.push(token);
+        }
+        match operation {
+            Operation::Deregister { .. } if defect == Defect::ClosesEarly => self.early.push(token),
+            Operation::Flush { .. } if defect == Defect::FlushesEarly => self.early.push(token),
+            Operation::Put { .. } if defect == Defect::FlushesEarly => {
+                self.puts.push_back(operation);
             }
+            Operation::Revoke { .. } if defect == Defect::RevokesNothing => {
+                self.revoked.push(token);
+            }
+            _ => return self.inner.try_submit(operation),
         }
-        if self.defect == Defect::RevokesNothing {
-            operations.retain(|operation| match operation {
-                Operation::Revoke { token, .. } => {
-                    self.revoked.push(*token);
-                    false
-                }
-                _ => true,
-            });
-        }
-        self.inner.submit(operations);
+        Ok(())
     }
 
     fn export(&self, region: RegionId) -> Result<Key, ExportError> {

@@ -19,6 +19,7 @@ pub(crate) fn common(members: &[Member]) -> Capabilities {
     limits.max_transfer = all().map(|c| c.limits.max_transfer).min().unwrap_or(0);
     limits.max_pieces = smallest(|limits| limits.max_pieces);
     limits.max_regions = smallest(|limits| limits.max_regions);
+    limits.max_operations = smallest(|limits| limits.max_operations);
     limits.max_keys = smallest(|limits| limits.max_keys);
     limits.max_peers = smallest(|limits| limits.max_peers);
     limits.max_leases = smallest(|limits| limits.max_leases);

@@ -4,7 +4,7 @@ use crate::{Auto, peers::Route};
 use petasos_fabric::{
     Access, Address, AllocError, Capabilities, Endpoint, Event, ExportError, ImportError,
     Incarnation, InjectError, Key, KeyId, Lease, Notifier, Operation, Peer, PeerInfo, PeerState,
-    Region, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+    Refused, Region, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
 };
 use std::{
     collections::VecDeque,
@@ -64,7 +64,7 @@ impl Endpoint for Auto {
             return Err(InjectError::TooLong { len, max });
         }
         let Route { member, peer: there } = entry.route;
-        if !entry.open || !self.outstanding.is_flushed(member) {
+        if !entry.open || self.outstanding.waits_for(member, there) {
             if matches!(entry.state, PeerState::Lost(_)) {
                 return Err(InjectError::PeerLost);
             }
@@ -86,6 +86,10 @@ impl Endpoint for Auto {
 
     fn submit(&mut self, operations: &mut VecDeque<Operation>) {
         self.submit_all(operations);
+    }
+
+    fn try_submit(&mut self, operation: Operation) -> Result<(), Refused> {
+        self.submit_one(operation)
     }
 
     fn cancel(&mut self, token: Token) {

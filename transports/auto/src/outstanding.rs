@@ -97,6 +97,12 @@ impl Outstanding {
         self.backlog[member].len() < ROOM
     }
 
+    /// Whether operations to this peer of a member wait, so that nothing may overtake them.
+    #[inline]
+    pub(crate) fn waits_for(&self, member: usize, there: Peer) -> bool {
+        self.backlog[member].iter().any(|operation| operation.target() == Some(there))
+    }
+
     /// Whether a member has taken all operations.
     #[inline]
     pub(crate) fn is_flushed(&self, member: usize) -> bool {
@@ -153,9 +159,10 @@ impl Outstanding {
 
     // Operations that wait for the whole address of their peer.
 
-    /// Whether another operation may wait.
-    pub(crate) fn may_wait(&self) -> bool {
-        self.waiting < WAITING
+    /// Whether another operation may wait for a peer for which so many do: no more than there is
+    /// room left for others.
+    pub(crate) fn may_wait(&self, of_peer: usize) -> bool {
+        of_peer < WAITING.saturating_sub(self.waiting).max(1)
     }
 
     pub(crate) fn begin_waiting(&mut self) {

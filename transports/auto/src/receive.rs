@@ -158,7 +158,9 @@ impl Auto {
         let there_is = |peer: &petasos_fabric::Peer| {
             peers.get(*peer).is_some_and(|entry| {
                 let up = entry.state == PeerState::Up && entry.open;
-                up && entry.full && !entry.full_there && outstanding.is_flushed(entry.route.member)
+                let Route { member, peer } = entry.route;
+                let waits = outstanding.waits_for(member, peer);
+                up && entry.full && !entry.full_there && !waits
             })
         };
         let ready: Vec<_> = self.full.iter().copied().filter(there_is).collect();

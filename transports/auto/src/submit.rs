@@ -5,8 +5,11 @@ use crate::{
     outstanding::{Pending, ROOM},
     peers::Route,
 };
-use petasos_fabric::{Address, Event, OpError, OpErrorKind, Operation, Peer, PeerState, Token};
-use std::collections::VecDeque;
+use petasos_fabric::{
+    Address, Event, Full, OpError, OpErrorKind, Operation, Peer, PeerState, Refused, Token,
+    submit_each,
+};
+use std::{collections::VecDeque, mem};
 
 /// The peer that an operation is about.
 fn concerns(operation: &Operation) -> Option<Peer> {
@@ -55,21 +58,38 @@ fn retarget(operation: &mut Operation, name: Token, there: Peer) {
 
 impl Auto {
     pub(crate) fn submit_all(&mut self, operations: &mut VecDeque<Operation>) {
-        if self.submit_plainly(operations) {
-            return;
+        if !self.submit_plainly(operations) {
+            submit_each(self, operations);
         }
-        while let Some(operation) = operations.front() {
-            if !self.has_room(operation) {
-                self.flush();
-                if !self.has_room(operation) {
-                    break;
-                }
+    }
+
+    /// Accepts one operation, if there is room for it. What its member refuses then waits here, one
+    /// operation of each peer at most, but for those that [`Auto::submit_plainly`] left.
+    pub(crate) fn submit_one(&mut self, mut operation: Operation) -> Result<(), Refused> {
+        if let Some(member) = self.plain_member(&operation)
+            && self.outstanding.is_flushed(member)
+        {
+            self.rename(&mut operation, member);
+            self.pace.give(member);
+            if let Err(refused) = self.members[member].endpoint.try_submit(operation) {
+                self.outstanding.push(member, refused.operation);
             }
-            if let Some(operation) = operations.pop_front() {
-                self.accept(operation);
-            }
+            return Ok(());
         }
         self.flush();
+        if let Some(full) = self.full(&operation) {
+            if full == Full::Peer
+                && let Some(peer) = operation.target()
+                && let Some(entry) = self.peers.get_mut(peer)
+                && !mem::replace(&mut entry.full, true)
+            {
+                self.full.push(peer);
+            }
+            return Err(Refused { operation, full });
+        }
+        self.accept(operation);
+        self.flush();
+        Ok(())
     }
 
     /// The member for an operation about which there is nothing to decide here.
@@ -98,26 +118,36 @@ impl Auto {
         if !all || first.len() + second.len() > ROOM || !self.outstanding.is_flushed(member) {
             return false;
         }
-        for operation in first.iter_mut().chain(second) {
-            let Some(peer) = concerns(operation) else { continue };
-            let Some(there) = self.peers.get(peer).map(|entry| entry.route.peer) else { continue };
-            let (token, member) = (operation.token(), member as u32);
-            let name = self.outstanding.token(Pending::User { token, peer, member, refused: None });
-            retarget(operation, name, there);
-        }
+        first.iter_mut().chain(second).for_each(|operation| self.rename(operation, member));
         self.pace.give(member);
         self.members[member].endpoint.submit(operations);
         self.outstanding.left(member, operations);
         true
     }
 
-    fn has_room(&self, operation: &Operation) -> bool {
-        let entry = concerns(operation).and_then(|peer| self.peers.get(peer));
-        match entry {
-            Some(entry) if entry.open => self.outstanding.has_room(entry.route.member),
-            Some(_) => self.outstanding.may_wait(),
-            None => true,
+    /// Puts the member's token and handle in the place of the user's.
+    fn rename(&mut self, operation: &mut Operation, member: usize) {
+        let Some(peer) = concerns(operation) else { return };
+        let Some(there) = self.peers.get(peer).map(|entry| entry.route.peer) else { return };
+        let (token, member) = (operation.token(), member as u32);
+        let name = self.outstanding.token(Pending::User { token, peer, member, refused: None });
+        retarget(operation, name, there);
+    }
+
+    /// What has no room for an operation, if anything.
+    fn full(&self, operation: &Operation) -> Option<Full> {
+        if self.early.len() >= self.capabilities.limits.max_operations {
+            return Some(Full::Endpoint);
         }
+        let entry = self.peers.get(concerns(operation)?)?;
+        let full = match (&entry.state, operation.target()) {
+            (PeerState::Lost(_), _) => return None,
+            _ if !entry.open => !self.outstanding.may_wait(entry.waiting.len()),
+            (_, Some(_)) => self.outstanding.waits_for(entry.route.member, entry.route.peer),
+            (_, None) if self.outstanding.has_room(entry.route.member) => false,
+            _ => return Some(Full::Endpoint),
+        };
+        full.then_some(Full::Peer)
     }
 
     /// Takes an operation in.

@@ -41,10 +41,6 @@ pub(crate) struct Accesses {
 }
 
 impl Accesses {
-    pub(crate) fn len(&self) -> usize {
-        self.list.len()
-    }
-
     /// Adds an access, whose serial number is set here. Returns its slot.
     pub(crate) fn add(&mut self, mut access: Access) -> usize {
         self.serial = self.serial.wrapping_add(1);

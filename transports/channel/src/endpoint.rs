@@ -9,10 +9,10 @@ use crate::{
 use bytes::Bytes;
 use petasos_fabric::{
     Access, Address, Endpoint, Event, ExportError, InjectError, Key, Lease, LostReason, Notifier,
-    OpError, OpErrorKind, Operation, Peer, RegionId, RegisterError, ResolveError, Sleep, Slice,
-    Time, Token, answered_by_engine,
+    OpError, OpErrorKind, Operation, Peer, Refused, RegionId, RegisterError, ResolveError, Sleep,
+    Slice, Time, Token, answered_by_engine,
 };
-use std::{collections::VecDeque, os::fd::BorrowedFd, time::Duration};
+use std::{os::fd::BorrowedFd, time::Duration};
 
 /// The most records of one peer that are taken before others have their turn.
 const TURN: usize = 32;
@@ -148,17 +148,15 @@ impl<D: Device> Endpoint for Channels<D> {
         }
     }
 
-    fn submit(&mut self, operations: &mut VecDeque<Operation>) {
-        let most = self.engine.config().max_operations;
-        while self.engine.has_room()
-            && self.accesses.len() < most
-            && let Some(operation) = operations.pop_front()
-        {
-            let Some(operation) = self.accept_deregister(operation) else { continue };
-            if let Some(operation) = self.accept_access(operation) {
-                self.engine.submit(operation);
-            }
+    fn try_submit(&mut self, operation: Operation) -> Result<(), Refused> {
+        if let Err(full) = self.engine.room_for(&operation) {
+            return Err(Refused { operation, full });
         }
+        let rest = self.accept_deregister(operation).and_then(|rest| self.accept_access(rest));
+        if let Some(operation) = rest {
+            self.engine.submit(operation);
+        }
+        Ok(())
     }
 
     fn cancel(&mut self, token: Token) {

@@ -3,10 +3,9 @@
 use crate::{cache, datagrams::Datagrams, frame::Control, link::State, network::Network};
 use petasos_fabric::{
     Address, AllocError, Endpoint, Event, InjectError, Lease, LostReason, Notifier, Operation,
-    Peer, Region, ResolveError, Sleep, Time, Token, answered_by_engine,
+    Peer, Refused, Region, ResolveError, Sleep, Time, Token, answered_by_engine,
 };
 use std::{
-    collections::VecDeque,
     os::fd::{AsFd, BorrowedFd},
     time::{Duration, Instant},
 };
@@ -86,18 +85,18 @@ impl<N: Network> Endpoint for Datagrams<N> {
         }
     }
 
-    fn submit(&mut self, operations: &mut VecDeque<Operation>) {
+    fn try_submit(&mut self, operation: Operation) -> Result<(), Refused> {
         if !self.has_native_access() {
-            return self.engine.submit_all(operations);
+            return self.engine.try_submit(operation);
         }
-        while self.engine.has_room()
-            && let Some(operation) = operations.pop_front()
-        {
-            let rest = self.accept_access(operation).and_then(|rest| self.close_region(rest));
-            if let Some(operation) = rest {
-                self.engine.submit(operation);
-            }
+        if let Err(full) = self.engine.room_for(&operation) {
+            return Err(Refused { operation, full });
         }
+        let rest = self.accept_access(operation).and_then(|rest| self.close_region(rest));
+        if let Some(operation) = rest {
+            self.engine.submit(operation);
+        }
+        Ok(())
     }
 
     fn cancel(&mut self, token: Token) {

@@ -15,7 +15,6 @@ use petasos_fabric::{
     RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token, key::KeyParts,
 };
 use std::{
-    collections::VecDeque,
     ops::Range,
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
@@ -138,12 +137,12 @@ impl Endpoint for Local {
         }
     }
 
-    fn submit(&mut self, operations: &mut VecDeque<Operation>) {
-        while self.has_room()
-            && let Some(operation) = operations.pop_front()
-        {
-            self.accept(operation);
+    fn try_submit(&mut self, operation: Operation) -> Result<(), petasos_fabric::Refused> {
+        match self.room_for(&operation) {
+            Ok(()) => self.accept(operation),
+            Err(full) => return Err(petasos_fabric::Refused { operation, full }),
         }
+        Ok(())
     }
 
     fn cancel(&mut self, token: Token) {
@@ -184,6 +183,7 @@ impl Endpoint for Local {
         }
         worked |= self.pump_fetches(&mut { COPY_BUDGET });
         worked |= self.collect_closed();
+        self.tell_room();
         let count = budget.min(self.ready.len());
         events.extend(self.ready.drain(..count));
         worked || count > 0

@@ -25,6 +25,7 @@ mod peers;
 mod regions;
 mod registry;
 mod remotes;
+mod room;
 mod submit;
 
 pub use local::{Local, OpenError};

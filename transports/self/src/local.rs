@@ -43,6 +43,8 @@ pub struct Local {
     pub(crate) mail: VecDeque<Packet>,
     /// Operations accepted whose completion is not in `ready` yet.
     pub(crate) outstanding: usize,
+    /// Peers of operations that were refused.
+    pub(crate) refused: Vec<Peer>,
     pub(crate) armed: bool,
 }
 
@@ -125,6 +127,7 @@ impl Local {
             ready: VecDeque::new(),
             mail: VecDeque::new(),
             outstanding: 0,
+            refused: Vec::new(),
             armed: false,
         })
     }

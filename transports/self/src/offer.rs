@@ -96,6 +96,8 @@ struct Waiting {
 #[derive(Default)]
 pub(crate) struct Offers {
     waiting: HashMap<u64, Waiting>,
+    /// How many there are to each peer.
+    counts: Vec<usize>,
     next: u64,
 }
 
@@ -108,12 +110,28 @@ impl Offers {
     /// Adds the offer of an operation, which was made to the peer with this index.
     pub(crate) fn add(&mut self, token: Token, peer: u32, offer: Arc<Offer>) {
         self.next = offer.id + 1;
+        let index = peer as usize;
+        if self.counts.len() <= index {
+            self.counts.resize(index + 1, 0);
+        }
+        self.counts[index] += 1;
         self.waiting.insert(offer.id, Waiting { token, peer, offer });
     }
 
     /// The receiver is done with an offer. Returns the operation's token.
     pub(crate) fn finish(&mut self, id: u64) -> Option<Token> {
-        self.waiting.remove(&id).map(|waiting| waiting.token)
+        self.remove(id).map(|waiting| waiting.token)
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Waiting> {
+        let waiting = self.waiting.remove(&id)?;
+        self.counts[waiting.peer as usize] -= 1;
+        Some(waiting)
+    }
+
+    /// How many there are to a peer.
+    pub(crate) fn of(&self, peer: u32) -> usize {
+        self.counts.get(peer as usize).copied().unwrap_or(0)
     }
 
     /// Revokes the offer of an operation, and returns the peer to which it was made; `None` if that
@@ -124,13 +142,16 @@ impl Offers {
         if !waiting.offer.revoke() {
             return None;
         }
-        self.waiting.remove(&id);
+        self.remove(id);
         Some(peer)
     }
 
     /// Takes out the offers to a peer that is lost, also those that it has taken: its process may
     /// live, and go on until it hears of it. Returns the operations' tokens.
     pub(crate) fn lose(&mut self, peer: u32) -> Vec<Token> {
+        if let Some(count) = self.counts.get_mut(peer as usize) {
+            *count = 0;
+        }
         let lost = self.waiting.extract_if(|_, waiting| waiting.peer == peer);
         let lost = lost.map(|(_, waiting)| {
             waiting.offer.withdraw();

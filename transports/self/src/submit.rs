@@ -17,9 +17,6 @@ use petasos_fabric::{
 use petasos_match::Pattern;
 use std::sync::Arc;
 
-/// Operations under way at a time.
-const MAX_OPERATIONS: usize = 1 << 17;
-
 /// Bytes that one `submit` may copy by itself; the rest is for `progress`.
 const AT_ONCE: u64 = 256 << 10;
 
@@ -40,10 +37,6 @@ fn writable(slice: &Slice) -> Check {
 }
 
 impl Local {
-    pub(crate) fn has_room(&self) -> bool {
-        self.outstanding < MAX_OPERATIONS
-    }
-
     pub(crate) fn accept(&mut self, operation: Operation) {
         self.outstanding += 1;
         let token = operation.token();

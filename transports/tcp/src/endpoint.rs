@@ -23,13 +23,12 @@ use crate::{
 };
 use petasos_fabric::{
     Address, Capabilities, Credential, Doorbell, Endpoint, Event, Home, ImportError, Incarnation,
-    InjectError, Key, LostReason, Notifier, Operation, Peer, Pool, Remote, ResolveError, Sleep,
-    Time, answered_by_engine,
+    InjectError, Key, LostReason, Notifier, Operation, Peer, Pool, Refused, Remote, ResolveError,
+    Sleep, Time, answered_by_engine,
     two_sided::{self, Engine},
 };
 use rustix::net::getsockname;
 use std::{
-    collections::VecDeque,
     io,
     net::SocketAddr,
     os::fd::{AsFd, BorrowedFd},
@@ -267,11 +266,12 @@ impl Endpoint for TcpEndpoint {
         self.engine.inject(peer, parts)
     }
 
-    fn submit(&mut self, operations: &mut VecDeque<Operation>) {
-        self.engine.submit_all(operations);
+    fn try_submit(&mut self, operation: Operation) -> Result<(), Refused> {
+        self.engine.try_submit(operation)?;
         if self.engine.is_closing() {
             self.release_closed();
         }
+        Ok(())
     }
 
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {

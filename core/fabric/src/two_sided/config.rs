@@ -37,8 +37,6 @@ pub struct Config {
     pub get_chunk: usize,
     /// How many requests one get or receive keeps under way.
     pub get_depth: u32,
-    /// Operations at a time; beyond, [`Engine::has_room`](super::Engine::has_room) says no.
-    pub max_operations: usize,
     /// Injected messages that wait for one peer, in bytes and headers together; beyond,
     /// `InjectError::Full`.
     pub inject_queue: usize,
@@ -59,7 +57,6 @@ impl Config {
             eager: max_fragment.min(4096),
             get_chunk: max_fragment.clamp(128 << 10, 1 << 20),
             get_depth: 8,
-            max_operations: 65_536,
             inject_queue: 256 << 10,
             max_unexpected: 64 << 20,
             max_imports: 1 << 20,

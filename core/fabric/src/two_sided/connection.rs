@@ -29,6 +29,10 @@ pub(super) struct PeerEntry {
     /// This endpoint itself.
     pub(super) own: bool,
     serials: u32,
+    /// Operations that the transport carries out itself.
+    pub(super) outside: u32,
+    /// An operation was refused: there is to be an event when there is room.
+    pub(super) refused: bool,
     /// For messages that need a lease.
     pub(super) credit: Credit,
     /// For expected messages.
@@ -48,6 +52,8 @@ impl PeerEntry {
             state: PeerState::Connecting,
             own,
             serials: 0,
+            outside: 0,
+            refused: false,
             credit: Credit::default(),
             expected: Expected::default(),
             accesses: OpenBatch::default(),
@@ -297,6 +303,7 @@ impl Connection {
                 ledger.finish(op.token, Some(Location::Op { peer, id }), result);
             }
         }
+        ledger.live -= self.entry.outside as usize;
         let listed = self.listed;
         let mut entry = PeerEntry::new(self.handle, self.address.clone(), self.own);
         (entry.incarnation, entry.state) = (self.incarnation, PeerState::Lost(reason.clone()));

@@ -9,11 +9,11 @@ use super::{
 };
 use crate::{
     Access, Address, Event, ExportError, ImportError, Incarnation, InjectError, Key, KeyId,
-    LostReason, OpError, OpErrorKind, Operation, Peer, PeerInfo, PeerState, Pool, RegionId,
-    RegisterError, Remote, ResolveError, Slice, Token, key::KeyParts,
+    LostReason, OpError, OpErrorKind, Operation, Peer, PeerInfo, PeerState, Pool, Refused,
+    RegionId, RegisterError, Remote, ResolveError, Slice, Token, key::KeyParts,
 };
 use bytes::Bytes;
-use std::{collections::VecDeque, ops::Range};
+use std::ops::Range;
 
 /// The state machine: see the [module's documentation](super).
 #[derive(Debug)]
@@ -183,6 +183,7 @@ impl Engine {
     /// go of its packets and placements before.
     pub fn forget(&mut self, peer: Peer) {
         self.end(peer, &LostReason::Forgotten);
+        self.ledger.live -= self.peers.get(peer).map_or(0, |entry| entry.outside as usize);
         self.matching.drop_messages(peer, true);
         self.peers.remove(peer);
         if self.own == Some(peer) {
@@ -346,25 +347,22 @@ impl Engine {
 
     // Operations.
 
-    /// Whether another operation may be submitted now.
-    #[must_use]
-    pub fn has_room(&self) -> bool {
-        self.ledger.live < self.config.max_operations
+    /// Accepts an operation if there is room ([`Engine::room_for`]).
+    ///
+    /// # Errors
+    /// As [`Endpoint::try_submit`](crate::Endpoint::try_submit).
+    pub fn try_submit(&mut self, operation: Operation) -> Result<(), Refused> {
+        match self.room_for(&operation) {
+            Ok(()) => self.submit(operation),
+            Err(full) => return Err(Refused { operation, full }),
+        }
+        Ok(())
     }
 
-    /// Accepts an operation; call only while [`Engine::has_room`]. Exactly one `Event::Done`
-    /// follows, never before this returns.
+    /// Accepts an operation for which there is room ([`Engine::room_for`]). Exactly one
+    /// `Event::Done` follows, never before this returns.
     pub fn submit(&mut self, operation: Operation) {
         self.submit_one(operation, None);
-    }
-
-    /// Accepts operations from the front of the queue as long as there is room.
-    pub fn submit_all(&mut self, operations: &mut VecDeque<Operation>) {
-        while self.has_room()
-            && let Some(operation) = operations.pop_front()
-        {
-            self.submit(operation);
-        }
     }
 
     /// Checks remote access (put, get, atomic) that a transport carries out by a route of its own,
@@ -490,7 +488,8 @@ impl Engine {
     #[inline]
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        let listed = self.ledger.events.len() | self.ledger.ready.len() | self.ledger.waiting.len();
+        let Ledger { events, ready, waiting, refused, .. } = &self.ledger;
+        let listed = events.len() | ready.len() | waiting.len() | refused.len();
         listed | usize::from(self.own.is_some()) == 0
     }
 
@@ -519,7 +518,7 @@ impl Engine {
     #[inline]
     #[must_use]
     pub fn has_events(&self) -> bool {
-        !self.ledger.events.is_empty() || self.own_output()
+        !self.ledger.events.is_empty() || self.own_output() || self.has_room_to_tell()
     }
 
     /// Puts an event of the transport's own behind those that wait here.
@@ -532,6 +531,7 @@ impl Engine {
     pub fn take_events(&mut self, budget: usize, events: &mut Vec<Event>) -> bool {
         let granted = self.has_waiting() && self.serve_waiting();
         let moved = self.deliver_to_self(budget) || granted;
+        self.tell_room();
         let count = self.ledger.events.len().min(budget);
         events.extend(self.ledger.events.drain(..count));
         moved || count > 0

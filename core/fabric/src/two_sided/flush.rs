@@ -300,12 +300,14 @@ impl Engine {
     /// the batch goes.
     #[inline]
     pub fn begin_access(&mut self, peer: Peer) -> Batch {
+        self.begin_outside(peer);
         self.peers.entry_mut(peer).map_or(Batch::NONE, |entry| entry.accesses.begin())
     }
 
     /// An access that the transport carried out is over: it is visible at the target, or failed.
     /// One that ends with `PeerLost` ends no flush: the loss of the peer, which follows, does.
     pub fn end_access(&mut self, peer: Peer, batch: Batch, failed: Option<&OpErrorKind>) {
+        self.end_outside(peer);
         let Engine { peers, ledger, .. } = self;
         let Some(entry) = peers.entry_mut(peer) else { return };
         let lost = matches!(entry.state, PeerState::Lost(_))

@@ -14,13 +14,16 @@ pub(super) struct Ledger {
     pub(super) events: VecDeque<Event>,
     /// Where each operation that can be cancelled is.
     pub(super) tokens: HashMap<Token, Location, BuildHasherDefault<TokenHasher>>,
-    /// Operations, those included that completed and wait for a late answer.
+    /// Operations, those included that completed and wait for a late answer, and those that the
+    /// transport carries out.
     pub(super) live: usize,
     pub(super) counters: Counters,
     /// Peers with output that is not being served.
     pub(super) ready: VecDeque<u32>,
     /// Peers that asked for credit and have got none yet, in the order of their turns.
     pub(super) waiting: VecDeque<Peer>,
+    /// Peers of operations that were refused.
+    pub(super) refused: Vec<Peer>,
     /// Peers that have credit, in the order in which they got it.
     pub(super) credited: VecDeque<Peer>,
 }

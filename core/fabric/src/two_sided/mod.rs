@@ -91,6 +91,7 @@ mod parts;
 mod peers;
 mod queues;
 mod registry;
+mod room;
 mod serve;
 mod submit;
 #[cfg(all(test, not(loom)))]

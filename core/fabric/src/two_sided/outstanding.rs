@@ -50,6 +50,11 @@ impl Outstanding {
 
     // Operations.
 
+    /// Operations that are not over.
+    pub(super) fn ops(&self) -> usize {
+        self.ops.len()
+    }
+
     /// Takes in an operation, which has its serial number.
     pub(super) fn insert(&mut self, op: Op) -> u64 {
         id(op.serial, self.ops.insert(op))

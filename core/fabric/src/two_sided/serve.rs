@@ -64,8 +64,8 @@ macro_rules! answered_by_engine {
         }
     };
     (@ $to:ident submit) => {
-        fn submit(&mut self, operations: &mut ::std::collections::VecDeque<$crate::Operation>) {
-            self.$to.submit_all(operations);
+        fn try_submit(&mut self, operation: $crate::Operation) -> Result<(), $crate::Refused> {
+            self.$to.try_submit(operation)
         }
     };
     (@ $to:ident import) => {

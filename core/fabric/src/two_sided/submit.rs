@@ -37,7 +37,7 @@ impl Engine {
         let token = operation.token();
         let peer = self.concerns(&operation);
         let is_access = operation.is_access();
-        if let Err(kind) = self.try_submit(operation, batch) {
+        if let Err(kind) = self.begin(operation, batch) {
             self.ledger.live -= 1;
             if is_access && let Some(peer) = peer {
                 self.note_refusal(peer, batch, &kind);
@@ -66,11 +66,7 @@ impl Engine {
         }
     }
 
-    fn try_submit(
-        &mut self,
-        operation: Operation,
-        batch: Option<Batch>,
-    ) -> Result<(), OpErrorKind> {
+    fn begin(&mut self, operation: Operation, batch: Option<Batch>) -> Result<(), OpErrorKind> {
         match operation {
             Operation::Send { token, peer, payload, level } => {
                 self.reachable(peer)?;

@@ -12,9 +12,9 @@ use super::{
 };
 use petasos_fabric::{
     Access, Address, AllocError, Body, Capabilities, Claimed, Done, Endpoint, Event, ExportError,
-    ImportError, Incarnation, InjectError, Key, KeyId, Lease, Notifier, Notify, Operation, Payload,
-    Peeked, Peer, PeerInfo, Pool, Refusal, Region, RegionId, RegisterError, Remote, RemoteSpan,
-    ResolveError, Sleep, Slice, Time, Token, WeakRegion,
+    Full, ImportError, Incarnation, InjectError, Key, KeyId, Lease, Notifier, Notify, Operation,
+    Payload, Peeked, Peer, PeerInfo, Pool, Refusal, Region, RegionId, RegisterError, Remote,
+    RemoteSpan, ResolveError, Sleep, Slice, Time, Token, WeakRegion,
 };
 use std::{
     collections::{HashMap, VecDeque},
@@ -416,21 +416,31 @@ impl Endpoint for End {
         injected.map_err(Into::into)
     }
 
+    fn try_submit(&mut self, operation: Operation) -> Result<(), petasos_fabric::Refused> {
+        let mut core = self.shared.lock();
+        let op = core.op(&operation);
+        // What the probe has written since it was last looked at belongs to the operation.
+        core.write(|_| true);
+        let refused: Option<bool> = core.pipe.ask(&Request::TrySubmit(op));
+        let Some(of_peer) = refused else { return Ok(()) };
+        core.shadows.not_accepted([operation.token().0].into_iter());
+        let full = if of_peer { Full::Peer } else { Full::Endpoint };
+        Err(petasos_fabric::Refused { operation, full })
+    }
+
     fn submit(&mut self, operations: &mut VecDeque<Operation>) {
-        while !operations.is_empty() {
+        let mut left = VecDeque::new();
+        while left.is_empty() && !operations.is_empty() {
             let mut core = self.shared.lock();
             let ops: Vec<_> = operations.iter().take(BATCH).map(|each| core.op(each)).collect();
-            let count = ops.len();
-            // What the probe has written since it was last looked at belongs to the operation.
+            let batch = operations.drain(..ops.len());
             core.write(|_| true);
-            let accepted: u32 = core.pipe.ask(&Request::Submit(ops));
-            operations.drain(..accepted as usize);
-            if (accepted as usize) < count {
-                let tokens = operations.iter().take(count - accepted as usize);
-                core.shadows.not_accepted(tokens.map(|operation| operation.token().0));
-                return;
-            }
+            let refused: Vec<u64> = core.pipe.ask(&Request::Submit(ops));
+            left.extend(batch.filter(|operation| refused.contains(&operation.token().0)));
+            core.shadows.not_accepted(refused.into_iter());
         }
+        left.append(operations);
+        *operations = left;
     }
 
     fn cancel(&mut self, token: Token) {

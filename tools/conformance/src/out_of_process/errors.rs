@@ -356,6 +356,7 @@ impl From<&Capabilities> for Can {
                 limits.max_keys as u64,
                 limits.max_peers as u64,
                 limits.max_leases as u64,
+                limits.max_operations as u64,
             ],
         }
     }
@@ -375,6 +376,7 @@ impl From<Can> for Capabilities {
         limits.max_keys = numbers[7] as usize;
         limits.max_peers = numbers[8] as usize;
         limits.max_leases = numbers[9] as usize;
+        limits.max_operations = numbers[10] as usize;
         let mut all = Capabilities::emulated(constant(&can.scheme), limits);
         let support = can.support.map(|number| SUPPORT[usize::from(number)]);
         [

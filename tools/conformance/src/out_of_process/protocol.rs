@@ -43,8 +43,10 @@ pub(super) enum Request {
     Forget(Handle),
     /// `Result<(), Refused>`.
     Inject(Handle, Vec<Vec<u8>>),
-    /// `u32`: how many were accepted.
+    /// `Vec<u64>`: the tokens of those that were not accepted.
     Submit(Vec<Op>),
+    /// `Option<bool>`: that it was refused, and whether its peer is full.
+    TrySubmit(Op),
     /// Nothing.
     Cancel(u64),
     /// [`Progressed`]. Leases with these numbers are dropped before.
@@ -94,7 +96,7 @@ pub(super) struct Can {
     pub(super) enforcement: u8,
     pub(super) credential: u8,
     /// In the order of their declaration.
-    pub(super) limits: [u64; 10],
+    pub(super) limits: [u64; 11],
 }
 
 /// What is known of a peer.

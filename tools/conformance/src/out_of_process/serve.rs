@@ -11,8 +11,9 @@ use super::{
 };
 use crate::{Fixture, foreign};
 use petasos_fabric::{
-    Access, AtomicOp, AtomicType, Body, Claimed, Done, Endpoint, Event, Key, KeyId, Lease, Level,
-    Operation, Payload, Refusal, Region, RegionId, Remote, RemoteSpan, Slice, Slices, Spans, Token,
+    Access, AtomicOp, AtomicType, Body, Claimed, Done, Endpoint, Event, Full, Key, KeyId, Lease,
+    Level, Operation, Payload, Refusal, Region, RegionId, Remote, RemoteSpan, Slice, Slices, Spans,
+    Token,
 };
 use petasos_wire::{Encoding, Wire, from_bytes, to_vec};
 use rustix::process::{Signal, getpid, kill_process};
@@ -144,9 +145,13 @@ impl Here<'_> {
             }
             Request::Submit(ops) => {
                 let mut queue: VecDeque<_> = ops.into_iter().map(|op| self.operation(op)).collect();
-                let count = queue.len();
                 self.end().submit(&mut queue);
-                said(&((count - queue.len()) as u32))
+                said(&queue.iter().map(|operation| operation.token().0).collect::<Vec<_>>())
+            }
+            Request::TrySubmit(op) => {
+                let operation = self.operation(op);
+                let refused = self.end().try_submit(operation).err();
+                said(&refused.map(|refused| refused.full == Full::Peer))
             }
             other => self.call(other),
         }

@@ -42,6 +42,7 @@ struct Queue {
 
 impl Accesses {
     /// How many there are.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.list.len()
     }

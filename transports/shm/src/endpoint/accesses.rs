@@ -47,7 +47,10 @@ impl Shm {
             Ok(total) => {
                 let streams = total >= self.config.stream_from;
                 let batch = match operation {
-                    Operation::Map { .. } => None,
+                    Operation::Map { .. } => {
+                        self.engine.begin_outside(remote.peer);
+                        None
+                    }
                     _ => Some(self.engine.begin_access(remote.peer)),
                 };
                 self.enqueue(remote.peer, Access::new(operation, batch, route, total, streams));
@@ -203,7 +206,10 @@ impl Shm {
                         Some(batch) => {
                             self.engine.submit_counted(access.into_operation(), peer, batch);
                         }
-                        None => self.engine.submit(access.into_operation()),
+                        None => {
+                            self.engine.end_outside(peer);
+                            self.engine.submit(access.into_operation());
+                        }
                     }
                 }
                 Step::Over => {
@@ -241,8 +247,9 @@ impl Shm {
         peer: Peer,
         result: Result<Done, OpErrorKind>,
     ) {
-        if let Some(batch) = access.batch() {
-            self.engine.end_access(peer, batch, result.as_ref().err());
+        match access.batch() {
+            Some(batch) => self.engine.end_access(peer, batch, result.as_ref().err()),
+            None => self.engine.end_outside(peer),
         }
         self.complete(access.token(), Some(peer), result);
     }

@@ -11,13 +11,12 @@ use crate::{
     watchlist::FRONT,
 };
 use petasos_fabric::{
-    Access, Address, AllocError, Endpoint, Event, ExportError, ImportError, InjectError, Key,
-    Lease, LostReason, Notifier, Operation, Peer, PeerInfo, Region, RegionId, RegisterError,
-    Remote, ResolveError, Sleep, Slice, Time, Token, answered_by_engine,
+    Access, Address, AllocError, Endpoint, Event, ExportError, Full, ImportError, InjectError, Key,
+    Lease, LostReason, Notifier, Operation, Peer, PeerInfo, Refused, Region, RegionId,
+    RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token, answered_by_engine,
 };
 use smallvec::SmallVec;
 use std::{
-    collections::VecDeque,
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
@@ -78,24 +77,29 @@ impl Endpoint for Shm {
         self.inject_any(peer, parts)
     }
 
-    fn submit(&mut self, operations: &mut VecDeque<Operation>) {
-        while self.has_room()
-            && let Some(operation) = operations.pop_front()
-        {
-            match operation {
-                Operation::Deregister { token, region, patience } => {
-                    self.deregister(token, region, patience);
-                }
-                Operation::Revoke { .. } => self.revoke(operation),
-                operation => {
-                    if !self.carry_out(&operation)
-                        && let Some(operation) = self.accept_access(operation)
-                    {
-                        self.engine.submit(operation);
-                    }
+    #[inline]
+    fn try_submit(&mut self, operation: Operation) -> Result<(), Refused> {
+        if self.carry_out(&operation) {
+            return Ok(());
+        }
+        // Completions that were not taken count, too.
+        let waiting = self.ready.len() >= self.capabilities.limits.max_operations;
+        let room = if waiting { Err(Full::Endpoint) } else { self.engine.room_for(&operation) };
+        if let Err(full) = room {
+            return Err(Refused { operation, full });
+        }
+        match operation {
+            Operation::Deregister { token, region, patience } => {
+                self.deregister(token, region, patience);
+            }
+            Operation::Revoke { .. } => self.revoke(operation),
+            operation => {
+                if let Some(operation) = self.accept_access(operation) {
+                    self.engine.submit(operation);
                 }
             }
         }
+        Ok(())
     }
 
     fn cancel(&mut self, token: Token) {
@@ -352,10 +356,6 @@ impl Shm {
 
     /// Whether another operation is taken: as many as the engine takes, its own and others
     /// together.
-    fn has_room(&self) -> bool {
-        self.engine.has_room() && self.accesses.len() < self.engine.config().max_operations
-    }
-
     /// Whether there is more to do in a pass than to poll the peers in front.
     #[inline]
     fn has_chores(&self) -> bool {

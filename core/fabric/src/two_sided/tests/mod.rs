@@ -8,6 +8,7 @@ mod messages;
 mod model;
 mod numbers;
 mod parts;
+mod room;
 
 use super::{Config, Engine, Packet, Placement};
 use crate::{
