@@ -16,7 +16,8 @@ use std::{
 /// What threads read without the lock.
 #[derive(Debug, Default)]
 pub(crate) struct Boards {
-    /// How many events each queue has.
+    /// Whether each queue may have an event: so when the first comes, until one is looked for in
+    /// vain. Most events come when a thread waits for them, and cost nothing here then.
     queues: Board,
     /// Successes and failures.
     counters: Board,
@@ -25,9 +26,9 @@ pub(crate) struct Boards {
 }
 
 impl Boards {
-    /// Whether a queue has an event.
+    /// Whether a queue may have an event: if not, there is none.
     pub(crate) fn has_event(&self, queue: Handle<EventQueue>) -> Result<bool, Error> {
-        self.queues.get(queue.index(), queue.stamp()).map(|[len, _]| len > 0).ok_or(QUEUE)
+        self.queues.get(queue.index(), queue.stamp()).map(|[may, _]| may > 0).ok_or(QUEUE)
     }
 
     pub(crate) fn count(&self, counter: Handle<Counter>) -> Result<Count, Error> {
@@ -60,6 +61,8 @@ pub(crate) struct Events {
     queues: Table<Queue>,
     counters: Table<CounterState>,
     boards: Arc<Boards>,
+    /// Whether all waiting was ended; the boards have it, too.
+    ended: bool,
     /// Actions whose counter has reached their threshold.
     due: VecDeque<Action>,
     /// How many actions wait for counters, and how many may.
@@ -80,6 +83,7 @@ impl Events {
             queues: Table::of(id, limits.queues),
             counters: Table::of(id, limits.counters),
             boards,
+            ended: false,
             due: VecDeque::new(),
             triggered: 0,
             triggered_limit: limits.triggered,
@@ -100,13 +104,14 @@ impl Events {
 
     /// Ends all waiting.
     pub(crate) fn end(&mut self) {
+        self.ended = true;
         self.boards.ended.store(true, Ordering::Release);
         self.news = true;
     }
 
     #[inline]
     pub(crate) fn have_ended(&self) -> bool {
-        self.boards.have_ended()
+        self.ended
     }
 
     /// Wakes threads that wait, to see that what they wait for has changed.
@@ -156,9 +161,13 @@ impl Events {
     #[inline(always)]
     pub(crate) fn take(&mut self, queue: Handle<EventQueue>) -> Result<Taken, Error> {
         let events = self.queues.get_mut(queue).ok_or(QUEUE)?;
-        let taken = events.pop().ok_or(Error::Empty)?;
-        self.boards.queues.set(queue.index(), queue.stamp(), [events.len(), 0]);
-        Ok(taken)
+        if let Some(taken) = events.pop() {
+            return Ok(taken);
+        }
+        if std::mem::take(&mut events.shown) {
+            self.boards.queues.set(queue.index(), queue.stamp(), [0, 0]);
+        }
+        Err(Error::Empty)
     }
 
     /// Appends an event to a queue, if there is one and it was not freed.
@@ -177,7 +186,9 @@ impl Events {
         let Some(handle) = queue else { return };
         if let Some(queue) = self.queues.get_mut(handle) {
             queue.push(event());
-            self.boards.queues.set(handle.index(), handle.stamp(), [queue.len(), 0]);
+            if !std::mem::replace(&mut queue.shown, true) {
+                self.boards.queues.set(handle.index(), handle.stamp(), [1, 0]);
+            }
             self.news = true;
         }
     }

@@ -28,12 +28,23 @@ pub(crate) struct Queue {
     sequence: u64,
     /// The number of the poll of several queues that last took an event.
     pub(crate) polled: u64,
+    /// Whether threads without the lock are told that it may have an event.
+    pub(crate) shown: bool,
 }
 
 impl Queue {
     pub(crate) fn new(capacity: usize) -> Queue {
         let events = VecDeque::with_capacity(capacity.min(1024));
-        Queue { events, capacity, reserved: 0, flow_control: 0, lost: 0, sequence: 0, polled: 0 }
+        Queue {
+            events,
+            capacity,
+            reserved: 0,
+            flow_control: 0,
+            lost: 0,
+            sequence: 0,
+            polled: 0,
+            shown: false,
+        }
     }
 
     /// Sets a slot aside for a portal with flow control; false if then none would be left for other
@@ -88,10 +99,6 @@ impl Queue {
         let sequence = (self.sequence + 1).saturating_sub(self.events.len() as u64);
         let event = self.events.pop_front()?;
         Some(Taken { event, lost: std::mem::take(&mut self.lost), sequence })
-    }
-
-    pub(crate) fn len(&self) -> u64 {
-        self.events.len() as u64
     }
 
     pub(crate) fn is_empty(&self) -> bool {
