@@ -43,6 +43,7 @@ pub enum Armed {
     Busy,
     /// Sleep until the descriptor is readable, or for so long (`None`: for good).
     For(Option<Duration>),
-    /// Sleep until another thread ends it ([`Driver::kick`]), whatever comes to the endpoint.
+    /// Sleep until another thread ends it ([`Driver::kick`](super::Driver::kick)), whatever comes to
+    /// the endpoint.
     Deaf,
 }
