@@ -19,21 +19,23 @@ const LONG_PARTS: [(&str, &str); 3] =
 #[test]
 fn benches() {
     let long = std::env::var_os("PETASOS_ALL_BENCHES").map_or(&[][..], |_| &LONG_PARTS[..]);
+    let all: Vec<_> = PARTS.iter().chain(long).collect();
     for network in present(&NETWORKS) {
-        for (part, what) in PARTS.iter().chain(long) {
-            let place = Place::new();
-            let brief = ["--transport", network, "--quick", "--rounds", "1", "--time", "1ms"];
-            let ran = place.run(&[&["bench", part], &brief[..], &["--json"]].concat());
-            let report = ran.assert(0).json();
+        let place = Place::new();
+        let parts: Vec<_> = all.iter().map(|(part, _)| *part).collect();
+        let brief = ["--transport", network, "--quick", "--rounds", "1", "--time", "1ms", "--json"];
+        let ran = place.run(&[&["bench"], &parts[..], &brief[..]].concat());
+        let report = ran.assert(0).json();
+        let figures = report["figures"].as_array().unwrap();
+        for (part, what) in &all {
             let named = |figure: &serde_json::Value| {
                 figure["transport"] == network
                     && figure["what"].as_str().is_some_and(|name| name.contains(what))
                     && figure["value"].as_f64().is_some_and(|value| value > 0.0)
             };
-            let figures = report["figures"].as_array().unwrap();
-            assert!(figures.iter().any(named), "{network}: no `{what}` in {report}");
-            place.assert_clean();
+            assert!(figures.iter().any(named), "{network}: no `{what}` of {part} in {report}");
         }
+        place.assert_clean();
     }
 }
 
