@@ -10,8 +10,7 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use petasos_fabric::{
     Access, Address, AtomicOp, AtomicType, Body, Claimed, Done, Event, Incarnation, Key, Lease,
-    Level, Limits, LostReason, Operation, Payload, Peer, Pool, RegionId, Remote,
-    RemoteSpan, Token,
+    Level, Limits, LostReason, Operation, Payload, Peer, Pool, RegionId, Remote, RemoteSpan, Token,
     key::KeyParts,
     two_sided::{Config, Engine, Packet, Placement, Violation, header},
 };
