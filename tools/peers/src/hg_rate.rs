@@ -27,7 +27,7 @@ const SERVER: Program = Program { name: "hg_perf_server", install: INSTALL };
 
 pub(crate) fn version() -> Result<String, Unavailable> {
     // A call to itself: the program tells its version before it begins.
-    let said = RATE.says(&["-c", "na", "-p", "sm", "-S", "-l", "1", "-y", "8", "-z", "8"])?;
+    let said = RATE.says(&["-c", "na", "-p", "sm", "-b", "-S", "-l", "1", "-y", "8", "-z", "8"])?;
     version_in(&said)
         .ok_or_else(|| Unavailable("hg_rate does not tell Mercury's version".to_owned()))
 }

@@ -13,7 +13,7 @@ use std::{
     net::{Ipv4Addr, TcpListener},
     os::{fd::OwnedFd, unix::fs::PermissionsExt},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -59,11 +59,27 @@ impl Program {
         })
     }
 
-    /// What it prints with these arguments.
+    /// What it prints with these arguments: a few lines. It is ended if it takes too long.
     pub(crate) fn says(&self, arguments: &[&str]) -> Result<String, Unavailable> {
-        let output = Command::new(self.find()?).args(arguments).output();
-        let output = output.map_err(|e| Unavailable(format!("starting {}: {e}", self.name)))?;
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        let failed = |e: io::Error| Unavailable(format!("running {}: {e}", self.name));
+        let mut command = Command::new(self.find()?);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut running = command.spawn().map_err(failed)?;
+        let end = Instant::now() + ENDING;
+        while running.try_wait().map_err(failed)?.is_none() {
+            if Instant::now() > end {
+                let _ = running.kill();
+                let _ = running.wait();
+                let Program { name, .. } = self;
+                return Err(Unavailable(format!("{name} said nothing within {ENDING:?}")));
+            }
+            std::thread::sleep(LONGEST_PAUSE);
+        }
+        let mut said = Vec::new();
+        if let Some(stdout) = running.stdout.take() {
+            stdout.take(MOST_OUTPUT).read_to_end(&mut said).map_err(failed)?;
+        }
+        Ok(String::from_utf8_lossy(&said).into_owned())
     }
 }
 
@@ -315,6 +331,16 @@ mod tests {
         // A file of that name that cannot be run is not it.
         fs::write(nowhere.path().join("fi_pingpong"), "").unwrap();
         assert!(program.find_in(&path).is_err());
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_is_ended() {
+        let begin = Instant::now();
+        let sleep = Program { name: "sleep", install: "" };
+        let why = sleep.says(&["60"]).unwrap_err().to_string();
+        assert_eq!(why, "sleep said nothing within 10s");
+        assert!(begin.elapsed() >= ENDING);
+        assert_eq!(Program { name: "echo", install: "" }.says(&["a", "b"]).unwrap(), "a b\n");
     }
 
     #[test]
