@@ -69,6 +69,17 @@ pub struct Plan {
     pub cores: Cores,
 }
 
+/// Shorter plans are trials.
+const TRIAL: Duration = Duration::from_millis(5);
+
+impl Plan {
+    /// Whether the time is so short that it is of interest whether all works, not how fast: one
+    /// sample is enough then, of transfers too slow for it, and none is taken again.
+    fn is_trial(&self) -> bool {
+        self.time < TRIAL
+    }
+}
+
 impl Default for Plan {
     /// 0.3 s, 200 batches, on the cores that [`Cores::pick`] finds.
     fn default() -> Self {

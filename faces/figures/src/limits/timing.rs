@@ -60,7 +60,7 @@ const LARGEST_GROUP: u128 = 1_000;
 /// Transfers are made this often at least, however long they take.
 const FEWEST_TRANSFERS: usize = 5;
 
-/// The same for those of `LARGE` bytes or more.
+/// The same for those of `LARGE` bytes or more, and once in a trial.
 const FEWEST_LARGE: usize = 3;
 const LARGE: usize = 256 << 20;
 
@@ -82,14 +82,18 @@ pub fn round_trips<E>(
             break;
         }
     }
-    let taken = least_disturbed(|| Taken::take(plan, clock, &mut bounce))?;
+    let attempts = if plan.is_trial() { 1 } else { ATTEMPTS };
+    let taken = least_disturbed(attempts, || Taken::take(plan, clock, &mut bounce))?;
     Ok(taken.result(name, how, clock))
 }
 
 /// The first that is not disturbed, or else the best of so many.
-fn least_disturbed<E>(mut take: impl FnMut() -> Result<Taken, E>) -> Result<Taken, E> {
+fn least_disturbed<E>(
+    attempts: usize,
+    mut take: impl FnMut() -> Result<Taken, E>,
+) -> Result<Taken, E> {
     let mut taken = take()?;
-    for _ in 1..ATTEMPTS {
+    for _ in 1..attempts {
         if !taken.is_disturbed() {
             break;
         }
@@ -256,7 +260,11 @@ pub fn transfers<E>(
         .max((least / bytes) as u128)
         .clamp(1, LARGEST_GROUP);
     let mut rates = Vec::new();
-    let fewest = if bytes < LARGE { FEWEST_TRANSFERS } else { FEWEST_LARGE };
+    let fewest = match plan.is_trial() {
+        true => 1,
+        false if bytes < LARGE => FEWEST_TRANSFERS,
+        false => FEWEST_LARGE,
+    };
     while rates.len() < fewest || begin.elapsed() < plan.time {
         let start = Instant::now();
         for _ in 0..group {
@@ -294,7 +302,7 @@ pub fn median(values: &mut [f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::TRIAL, *};
 
     #[test]
     fn median_of_odd_and_even() {
@@ -348,10 +356,10 @@ mod tests {
                 takes += 1;
                 Ok::<_, ()>(given.next().expect("two at most"))
             };
-            let best = least_disturbed(take).unwrap();
+            let best = least_disturbed(ATTEMPTS, take).unwrap();
             assert_eq!((best.singles.min(), takes), (kept, count));
         }
-        assert_eq!(least_disturbed(|| Err(7)).err(), Some(7));
+        assert_eq!(least_disturbed(ATTEMPTS, || Err(7)).err(), Some(7));
     }
 
     #[test]
@@ -429,14 +437,18 @@ mod tests {
 
     #[test]
     fn the_largest_transfers_are_repeated() {
-        let plan = Plan { time: Duration::ZERO, ..Plan::default() };
         let mut calls = 0;
-        let point = transfers(&plan, 1 << 30, 0, || {
-            calls += 1;
-            Ok::<_, std::io::Error>(())
-        })
-        .unwrap();
-        assert_eq!(point.samples, 3);
-        assert!(calls >= 5);
+        let mut samples = |time| {
+            let plan = Plan { time, ..Plan::default() };
+            let slow = || {
+                calls += 1;
+                std::thread::sleep(TRIAL);
+                Ok::<_, std::io::Error>(())
+            };
+            transfers(&plan, 1 << 30, 0, slow).unwrap().samples
+        };
+        assert_eq!(samples(TRIAL), 3);
+        assert_eq!(samples(Duration::ZERO), 1, "a trial");
+        assert_eq!(calls, 5 + 3);
     }
 }
