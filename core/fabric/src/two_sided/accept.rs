@@ -139,7 +139,7 @@ impl Engine {
                 if wanted.is_some() {
                     conn.incoming.begin_serving()?;
                 }
-                let posted = matching.take_posted(peer, tag);
+                let posted = matching.take_posted(peer, tag, ledger);
                 conn.expected.hold();
                 // A message that is too long for its receive is cut from a buffer.
                 let fits = posted.as_ref().and_then(|p| p.into.part(0, len));
@@ -238,7 +238,7 @@ impl Engine {
                 conn.promise_room(matching, ledger);
                 let data = Waiting::Body { body, len };
                 let message = Unexpected::new(peer, tag, data);
-                match matching.take_posted(peer, tag) {
+                match matching.take_posted(peer, tag, ledger) {
                     Some(posted) => conn.matched(posted, message, ledger),
                     None => {
                         ledger.counters.unexpected += 1;

@@ -161,7 +161,7 @@ impl Engine {
                         let data = Waiting::Buffered(buffer);
                         let message = Unexpected::new(peer, tag, data);
                         // A receive may have been posted while the payload came.
-                        match matching.take_posted(peer, tag) {
+                        match matching.take_posted(peer, tag, ledger) {
                             Some(posted) => conn.matched(posted, message, ledger),
                             None => {
                                 ledger.counters.unexpected += 1;
