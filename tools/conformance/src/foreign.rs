@@ -16,6 +16,11 @@ use std::{
     },
 };
 
+/// So many bytes at a multiple of 8, within memory of their own.
+pub(crate) fn apart(len: usize) -> Slice {
+    Region::zeroed(len + 16).slice(8, len).expect("within")
+}
+
 /// What memory is filled with that nothing may touch any more.
 pub(crate) const OVER: u8 = 0x55;
 

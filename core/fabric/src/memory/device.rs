@@ -14,6 +14,9 @@ pub enum Kind {
     Shared,
     /// Memory of a device ([`DeviceMemory`]): the processor has no pointer to it.
     Device,
+    /// Several pieces of memory as one ([`Region::of_pieces`](crate::Region::of_pieces)): there is no
+    /// one pointer to it.
+    Pieces,
 }
 
 /// Memory of a device: a GPU's, say. The device's own engine copies; the processor never touches

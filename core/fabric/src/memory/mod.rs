@@ -34,7 +34,8 @@
 //! none of the two.
 //!
 //! *Memory of a device* ([`DeviceMemory`]) has no pointer for the processor: [`Region::host_ptr`]
-//! is `None`. All copies of slices know it; what works with pointers has to ask.
+//! is `None`. All copies of slices know it; what works with pointers has to ask. The same holds for
+//! a region of several pieces ([`Region::of_pieces`]), which has more than one.
 //!
 //! *Exclusive access* begins with the count of holders, so that all copies of this process are over
 //! and seen; what peers do is over when the region was deregistered. Memory that another process
@@ -48,6 +49,7 @@ mod device;
 mod freed;
 pub mod memfd;
 mod pages;
+mod pieces;
 mod record;
 mod region;
 mod releases;

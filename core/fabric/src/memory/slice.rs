@@ -154,6 +154,23 @@ impl Slice {
         self.region.as_ref()?.device()
     }
 
+    /// The parts of pieces that it is made of, in order, if its region is one of
+    /// [several](Region::of_pieces).
+    #[must_use]
+    pub fn pieces(&self) -> Option<impl Iterator<Item = Slice>> {
+        let pieces = self.region.as_ref()?.as_pieces()?;
+        Some(pieces.parts(self.offset(), self.len))
+    }
+
+    /// Whether atomics can work on it: not on memory of a device.
+    #[must_use]
+    pub fn takes_atomics(&self) -> bool {
+        match self.pieces() {
+            Some(mut pieces) => pieces.all(|piece| piece.host_ptr().is_some()),
+            None => self.host_ptr().is_some(),
+        }
+    }
+
     /// Where it starts in memory, if the processor can touch it; see [`Region::host_ptr`].
     #[must_use]
     #[inline]

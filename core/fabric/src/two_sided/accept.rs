@@ -8,6 +8,7 @@ use super::{
     ledger::Ledger,
     matching::{Matching, Unexpected, Waiting},
     operations::{Kind, Op, Sort, gather},
+    packet::expand,
     queues::{Bulk, Serve, Served},
     violation::{at_most, broken},
 };
@@ -207,6 +208,7 @@ impl Engine {
             conn.incoming.landing = Some(landing);
             if let Placement::Memory(pieces) = &mut placement
                 && pieces.iter().any(|piece| piece.device().is_some())
+                && !expand(pieces)
             {
                 let most = self.config.max_fragment.max(BOUNCED);
                 at_most("a fragment too long for memory of a device", len, most)?;

@@ -78,10 +78,16 @@ impl Outgoing {
         matches!(self, Outgoing::Memory(pieces) if pieces.iter().any(Slice::is_raw))
     }
 
-    /// Whether some of it is memory of a device, to which transports have no pointer.
-    #[must_use]
-    pub(super) fn is_of_device(&self) -> bool {
-        matches!(self, Outgoing::Memory(pieces) if pieces.iter().any(|p| p.device().is_some()))
+    /// Becomes memory of the host, to which transports have pointers: that of a device is copied,
+    /// and what is made of a few pieces becomes these.
+    #[inline]
+    pub(super) fn make_reachable(&mut self) {
+        if let Outgoing::Memory(pieces) = self
+            && pieces.iter().any(|piece| piece.device().is_some())
+            && !expand(pieces)
+        {
+            self.copy();
+        }
     }
 
     /// Becomes a copy, if it is memory: that is used no more.
@@ -127,4 +133,28 @@ impl Placement {
             }
         }
     }
+}
+
+/// How many pieces become part of a packet as they are.
+const FEW: usize = 16;
+
+/// Puts the pieces in the place of memory that is made of some, unless these are many or there is no
+/// pointer to one. False if the memory is as before.
+#[cold]
+pub(super) fn expand(memory: &mut Slices) -> bool {
+    let mut all = Slices::new();
+    for slice in memory.iter() {
+        match slice.pieces() {
+            Some(pieces) => all.extend(pieces.take(FEW + 1)),
+            None => all.push(slice.clone()),
+        }
+        if all.len() > FEW {
+            return false;
+        }
+    }
+    let reachable = all.iter().all(|piece| piece.host_ptr().is_some());
+    if reachable {
+        *memory = all;
+    }
+    reachable
 }

@@ -91,9 +91,7 @@ impl Connection {
     }
 
     fn packet(&mut self, header: Header, mut payload: Outgoing, flight: InFlight) -> Packet {
-        if payload.is_of_device() {
-            payload.copy();
-        }
+        payload.make_reachable();
         if let InFlight::Op(id) = flight
             && let Some(op) = self.op(id)
         {

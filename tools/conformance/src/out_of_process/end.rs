@@ -14,7 +14,7 @@ use petasos_fabric::{
     Access, Address, AllocError, Body, Capabilities, Claimed, Done, Endpoint, Event, ExportError,
     Full, ImportError, Incarnation, InjectError, Key, KeyId, Lease, Notifier, Notify, Operation,
     Payload, Peeked, Peer, PeerInfo, Pool, Refusal, Region, RegionId, RegisterError, Remote,
-    RemoteSpan, ResolveError, Sleep, Slice, Time, Token, WeakRegion,
+    RemoteSpan, ResolveError, Sleep, Slice, Time, Token, WeakRegion, memory::Kind,
 };
 use std::{
     collections::{HashMap, VecDeque},
@@ -140,7 +140,11 @@ impl Core {
                 len,
                 writable: region.is_writable(),
                 raw,
-                device: region.device().is_some(),
+                device: region.kind() == Kind::Device,
+                pieces: region
+                    .whole()
+                    .pieces()
+                    .map_or(Vec::new(), |pieces| pieces.map(|piece| piece.len() as u64).collect()),
                 content,
             });
             self.keep(region, agreed, true)
