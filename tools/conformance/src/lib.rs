@@ -74,6 +74,7 @@ pub mod stopped;
 pub mod unauthenticated;
 pub mod world;
 
+pub mod address_space;
 pub mod atomics;
 pub mod capabilities;
 pub mod concurrent;
@@ -257,6 +258,7 @@ macro_rules! probes {
             atomics: every_operation, what_is_refused, several_at_once;
             memory: allocated, mapped, unknown_regions, read_only, exclusive_again;
             device: every_operation, refused, left_when_a_peer_is_lost;
+            address_space: addresses, rights, unmapped_meanwhile;
             pieces: puts_and_gets, spans_and_events, atomics, parts, messages;
             raw: every_operation, freed_when_cancelled, freed_when_lost,
                 freed_when_the_sender_is_lost, owners_return_to_their_queue;

@@ -224,7 +224,7 @@ impl<D: Device> Endpoint for Channels<D> {
         let region = self.engine.register(memory, access)?;
         // The engine serves memory that the device does not register, or cannot know.
         if access != Access::NONE
-            && !matches!(memory.kind(), Kind::Pieces)
+            && !matches!(memory.kind(), Kind::Pieces | Kind::AddressSpace)
             && let Some(tag) = tag::of_region(region)
             && let Ok(registered) = self.port.device_mut().register(memory, access, tag)
         {

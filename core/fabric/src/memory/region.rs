@@ -1,7 +1,9 @@
 //! A stretch of memory with a count of its holders.
 
 use super::{
-    Kind, Slice, copy_opaque,
+    Kind, Slice,
+    address_space::ByKernel,
+    copy_opaque,
     device::DeviceMemory,
     pages::{LARGE, PAGE, Pages},
     pieces::Pieces,
@@ -66,6 +68,8 @@ enum Backing {
     Device(Box<dyn DeviceMemory>),
     /// Of pieces: `base` is no address.
     Pieces(Pieces),
+    /// All there is: `base` is no address.
+    AddressSpace(ByKernel),
 }
 
 // SAFETY: the memory is owned by this value (or kept alive by the owner of foreign memory, which is
@@ -149,6 +153,7 @@ impl Region {
         match self.0.backing {
             Backing::Device(_) => Kind::Device,
             Backing::Pieces(_) => Kind::Pieces,
+            Backing::AddressSpace(_) => Kind::AddressSpace,
             _ if self.0.shared => Kind::Shared,
             _ => Kind::Host,
         }
@@ -161,8 +166,16 @@ impl Region {
         match &self.0.backing {
             Backing::Device(device) => Some(&**device),
             Backing::Pieces(pieces) => Some(pieces),
+            Backing::AddressSpace(space) => Some(space),
             _ => None,
         }
+    }
+
+    /// All memory of this process.
+    pub(super) fn of_address_space() -> Region {
+        let (base, len, backing) =
+            (ByKernel.address(), ByKernel.len(), Backing::AddressSpace(ByKernel));
+        Region(Arc::new(Inner { base, len, writable: true, shared: true, backing }))
     }
 
     /// The pieces that it is made of, if it is.
@@ -368,7 +381,11 @@ impl Drop for Inner {
                 drop(Buffer::from_parts(bytes, self.len));
             }
             Backing::Lent { owner, queue } => owner.take().into_iter().for_each(|o| queue.put(o)),
-            Backing::Pages(_) | Backing::Foreign(_) | Backing::Device(_) | Backing::Pieces(_) => {}
+            Backing::Pages(_)
+            | Backing::Foreign(_)
+            | Backing::Device(_)
+            | Backing::Pieces(_)
+            | Backing::AddressSpace(_) => {}
         }
     }
 }

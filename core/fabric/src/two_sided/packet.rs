@@ -1,7 +1,7 @@
 //! What goes between the engine and the transport.
 
 use super::header::Encoded;
-use crate::{Buffer, Slice, Slices};
+use crate::{Buffer, Slice, Slices, memory::Fault};
 use bytes::Bytes;
 
 /// A packet to be sent: the header's bytes, then the payload's.
@@ -81,13 +81,30 @@ impl Outgoing {
     /// Becomes memory of the host, to which transports have pointers: that of a device is copied,
     /// and what is made of a few pieces becomes these.
     #[inline]
-    pub(super) fn make_reachable(&mut self) {
-        if let Outgoing::Memory(pieces) = self
-            && pieces.iter().any(|piece| piece.device().is_some())
-            && !expand(pieces)
-        {
-            self.copy();
+    pub(super) fn make_reachable(&mut self) -> Result<(), Fault> {
+        match self {
+            Outgoing::Memory(pieces) if pieces.iter().any(|piece| piece.device().is_some()) => {
+                self.fetch()
+            }
+            _ => Ok(()),
         }
+    }
+
+    #[cold]
+    fn fetch(&mut self) -> Result<(), Fault> {
+        let Outgoing::Memory(pieces) = self else { return Ok(()) };
+        if expand(pieces) {
+            return Ok(());
+        }
+        let mut copy = vec![0; pieces.iter().map(Slice::len).sum()];
+        let mut rest = &mut copy[..];
+        for piece in pieces.iter() {
+            let (now, later) = rest.split_at_mut(piece.len());
+            piece.try_read(0, now)?;
+            rest = later;
+        }
+        *self = Outgoing::Bytes(Bytes::from(copy));
+        Ok(())
     }
 
     /// Becomes a copy, if it is memory: that is used no more.

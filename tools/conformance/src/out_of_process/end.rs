@@ -1,6 +1,7 @@
 //! An endpoint of the other side, as the probes see it: each call is made there.
 
 use super::{
+    ELSEWHERE,
     errors::{address, handle, peer},
     memory::{apply, changes},
     pipe::Pipe,
@@ -508,6 +509,9 @@ impl Endpoint for End {
     }
 
     fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
+        if memory.kind() == Kind::AddressSpace {
+            return Err(RegisterError::System(ELSEWHERE.to_owned()));
+        }
         let mut core = self.shared.lock();
         let part = core.part(memory, (User::New, true));
         core.write(|number| number == part.memory);
