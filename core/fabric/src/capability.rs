@@ -31,6 +31,9 @@ pub struct Capabilities {
     pub atomics: Support,
     /// Expected messages, matched by tag with an ignore mask and by source; peeks and claims.
     pub tagged: Support,
+    /// Whether a receive can be one that other endpoints are offered, too
+    /// ([`Operation::PostOffered`](crate::Operation::PostOffered)).
+    pub offers: bool,
     /// `put` that raises an event at the target.
     pub put_with_event: Support,
     /// From which length on the network itself writes the data of a put with event, and tells the
@@ -82,6 +85,7 @@ impl Capabilities {
             remote_access: Support::Emulated,
             atomics: Support::Emulated,
             tagged: Support::Emulated,
+            offers: true,
             put_with_event: Support::Emulated,
             native_event_from: None,
             flush: Support::Emulated,

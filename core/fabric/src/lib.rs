@@ -96,6 +96,7 @@ pub mod key;
 pub mod lease;
 pub mod memory;
 pub mod notify;
+pub mod offer;
 pub mod operation;
 pub mod owner;
 pub mod peer;
@@ -129,6 +130,7 @@ pub use memory::{
     Exclusive, Region, RegionId, Slice, WeakRegion, retain_freed_memory, return_freed_memory,
 };
 pub use notify::{Notifier, Notify};
+pub use offer::{Offer, Offered};
 pub use operation::{
     Body, Claimed, Level, Operation, Payload, Remote, RemoteSpan, Slices, Spans, Token,
 };

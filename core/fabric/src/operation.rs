@@ -1,6 +1,6 @@
 //! What can be submitted to an endpoint.
 
-use crate::{AtomicOp, AtomicType, KeyId, Peer, RegionId, Slice};
+use crate::{AtomicOp, AtomicType, KeyId, Offered, Peer, RegionId, Slice};
 use bytes::Bytes;
 use smallvec::SmallVec;
 use std::time::Duration;
@@ -121,6 +121,21 @@ pub enum Operation {
         /// Where to.
         into: Slice,
     },
+    /// Posts memory that other endpoints are offered, too, for an expected message from any source:
+    /// the first of them that has a message takes it. In the order of posting it is a receive as
+    /// any other. Completes with `Done::Tagged` where it was taken, and with `Cancelled` elsewhere:
+    /// when a message would match it, or at the latest when it is cancelled. For endpoints that are
+    /// made of others; [`Capabilities::offers`](crate::Capabilities::offers) tells who takes it.
+    PostOffered {
+        /// Its name.
+        token: Token,
+        /// The wanted tag.
+        tag: u64,
+        /// Bits of the tag that do not count.
+        ignore: u64,
+        /// Where to.
+        into: Offered,
+    },
     /// Asks which message a receive with this source, tag and mask would take now: the oldest of
     /// those that have come and found no receive. `Done::Peeked` names it and its length, or says
     /// that there is none, at once. Nothing is moved, and the message stays where it is.
@@ -129,7 +144,8 @@ pub enum Operation {
     /// sender may be received before it. It keeps the room that it has, and its sender's operation
     /// waits as before, until `ReceiveClaimed` or `DiscardClaimed`.
     ///
-    /// A message has come when `progress` has taken it in. Its sender may still withdraw it.
+    /// A message has come when `progress` has taken it in. Its sender may still withdraw it. From any
+    /// source, an endpoint that is made of others finds the oldest message of one of them.
     Peek {
         /// Its name.
         token: Token,
@@ -291,6 +307,7 @@ impl Operation {
             | Operation::Discard { token, .. }
             | Operation::SendTagged { token, .. }
             | Operation::PostReceive { token, .. }
+            | Operation::PostOffered { token, .. }
             | Operation::Peek { token, .. }
             | Operation::ReceiveClaimed { token, .. }
             | Operation::DiscardClaimed { token, .. }

@@ -162,7 +162,7 @@ fn info_tells_the_routes_of_auto_apart() {
         for what in ["remote_access", "put_with_event", "read_in_place", "passive_target"] {
             assert_eq!(route["capabilities"][what], own[what], "{what} of {route}");
         }
-        assert_eq!(route["capabilities"]["tagged_messages"], "no", "as for all peers");
+        assert_eq!(route["capabilities"]["tagged_messages"], "emulated", "as for all peers");
     }
     assert_eq!(auto["capabilities"]["read_in_place"], "no", "TCP has no memory to map");
     assert_eq!(of("shm")["routes"].as_array().unwrap().len(), 0);

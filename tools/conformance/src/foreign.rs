@@ -16,6 +16,11 @@ use std::{
     },
 };
 
+/// So many bytes at a multiple of 8, within memory of their own.
+pub(crate) fn apart(len: usize) -> Slice {
+    Region::zeroed(len + 16).slice(8, len).expect("within")
+}
+
 /// What memory is filled with that nothing may touch any more.
 pub(crate) const OVER: u8 = 0x55;
 
@@ -206,4 +211,92 @@ impl DeviceMemory for Device {
         content[offset..][..from.len()].copy_from_slice(from);
         self.copied.written.fetch_add(from.len() as u64, SeqCst);
     }
+}
+
+/// A few pages whose protection is changed while peers reach for them by their addresses.
+pub(crate) struct Window {
+    base: NonNull<u8>,
+    pages: usize,
+}
+
+// SAFETY: the pages are reached by the system alone, and by opaque copies.
+unsafe impl Send for Window {}
+// SAFETY: as above.
+unsafe impl Sync for Window {}
+
+/// What may be done with pages of a [`Window`].
+#[derive(Clone, Copy)]
+pub(crate) enum Allowed {
+    Nothing,
+    Reading,
+    Everything,
+}
+
+impl Window {
+    /// Pages of zeroes.
+    pub(crate) fn new(pages: usize) -> Window {
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        let len = pages * rustix::param::page_size();
+        // SAFETY: the system chooses where, so that nothing of this process is replaced.
+        let base = unsafe { mmap_anonymous(ptr::null_mut(), len, access, flags) };
+        let base = NonNull::new(base.expect("memory is mapped").cast::<u8>()).expect("not null");
+        Window { base, pages }
+    }
+
+    /// The address of a page.
+    pub(crate) fn at(&self, page: usize) -> u64 {
+        (self.base.addr().get() + page * rustix::param::page_size()) as u64
+    }
+
+    /// Says what may be done with a page from now on.
+    pub(crate) fn allow(&self, page: usize, allowed: Allowed) {
+        assert!(page < self.pages);
+        let flags = match allowed {
+            Allowed::Nothing => MprotectFlags::empty(),
+            Allowed::Reading => MprotectFlags::READ,
+            Allowed::Everything => MprotectFlags::READ | MprotectFlags::WRITE,
+        };
+        let len = rustix::param::page_size();
+        // SAFETY: a page of the mapping, to which there are no references.
+        unsafe { mprotect(self.base.as_ptr().add(page * len).cast(), len, flags) }
+            .expect("memory is protected");
+    }
+
+    /// Takes a page out of the address space, and brings it back, of zeroes.
+    pub(crate) fn unmap_and_map(&self, page: usize) {
+        assert!(page < self.pages);
+        let len = rustix::param::page_size();
+        let at = self.base.as_ptr().wrapping_add(page * len).cast();
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: a page of the mapping, to which there are no references, is replaced. It was its
+        // own all the time, as it was not to be touched in between.
+        unsafe {
+            mmap_anonymous(at, len, ProtFlags::empty(), flags | MapFlags::FIXED).expect("mapped");
+            std::thread::yield_now();
+            mmap_anonymous(at, len, access, flags | MapFlags::FIXED).expect("mapped");
+        }
+    }
+
+    /// The bytes of a page that may be read.
+    pub(crate) fn read(&self, page: usize) -> Vec<u8> {
+        let len = rustix::param::page_size();
+        // SAFETY: a page of the mapping, which is there as long as the slice, and may be read by
+        // what the caller says.
+        unsafe { Slice::raw(self.base.add(page * len), len) }.to_vec()
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        let len = self.pages * rustix::param::page_size();
+        // SAFETY: the mapping is this value's, and nothing refers to it.
+        unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), len) }.expect("memory is unmapped");
+    }
+}
+
+/// The address space, for peers that reach only windows.
+pub(crate) fn address_space() -> petasos_fabric::memory::AddressSpace {
+    // SAFETY: the probes put to the pages of their windows alone, to which there are no references,
+    // and to addresses where no memory is that may be written.
+    unsafe { petasos_fabric::memory::AddressSpace::of_process() }.expect("the system has the calls")
 }

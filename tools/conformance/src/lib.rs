@@ -74,6 +74,7 @@ pub mod stopped;
 pub mod unauthenticated;
 pub mod world;
 
+pub mod address_space;
 pub mod atomics;
 pub mod capabilities;
 pub mod concurrent;
@@ -91,6 +92,7 @@ pub mod messages;
 pub mod mix;
 pub mod part_keys;
 pub mod peeks;
+pub mod pieces;
 pub mod raw;
 pub mod remote_access;
 pub mod room;
@@ -201,6 +203,10 @@ macro_rules! conformance {
                 closings(&$fixture, SERVE, What::Get, Where::Raw);
             }
             #[test]
+            fn puts_to_pieces() {
+                closings(&$fixture, SERVE, What::Put, Where::Pieces);
+            }
+            #[test]
             fn memory_of_operations() {
                 operations(&$fixture, SERVE);
             }
@@ -252,6 +258,8 @@ macro_rules! probes {
             atomics: every_operation, what_is_refused, several_at_once;
             memory: allocated, mapped, unknown_regions, read_only, exclusive_again;
             device: every_operation, refused, left_when_a_peer_is_lost;
+            address_space: addresses, rights, unmapped_meanwhile;
+            pieces: puts_and_gets, spans_and_events, atomics, parts, messages;
             raw: every_operation, freed_when_cancelled, freed_when_lost,
                 freed_when_the_sender_is_lost, owners_return_to_their_queue;
             capabilities: of_each_peer;

@@ -75,6 +75,8 @@ pub enum Where {
     Alloc,
     /// Memory that the program keeps, and frees at once.
     Raw,
+    /// Several pieces as one.
+    Pieces,
 }
 
 /// What is closed under it.
@@ -464,6 +466,11 @@ impl<'f> Owner<'f> {
             Where::Heap => Memory::Region(Region::from_vec(vec![FIRST; len])),
             Where::Alloc => Memory::Region(self.driver.end.alloc(len).expect("memory")),
             Where::Raw => Memory::Raw(Pages::new(&vec![FIRST; len])),
+            Where::Pieces => {
+                let lens = [1000, len / 2, len - len / 2 - 1000];
+                let pieces = lens.map(|len| Region::zeroed(len).whole());
+                Memory::Region(Region::of_pieces(pieces))
+            }
         };
         memory.slice().write(0, &vec![FIRST; len]);
         let (region, key) = self.open(&memory.slice(), part);

@@ -26,7 +26,12 @@ pub(crate) fn common(members: &[Member]) -> Capabilities {
     let mut capabilities = Capabilities::emulated(SCHEME, limits);
     capabilities.remote_access = least(|c| c.remote_access);
     capabilities.atomics = least(|c| c.atomics);
-    capabilities.tagged = Support::None;
+    // A receive from any source is offered to all members.
+    capabilities.tagged = match every(|c| c.offers) {
+        true => least(|c| c.tagged),
+        false => Support::None,
+    };
+    capabilities.offers = false;
     capabilities.put_with_event = least(|c| c.put_with_event);
     capabilities.flush = least(|c| c.flush);
     capabilities.map = least(|c| c.map);
@@ -63,6 +68,7 @@ pub(crate) fn over(member: &Member, common: &Capabilities) -> Capabilities {
     capabilities.limits.max_pieces = theirs.max_pieces;
     capabilities.scheme = common.scheme;
     capabilities.tagged = common.tagged;
+    capabilities.offers = common.offers;
     capabilities.third_party = common.third_party;
     capabilities
 }

@@ -39,8 +39,14 @@
 //! What the endpoint promises for every peer is the least of its members. What it can do with one
 //! peer is what the member on its route can ([`Endpoint::capabilities_of`]): put and get with a
 //! peer of this node are native, and its memory can be mapped, though another member emulates the
-//! one and lacks the other. Expected messages are not offered, as a receive from any source would
-//! have to be posted with several members at once.
+//! one and lacks the other.
+//!
+//! Expected messages are matched by the members: a receive from one peer by that on its route, into
+//! whose hands it is given; one from any source is offered to all, and the first that has a message
+//! takes it. A peek from any source asks one after the other, and begins with another one each
+//! time; so the oldest message of a member is found, and not of all. A receive from
+//! a peer that is being asked for its whole address waits for that, and receives from any source
+//! that are posted behind it do, too.
 //!
 //! [`Endpoint::capabilities_of`]: petasos_fabric::Endpoint::capabilities_of
 //!
@@ -56,6 +62,7 @@ mod address;
 mod capabilities;
 mod endpoint;
 mod error;
+mod expected;
 mod greetings;
 pub mod handshake;
 mod keys;

@@ -6,8 +6,8 @@ use crate::{
     peers::Route,
 };
 use petasos_fabric::{
-    Address, Endpoint, Event, Incarnation, InjectError, LostReason, OpErrorKind, Patience, Peer,
-    PeerState, ResolveError, Time,
+    Address, Endpoint, Event, Incarnation, InjectError, LostReason, OpError, OpErrorKind, Patience,
+    Peer, PeerState, ResolveError, Time,
 };
 use std::time::Duration;
 
@@ -277,6 +277,20 @@ impl Auto {
         self.peers.name(&handshake.address, ours);
         let Some(entry) = self.peers.get_mut(ours) else { return };
         (entry.address, entry.asked) = (handshake.address.clone(), false);
+        self.find_route_of(ours, route, handshake, chosen);
+        if !self.expected.is_flowing() {
+            self.release_held();
+        }
+    }
+
+    /// Takes the chosen route to a peer that has been asked, if it is another one.
+    fn find_route_of(
+        &mut self,
+        ours: Peer,
+        route: Route,
+        handshake: &Handshake,
+        chosen: Option<(usize, Address)>,
+    ) {
         let other = chosen.filter(|(member, _)| *member != route.member);
         let Some((member, at)) = other else {
             // The route stays.
@@ -311,7 +325,7 @@ impl Auto {
 
     /// A member has lost a peer.
     pub(crate) fn left(&mut self, route: Route, reason: LostReason) {
-        if let Some(ours) = self.peers.unlink(route).and_then(|link| link.ours) {
+        if let Some(ours) = self.peers.lose(route) {
             self.lose(ours, reason);
         }
     }
@@ -321,6 +335,8 @@ impl Auto {
     pub(crate) fn cut(&mut self, route: Route, reason: LostReason) {
         self.members[route.member].endpoint.forget(route.peer);
         self.left(route, reason);
+        // Nothing that came of it is there any more.
+        self.peers.unlink(route);
     }
 
     /// A peer is lost.
@@ -332,6 +348,9 @@ impl Auto {
         self.peers.unname(peer);
         self.fail_all(waiting, &OpErrorKind::PeerLost(reason.clone()), &address);
         self.early.push(Event::PeerLost { peer, reason });
+        if !self.expected.is_flowing() {
+            self.release_held();
+        }
         if !resolved && let Some(oldest) = self.peers.remember_lost(peer) {
             self.forget_peer(oldest);
         }
@@ -342,6 +361,10 @@ impl Auto {
         let Some(entry) = self.peers.remove(peer) else { return };
         let kind = OpErrorKind::PeerLost(LostReason::Forgotten);
         self.fail_all(entry.waiting, &kind, &entry.address);
+        if !self.expected.is_flowing() {
+            self.fail_held(peer, &OpError::with_peer(kind.clone(), &entry.address));
+            self.release_held();
+        }
         self.drop_backlog(peer, &kind, &entry.address);
         self.outstanding.depart(peer, &entry.address);
         self.peers.unlink(entry.route);

@@ -1,6 +1,6 @@
 //! Operations that members were given, or are to be given.
 
-use crate::Member;
+use crate::{Member, expected::Peeking};
 use petasos_fabric::{Address, KeyId, OpErrorKind, Operation, Peer, RegionId, Token};
 use slab::Slab;
 use std::collections::VecDeque;
@@ -23,7 +23,11 @@ pub(crate) enum Pending {
         refused: Option<Box<OpErrorKind>>,
     },
     /// The user's, with a peer that was forgotten since.
-    Departed { token: Token, member: u32, address: Address },
+    Departed { token: Token, peer: Peer, member: u32, address: Address },
+    /// A member's part in a receive of the user's from any source.
+    Any { index: usize, member: u32 },
+    /// A member's part in a peek of the user's from any source.
+    Peeking(Box<Peeking>),
     /// A member's part in closing a region.
     Closing { region: RegionId, member: usize },
     /// A member's part in revoking a key.
@@ -58,6 +62,13 @@ impl Outstanding {
         self.pending.try_remove(name.0 as usize)
     }
 
+    /// The completion of an operation is not waited for any more.
+    pub(crate) fn ignore(&mut self, name: Token) {
+        if let Some(pending) = self.pending.get_mut(name.0 as usize) {
+            *pending = Pending::Ignored;
+        }
+    }
+
     /// Whether an operation is the user's, and there is nothing to add to its success.
     #[inline]
     pub(crate) fn is_plain(&self, name: Token) -> bool {
@@ -74,6 +85,9 @@ impl Outstanding {
             {
                 Some((Token(name as u64), *member as usize))
             }
+            Pending::Peeking(peeking) if peeking.token == wanted => {
+                Some((Token(name as u64), peeking.member))
+            }
             _ => None,
         });
         theirs.collect()
@@ -85,7 +99,7 @@ impl Outstanding {
             if let Pending::User { token, peer: of, member, .. } = *pending
                 && of == peer
             {
-                *pending = Pending::Departed { token, member, address: address.clone() };
+                *pending = Pending::Departed { token, peer, member, address: address.clone() };
             }
         }
     }

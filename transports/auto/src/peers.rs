@@ -1,10 +1,13 @@
 //! Peers by their handles, and the handles by which each member knows them.
 
-use crate::handshake::Wish;
+use crate::{Member, handshake::Wish};
 use petasos_fabric::{
     Address, Incarnation, OpErrorKind, Operation, Patience, Peer, PeerInfo, PeerState,
 };
-use std::collections::{HashMap, VecDeque};
+use std::{
+    collections::{HashMap, VecDeque},
+    mem,
+};
 
 /// A member, and its handle of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +59,8 @@ pub(crate) struct Link {
     /// Which handshake message of ours was sent, and which one is still to be sent.
     pub(crate) told: Option<Wish>,
     pub(crate) owed: Option<Wish>,
+    /// The member has lost it. What came before may still be received.
+    lost: bool,
     /// How long its handshake message may take, once the member reached it.
     pub(crate) patience: Option<Patience>,
 }
@@ -182,6 +187,7 @@ impl Peers {
                 introduced: false,
                 told: None,
                 owed: None,
+                lost: false,
                 patience: None,
             });
         }
@@ -193,6 +199,33 @@ impl Peers {
     pub(crate) fn remember_lost(&mut self, peer: Peer) -> Option<Peer> {
         self.lost.push_back(peer);
         if self.lost.len() > REMEMBERED { self.lost.pop_front() } else { None }
+    }
+
+    /// A member has lost a peer. Returns our handle of it, if there is one and that is news. A peer
+    /// that had identified itself keeps its link until it is forgotten.
+    pub(crate) fn lose(&mut self, route: Route) -> Option<Peer> {
+        let link = self.link(route)?;
+        if !link.introduced {
+            return self.unlink(route)?.ours;
+        }
+        (link.owed, link.patience) = (None, None);
+        let news = !mem::replace(&mut link.lost, true);
+        link.ours.filter(|_| news)
+    }
+
+    /// The address of the peer that a member knows by another one.
+    pub(crate) fn address_of(
+        &self,
+        member: &Member,
+        nth: usize,
+        there: &Address,
+    ) -> Option<Address> {
+        let entries = self.slots.iter().filter_map(|(_, entry)| entry.as_ref());
+        let mut of_member = entries.filter(|entry| entry.route.member == nth);
+        let is = |entry: &&Entry| {
+            member.endpoint.peer(entry.route.peer).is_some_and(|info| info.address == *there)
+        };
+        of_member.find(is).map(|entry| entry.address.clone())
     }
 
     /// Takes a link out.

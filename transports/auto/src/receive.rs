@@ -46,11 +46,17 @@ impl Auto {
                     (_, None) => return false,
                 }
             }
-            Event::Done { token, result: Ok(_) } if self.outstanding.is_plain(*token) => {
-                let Some(Pending::User { token: ours, .. }) = self.outstanding.take(*token) else {
+            Event::Done { token, result }
+                if result.is_ok() && self.outstanding.is_plain(*token) =>
+            {
+                let Some(Pending::User { token: ours, peer, .. }) = self.outstanding.take(*token)
+                else {
                     return false;
                 };
                 *token = ours;
+                if let Ok(Done::Tagged { .. } | Done::Peeked(_)) = result {
+                    self.matched(peer, result);
+                }
             }
             Event::Done { token, result } => {
                 let failed = OpError::local(OpErrorKind::Cancelled);
@@ -117,16 +123,34 @@ impl Auto {
                 };
                 Some(Event::Done { token, result: result.map_err(reword) })
             }
-            Pending::Departed { token, address, .. } => {
+            Pending::Departed { token, peer, address, .. } => {
+                let result = result.map(|done| of_peer(done, peer));
                 let reword = |mut error: OpError| {
                     error.peer = error.peer.take().map(|_| address);
                     error
                 };
                 Some(Event::Done { token, result: result.map_err(reword) })
             }
+            Pending::Any { index, member } => self.any_done(index, member as usize, result),
+            Pending::Peeking(peeking) => self.peek_answered(*peeking, result),
             Pending::Closing { region, member } => self.closed(region, member, result),
             Pending::Revoking { key, member } => self.revoked(key, member, result),
             Pending::Ignored => None,
+        }
+    }
+
+    /// An expected message of a peer, to which a receive or a peek was confined, has come.
+    fn matched(&mut self, peer: Peer, result: &mut Result<Done, OpError>) {
+        let Some(entry) = self.peers.get(peer) else { return };
+        if entry.state == PeerState::Connecting {
+            // A peer sends nothing before it has identified itself, and is none until then.
+            let reason = LostReason::Protocol("it did not identify itself".to_owned());
+            let kind = OpErrorKind::PeerLost(reason.clone());
+            *result = Err(OpError::with_peer(kind, &entry.address));
+            return self.cut(entry.route, reason);
+        }
+        if let Ok(done) = result {
+            *done = of_peer(mem::replace(done, Done::Sent), peer);
         }
     }
 
@@ -177,5 +201,20 @@ impl Auto {
             peers.get(*peer).is_some_and(|e| e.full && !matches!(e.state, PeerState::Lost(_)))
         });
         !ready.is_empty()
+    }
+}
+
+/// What was done, with our handle of the peer.
+fn of_peer(done: Done, ours: Peer) -> Done {
+    match done {
+        Done::Tagged { tag, len, .. } => Done::Tagged { peer: ours, tag, len },
+        Done::Peeked(Some(mut peeked)) => {
+            peeked.peer = ours;
+            if let Some(claimed) = &mut peeked.claimed {
+                claimed.peer = ours;
+            }
+            Done::Peeked(Some(peeked))
+        }
+        done => done,
     }
 }

@@ -1,8 +1,9 @@
 //! The state of an endpoint.
 
 use crate::{
-    AutoAddress, Member, Node, OpenError, Scope, address::MOST, capabilities, greetings::Greetings,
-    handshake::LONGEST, outstanding::Outstanding, pace::Pace, peers::Peers, regions::Regions,
+    AutoAddress, Member, Node, OpenError, Scope, address::MOST, capabilities, expected::Expected,
+    greetings::Greetings, handshake::LONGEST, outstanding::Outstanding, pace::Pace, peers::Peers,
+    regions::Regions,
 };
 use petasos_fabric::{Address, Capabilities, Event, Incarnation, Peer, Time};
 use rustix::event::epoll;
@@ -36,6 +37,7 @@ pub struct Auto {
     pub(crate) peers: Peers,
     pub(crate) regions: Regions,
     pub(crate) outstanding: Outstanding,
+    pub(crate) expected: Expected,
     /// Events that are reported next.
     pub(crate) early: Vec<Event>,
     pub(crate) greetings: Greetings,
@@ -104,6 +106,7 @@ impl Auto {
             peers: Peers::new(count),
             regions: Regions::default(),
             outstanding: Outstanding::new(count),
+            expected: Expected::default(),
             members,
             address,
             node,

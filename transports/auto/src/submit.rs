@@ -2,12 +2,13 @@
 
 use crate::{
     Auto,
+    expected::Receive,
     outstanding::{Pending, ROOM},
     peers::Route,
 };
 use petasos_fabric::{
-    Address, Event, Full, OpError, OpErrorKind, Operation, Peer, PeerState, Refused, Token,
-    submit_each,
+    Address, Done, Event, Full, OpError, OpErrorKind, Operation, Peer, PeerState, Refused, Support,
+    Token, submit_each,
 };
 use std::{collections::VecDeque, mem};
 
@@ -16,8 +17,13 @@ fn concerns(operation: &Operation) -> Option<Peer> {
     match operation {
         Operation::Send { peer, .. }
         | Operation::SendLong { peer, .. }
+        | Operation::SendTagged { peer, .. }
         | Operation::Flush { peer, .. } => Some(*peer),
         Operation::Receive { body, .. } | Operation::Discard { body, .. } => Some(body.peer),
+        Operation::PostReceive { source, .. } | Operation::Peek { source, .. } => *source,
+        Operation::ReceiveClaimed { message, .. } | Operation::DiscardClaimed { message, .. } => {
+            Some(message.peer)
+        }
         Operation::Put { remote, .. }
         | Operation::Get { remote, .. }
         | Operation::Atomic { remote, .. }
@@ -30,11 +36,29 @@ fn concerns(operation: &Operation) -> Option<Peer> {
 fn stale(operation: &Operation) -> OpErrorKind {
     match operation {
         Operation::Receive { .. } | Operation::Discard { .. } => OpErrorKind::UnknownBody,
-        Operation::Send { .. } | Operation::SendLong { .. } | Operation::Flush { .. } => {
-            OpErrorKind::UnknownPeer
-        }
-        _ => OpErrorKind::UnknownRegion,
+        Operation::Put { .. }
+        | Operation::Get { .. }
+        | Operation::Atomic { .. }
+        | Operation::Map { .. } => OpErrorKind::UnknownRegion,
+        _ => OpErrorKind::UnknownPeer,
     }
+}
+
+/// Whether an operation receives expected messages, or looks for them: then it is for what has come
+/// of its peer, too, which need not be there any more.
+fn is_receive(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::PostReceive { .. }
+            | Operation::Peek { .. }
+            | Operation::ReceiveClaimed { .. }
+            | Operation::DiscardClaimed { .. }
+    )
+}
+
+/// Whether an operation is about an expected message.
+fn is_expected(operation: &Operation) -> bool {
+    matches!(operation, Operation::SendTagged { .. }) || is_receive(operation)
 }
 
 /// Makes an operation one of a member's.
@@ -42,8 +66,16 @@ fn retarget(operation: &mut Operation, name: Token, there: Peer) {
     match operation {
         Operation::Send { token, peer, .. }
         | Operation::SendLong { token, peer, .. }
+        | Operation::SendTagged { token, peer, .. }
         | Operation::Flush { token, peer } => {
             (*token, *peer) = (name, there);
+        }
+        Operation::PostReceive { token, source, .. } | Operation::Peek { token, source, .. } => {
+            (*token, *source) = (name, Some(there));
+        }
+        Operation::ReceiveClaimed { token, message, .. }
+        | Operation::DiscardClaimed { token, message } => {
+            (*token, message.peer) = (name, there);
         }
         Operation::Receive { token, body, .. } | Operation::Discard { token, body, .. } => {
             (*token, body.peer) = (name, there);
@@ -95,8 +127,10 @@ impl Auto {
     /// The member for an operation about which there is nothing to decide here.
     #[inline]
     fn plain_member(&self, operation: &Operation) -> Option<usize> {
-        if let Operation::Flush { .. } = operation {
-            return None;
+        match operation {
+            Operation::Flush { .. } => return None,
+            Operation::PostReceive { .. } if !self.expected.is_flowing() => return None,
+            _ => {}
         }
         let entry = self.peers.get(concerns(operation)?)?;
         let plain = entry.open
@@ -139,10 +173,23 @@ impl Auto {
         if self.early.len() >= self.capabilities.limits.max_operations {
             return Some(Full::Endpoint);
         }
+        match operation {
+            Operation::PostReceive { source, .. } if self.must_wait(*source) => {
+                let room = self.outstanding.may_wait(self.expected.waiting());
+                return (!room).then_some(Full::Endpoint);
+            }
+            Operation::PostReceive { source: None, .. } | Operation::Peek { source: None, .. } => {
+                let room = (0..self.members.len()).all(|m| self.outstanding.has_room(m));
+                return (!room).then_some(Full::Endpoint);
+            }
+            _ => {}
+        }
         let entry = self.peers.get(concerns(operation)?)?;
         let full = match (&entry.state, operation.target()) {
             (PeerState::Lost(_), _) => return None,
-            _ if !entry.open => !self.outstanding.may_wait(entry.waiting.len()),
+            _ if !entry.open && !is_receive(operation) => {
+                !self.outstanding.may_wait(entry.waiting.len())
+            }
             (_, Some(_)) => self.outstanding.waits_for(entry.route.member, entry.route.peer),
             (_, None) if self.outstanding.has_room(entry.route.member) => false,
             _ => return Some(Full::Endpoint),
@@ -159,23 +206,52 @@ impl Auto {
         if let Operation::Revoke { key, patience, .. } = operation {
             return self.revoke(token, key, patience);
         }
+        match operation {
+            _ if !is_receive(&operation) => {}
+            _ if self.capabilities.tagged == Support::None => {
+                let kind = OpErrorKind::Unsupported("expected messages");
+                return self.fail(token, OpError::local(kind));
+            }
+            Operation::PostReceive { source, .. } if self.must_wait(source) => {
+                return self.hold(operation);
+            }
+            Operation::PostReceive { source: None, tag, ignore, into, .. } => {
+                return self.post_with_all(Receive { token, tag, ignore, into });
+            }
+            Operation::Peek { source: None, tag, ignore, claim, .. } => {
+                return self.peek_all(token, tag, ignore, claim);
+            }
+            _ => {}
+        }
         let Some(peer) = concerns(&operation) else {
-            let error = OpError::local(OpErrorKind::Unsupported("expected messages"));
+            let error = OpError::local(OpErrorKind::Unsupported("this operation"));
             return self.fail(token, error);
         };
         let Some(entry) = self.peers.get_mut(peer) else {
             return self.fail(token, OpError::local(stale(&operation)));
         };
+        let Route { member, peer: there } = entry.route;
         if let PeerState::Lost(reason) = &entry.state {
-            let error = OpError::with_peer(OpErrorKind::PeerLost(reason.clone()), &entry.address);
+            // What came before it was lost can still be received.
+            let reason = reason.clone();
+            if is_receive(&operation) && self.peers.introduced(member, there) == Some(peer) {
+                return self.give_lost(operation, peer);
+            }
+            let Some(entry) = self.peers.get(peer) else { return };
+            let error = OpError::with_peer(OpErrorKind::PeerLost(reason), &entry.address);
             return self.fail(token, error);
         }
-        if !entry.open {
+        if let Operation::Peek { .. } = operation
+            && entry.asked
+        {
+            let result = Ok(Done::Peeked(None));
+            return self.early.push(Event::Done { token, result });
+        }
+        if !entry.open && !is_receive(&operation) {
             entry.waiting.push_back(operation);
             self.outstanding.begin_waiting();
             return;
         }
-        let Route { member, peer: there } = entry.route;
         // The member has not seen the access that was refused here.
         let refused = match operation {
             Operation::Flush { .. } => entry.refused.take(),
@@ -195,6 +271,20 @@ impl Auto {
         self.outstanding.push(member, operation);
     }
 
+    /// Gives a receive to the member that has lost its peer.
+    fn give_lost(&mut self, mut operation: Operation, peer: Peer) {
+        let Some(Route { member, peer: there }) = self.peers.get(peer).map(|entry| entry.route)
+        else {
+            return;
+        };
+        let token = operation.token();
+        let pending = Pending::User { token, peer, member: member as u32, refused: None };
+        let name = self.outstanding.token(pending);
+        retarget(&mut operation, name, there);
+        self.pace.give(member);
+        self.outstanding.push(member, operation);
+    }
+
     /// Refuses what some members would take, and not all of them.
     fn check(&self, operation: &Operation) -> Result<(), OpErrorKind> {
         let limits = &self.capabilities.limits;
@@ -207,6 +297,9 @@ impl Auto {
             }
             Operation::Atomic { operand, .. } => {
                 ("the length of an operand", operand.len(), limits.max_atomic)
+            }
+            _ if self.capabilities.tagged == Support::None && is_expected(operation) => {
+                return Err(OpErrorKind::Unsupported("expected messages"));
             }
             _ => return Ok(()),
         };
@@ -257,6 +350,12 @@ impl Auto {
                 self.outstanding.end_waiting(1);
                 return self.fail(wanted, error);
             }
+        }
+        if self.cancel_held(wanted) {
+            return;
+        }
+        if let Some(index) = self.expected.of_user(wanted) {
+            return self.cancel_any(index);
         }
         for (name, member) in self.outstanding.of_user(wanted) {
             if !self.outstanding.withdraw(member, name) {

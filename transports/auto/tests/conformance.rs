@@ -6,6 +6,7 @@ use petasos_conformance::{Fixture, RealTime, conformance, free_port};
 use petasos_fabric::{Address, Endpoint, Time};
 use petasos_shm::Shm;
 use petasos_tcp::{Config, TcpEndpoint};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Where the endpoints of a fixture are to each other.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -16,16 +17,20 @@ enum Placement {
     Forced,
     /// On nodes of their own, which both have shared memory.
     Far,
+    /// Every third one on a node of its own, the first included: some peers of an endpoint are
+    /// reached over shared memory, others by the network.
+    Mixed,
 }
 
 struct OverBoth {
     time: RealTime,
     placement: Placement,
+    opened: AtomicUsize,
 }
 
 impl OverBoth {
     fn new(placement: Placement) -> OverBoth {
-        OverBoth { time: RealTime::default(), placement }
+        OverBoth { time: RealTime::default(), placement, opened: AtomicUsize::new(0) }
     }
 }
 
@@ -34,6 +39,10 @@ impl Fixture for OverBoth {
         let name = self.time.name();
         let node = match self.placement {
             Placement::Far => Node::of(name.as_bytes()),
+            Placement::Mixed if self.opened.fetch_add(1, Ordering::Relaxed).is_multiple_of(3) => {
+                Node::of(name.as_bytes())
+            }
+            Placement::Mixed => Node::here(),
             Placement::Near | Placement::Forced => Node::here(),
         };
         let mut addresses =
@@ -71,6 +80,8 @@ mod near {
     use super::*;
     conformance!(OverBoth::new(Placement::Near));
     conformance!(faulty, OverBoth::new(Placement::Near));
+    conformance!(out_of_process, OverBoth::new(Placement::Near));
+    conformance!(stopped, OverBoth::new(Placement::Near));
 }
 
 mod forced_to_tcp {
@@ -82,4 +93,11 @@ mod forced_to_tcp {
 mod far {
     use super::*;
     conformance!(OverBoth::new(Placement::Far));
+    conformance!(stopped, OverBoth::new(Placement::Far));
+}
+
+mod mixed {
+    use super::*;
+    conformance!(OverBoth::new(Placement::Mixed));
+    conformance!(faulty, OverBoth::new(Placement::Mixed));
 }

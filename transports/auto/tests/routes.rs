@@ -118,7 +118,7 @@ fn capabilities_follow_the_route() {
         assert_eq!(seen(told), seen(expected), "{scheme}");
         let common = a.capabilities();
         assert_eq!(told.limits.max_inject, common.limits.max_inject);
-        assert_eq!((told.scheme, told.tagged), ("auto", Support::None));
+        assert_eq!((told.scheme, told.tagged), ("auto", Support::Emulated));
         let found: Vec<_> = a.routes().map(|(scheme, can)| (scheme, seen(can))).collect();
         assert_eq!(found, [("shm", seen(&alone[0])), ("tcp", seen(&alone[1]))]);
         assert_eq!((common.remote_access, common.map), (Support::Emulated, Support::None));

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use petasos_fabric::{
     Access, Address, Endpoint, Event, ExportError, InjectError, Key, Lease, LostReason, Notifier,
     OpError, OpErrorKind, Operation, Peer, Refused, RegionId, RegisterError, ResolveError, Sleep,
-    Slice, Time, Token, answered_by_engine,
+    Slice, Time, Token, answered_by_engine, memory::Kind,
 };
 use std::{os::fd::BorrowedFd, time::Duration};
 
@@ -222,8 +222,9 @@ impl<D: Device> Endpoint for Channels<D> {
 
     fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
         let region = self.engine.register(memory, access)?;
-        // The engine serves memory that the device does not register.
+        // The engine serves memory that the device does not register, or cannot know.
         if access != Access::NONE
+            && !matches!(memory.kind(), Kind::Pieces | Kind::AddressSpace)
             && let Some(tag) = tag::of_region(region)
             && let Ok(registered) = self.port.device_mut().register(memory, access, tag)
         {

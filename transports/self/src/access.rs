@@ -86,11 +86,12 @@ impl Copy {
                 .ok()
                 .and_then(|offset| memory.part(offset, stretch.len))
                 .ok_or(OpErrorKind::OutOfBounds { offset, len, bound: memory.len() as u64 })?;
-            if put {
-                local.copy_to(&remote);
-            } else {
-                remote.copy_to(&local);
-            }
+            let copied = match put {
+                true => local.try_copy_to(&remote),
+                false => remote.try_copy_to(&local),
+            };
+            let bound = memory.len() as u64;
+            copied.map_err(|_| OpErrorKind::OutOfBounds { offset, len, bound })?;
             moved += len;
         }
         Ok(moved)

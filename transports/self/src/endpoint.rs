@@ -235,7 +235,7 @@ impl Endpoint for Local {
         if changes && !memory.is_writable() {
             return Err(RegisterError::ReadOnly);
         }
-        if access.allows(Access::ATOMIC) && memory.device().is_some() {
+        if access.allows(Access::ATOMIC) && !memory.takes_atomics() {
             return Err(RegisterError::DeviceAtomics);
         }
         let limit = self.capabilities.limits.max_regions;

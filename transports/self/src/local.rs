@@ -255,6 +255,7 @@ impl Local {
             Content::Tagged { tag, data } => {
                 let fetch = self.matching.arrive(&self.hub, Arrived { peer, tag, data });
                 self.fetches.extend(fetch);
+                self.end_gone();
             }
             Content::Arrived { region, offset, len, data } => {
                 self.ready.push_back(Event::PutArrived { peer, region, offset, len, data })
@@ -356,6 +357,14 @@ impl Local {
     pub(crate) fn post(&mut self, posted: Posted) {
         let fetch = self.matching.post(&self.hub, posted);
         self.fetches.extend(fetch);
+        self.end_gone();
+    }
+
+    /// Ends receives of which the memory is gone to other endpoints.
+    fn end_gone(&mut self) {
+        for token in self.matching.take_gone() {
+            self.done(token, Err(OpError::local(OpErrorKind::Cancelled)));
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use crate::{
     offer::Offer,
 };
 use bytes::Bytes;
-use petasos_fabric::{Claimed, Done, LostReason, OpErrorKind, Peeked, Peer, Slice, Token};
+use petasos_fabric::{Claimed, Done, LostReason, Offered, OpErrorKind, Peeked, Peer, Slice, Token};
 use petasos_match::{Envelope, Key, MessageQueue, Pattern, PatternList};
 use std::{collections::HashMap, sync::Arc};
 
@@ -17,7 +17,31 @@ pub(crate) struct Posted {
     pub(crate) source: Option<Peer>,
     pub(crate) tag: u64,
     pub(crate) ignore: u64,
-    pub(crate) into: Slice,
+    pub(crate) into: Room,
+}
+
+/// The memory of a receive.
+pub(crate) enum Room {
+    Own(Slice),
+    /// Another endpoint may take it before.
+    Offered(Offered),
+}
+
+impl Room {
+    /// Whether it is not gone to another endpoint.
+    fn is_there(&self) -> bool {
+        match self {
+            Room::Own(_) => true,
+            Room::Offered(offered) => offered.is_open(),
+        }
+    }
+
+    fn take(self) -> Option<Slice> {
+        match self {
+            Room::Own(into) => Some(into),
+            Room::Offered(offered) => offered.take(),
+        }
+    }
 }
 
 pub(crate) struct Arrived {
@@ -116,6 +140,8 @@ impl Fetch {
 #[derive(Default)]
 pub(crate) struct Matching {
     posted: PatternList<Posted>,
+    /// Receives that are over, as other endpoints have taken their memory.
+    gone: Vec<Token>,
     arrived: MessageQueue<Arrived>,
     /// Messages that the program has claimed, by the ids of their handles.
     claims: HashMap<u64, Arrived>,
@@ -126,25 +152,48 @@ impl Matching {
     /// Posts a receive, which may find its message at once.
     pub(crate) fn post(&mut self, hub: &Hub, posted: Posted) -> Option<Fetch> {
         let pattern = posted.pattern();
+        if !posted.into.is_there() {
+            self.gone.push(posted.token);
+            return None;
+        }
         while let Some((_, message)) = self.arrived.take(&pattern) {
             if let Some(data) = message.take_data(hub) {
-                return Some(Fetch::tagged(data, posted.token, posted.into));
+                return self.fetch(data, posted);
             }
         }
         self.posted.push_back(pattern, posted);
         None
     }
 
+    /// The receives of which the memory is gone to other endpoints, found since the last call.
+    pub(crate) fn take_gone(&mut self) -> Vec<Token> {
+        std::mem::take(&mut self.gone)
+    }
+
     /// Takes in a message, which may find its receive at once.
     pub(crate) fn arrive(&mut self, hub: &Hub, message: Arrived) -> Option<Fetch> {
         let envelope = Envelope::new(message.peer.to_bits(), message.tag);
-        let Some(key) = self.posted.first(envelope) else {
-            self.arrived.push(envelope, message);
-            return None;
+        let key = loop {
+            let Some(key) = self.posted.first(envelope) else {
+                self.arrived.push(envelope, message);
+                return None;
+            };
+            if self.posted.get(key).is_some_and(|posted| posted.into.is_there()) {
+                break key;
+            }
+            self.gone.extend(self.posted.remove(key).map(|posted| posted.token));
         };
         let data = message.take_data(hub)?;
         let posted = self.posted.remove(key)?;
-        Some(Fetch::tagged(data, posted.token, posted.into))
+        self.fetch(data, posted)
+    }
+
+    fn fetch(&mut self, data: Data, posted: Posted) -> Option<Fetch> {
+        let into = posted.into.take();
+        if into.is_none() {
+            self.gone.push(posted.token);
+        }
+        into.map(|into| Fetch::tagged(data, posted.token, into))
     }
 
     /// The oldest message that a receive with this pattern would take, which is set aside if the

@@ -5,7 +5,7 @@ use crate::{
     flush::{Queued, accessed},
     hub::Refused,
     local::Local,
-    matching::{Arrived, Fetch, Posted},
+    matching::{Arrived, Fetch, Posted, Room},
     offer::Offer,
     outgoing::Outgoing,
     peers::{Entry, State},
@@ -33,7 +33,11 @@ fn writable(slice: &Slice) -> Check {
     if slice.is_writable() || slice.is_empty() {
         return Ok(());
     }
-    Err(OpErrorKind::Denied { allowed: Rights::READ, needed: Rights::WRITE })
+    Err(not_writable())
+}
+
+fn not_writable() -> OpErrorKind {
+    OpErrorKind::Denied { allowed: Rights::READ, needed: Rights::WRITE }
 }
 
 impl Local {
@@ -61,7 +65,11 @@ impl Local {
                 self.enqueue(peer, tagged)
             }
             Operation::PostReceive { source, tag, ignore, into, .. } => {
-                self.post_checked(Posted { token, source, tag, ignore, into })
+                self.post_checked(Posted { token, source, tag, ignore, into: Room::Own(into) })
+            }
+            Operation::PostOffered { tag, ignore, into, .. } => {
+                let into = Room::Offered(into);
+                self.post_checked(Posted { token, source: None, tag, ignore, into })
             }
             Operation::Peek { source, tag, ignore, claim, .. } => {
                 let pattern = Pattern::new(source.map(Peer::to_bits), tag, ignore);
@@ -181,7 +189,12 @@ impl Local {
     }
 
     fn post_checked(&mut self, posted: Posted) -> Result<(), OpError> {
-        writable(&posted.into).map_err(OpError::local)?;
+        match &posted.into {
+            Room::Own(into) => writable(into),
+            Room::Offered(offered) if offered.is_writable() => Ok(()),
+            Room::Offered(_) => Err(not_writable()),
+        }
+        .map_err(OpError::local)?;
         let (token, source) = (posted.token, posted.source);
         if let Some(peer) = source {
             self.alive(peer).or_else(|error| match error.kind {

@@ -43,6 +43,9 @@ impl Slice {
             let (offset, len) = (offset as u64, operand.len() as u64);
             return Err(OpErrorKind::OutOfBounds { offset, len, bound: self.len() as u64 });
         };
+        if target.pieces().is_some() {
+            return target.atomic_by_pieces(offset, op, kind, operand, compare);
+        }
         let Some(base) = target.host_ptr() else {
             return Err(OpErrorKind::Unsupported("atomics on memory of a device"));
         };
@@ -62,6 +65,40 @@ impl Slice {
             // multiple of it. There are no references to it.
             let was = unsafe { apply(base.add(at), op, kind, with, expected) };
             old.extend_from_slice(&was.to_le_bytes()[..size]);
+        }
+        Ok(old)
+    }
+
+    /// The same on several pieces, each of which has whole elements. What is refused because of one
+    /// changes none.
+    #[cold]
+    fn atomic_by_pieces(
+        &self,
+        offset: usize,
+        op: AtomicOp,
+        kind: AtomicType,
+        operand: &[u8],
+        compare: &[u8],
+    ) -> Result<SmallVec<[u8; 16]>, OpErrorKind> {
+        let size = kind.size();
+        let pieces: SmallVec<[Slice; 4]> = self.pieces().into_iter().flatten().collect();
+        for piece in &pieces {
+            let Some(base) = piece.host_ptr() else {
+                return Err(OpErrorKind::Unsupported("atomics on memory of a device"));
+            };
+            if !base.addr().get().is_multiple_of(size) || !piece.len().is_multiple_of(size) {
+                return Err(OpErrorKind::Misaligned { offset: offset as u64, align: size });
+            }
+        }
+        if !self.is_writable() {
+            return Err(OpErrorKind::Unsupported("atomics on read-only memory"));
+        }
+        let (mut old, mut at) = (SmallVec::with_capacity(operand.len()), 0);
+        for piece in pieces {
+            let end = at + piece.len();
+            let compare = if compare.is_empty() { compare } else { &compare[at..end] };
+            old.extend_from_slice(&piece.atomic(0, op, kind, &operand[at..end], compare)?);
+            at = end;
         }
         Ok(old)
     }

@@ -14,7 +14,17 @@ pub enum Kind {
     Shared,
     /// Memory of a device ([`DeviceMemory`]): the processor has no pointer to it.
     Device,
+    /// Several pieces of memory as one ([`Region::of_pieces`](crate::Region::of_pieces)): there is no
+    /// one pointer to it.
+    Pieces,
+    /// All memory of this process by its addresses ([`AddressSpace`](super::AddressSpace)).
+    AddressSpace,
 }
+
+/// There is no memory at an address, or none that may be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no memory there, or none that may be written")]
+pub struct Fault;
 
 /// Memory of a device: a GPU's, say. The device's own engine copies; the processor never touches
 /// it.
@@ -80,6 +90,26 @@ pub trait DeviceMemory: Send + Sync + 'static {
     /// If that is beyond the end, or the device has failed.
     fn write(&self, offset: usize, from: &[u8]);
 
+    /// As `read`, where a peer may have chosen the address: what is not there is an error. For memory
+    /// that has no holes it is `read`.
+    ///
+    /// # Errors
+    /// [`Fault`] if some of it is not there.
+    fn try_read(&self, offset: usize, into: &mut [u8]) -> Result<(), Fault> {
+        self.read(offset, into);
+        Ok(())
+    }
+
+    /// As `write`, likewise.
+    ///
+    /// # Errors
+    /// [`Fault`] if some of it is not there, or may not be written. What lies before that may have
+    /// been written.
+    fn try_write(&self, offset: usize, from: &[u8]) -> Result<(), Fault> {
+        self.write(offset, from);
+        Ok(())
+    }
+
     /// A descriptor of a dma-buf by which a NIC reaches the memory, and where in the dma-buf it
     /// begins; `None` if there is none. For programs with a NIC of their own: no transport of this
     /// project asks for it yet.
@@ -92,13 +122,14 @@ pub trait DeviceMemory: Send + Sync + 'static {
 const BOUNCE: usize = 64 << 10;
 
 /// Copies between two slices of one length, of which one is of a device at least.
-pub(super) fn copy(from: &Slice, to: &Slice, len: usize) {
+pub(super) fn copy(from: &Slice, to: &Slice, len: usize) -> Result<(), Fault> {
     let mut buffer = Buffer::scratch(len.min(BOUNCE));
     for at in (0..len).step_by(BOUNCE) {
         let piece = &mut buffer[..BOUNCE.min(len - at)];
-        from.read(at, piece);
-        to.write(at, piece);
+        from.try_read(at, piece)?;
+        to.try_write(at, piece)?;
     }
+    Ok(())
 }
 
 #[cfg(test)]

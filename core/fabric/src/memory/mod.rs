@@ -34,7 +34,9 @@
 //! none of the two.
 //!
 //! *Memory of a device* ([`DeviceMemory`]) has no pointer for the processor: [`Region::host_ptr`]
-//! is `None`. All copies of slices know it; what works with pointers has to ask.
+//! is `None`. All copies of slices know it; what works with pointers has to ask. The same holds for
+//! a region of several pieces ([`Region::of_pieces`]), which has more than one, and for the address space
+//! ([`AddressSpace`]), of which only the kernel can tell what is there.
 //!
 //! *Exclusive access* begins with the count of holders, so that all copies of this process are over
 //! and seen; what peers do is over when the region was deregistered. Memory that another process
@@ -42,12 +44,14 @@
 //!
 //! All `unsafe` of this crate is here.
 
+mod address_space;
 mod atomic;
 mod copy;
 mod device;
 mod freed;
 pub mod memfd;
 mod pages;
+mod pieces;
 mod record;
 mod region;
 mod releases;
@@ -55,8 +59,9 @@ mod shared;
 mod slice;
 mod words;
 
+pub use address_space::AddressSpace;
 pub use copy::{copy_opaque, copy_streaming};
-pub use device::{DeviceMemory, Kind};
+pub use device::{DeviceMemory, Fault, Kind};
 pub use freed::{retain_freed_memory, return_freed_memory};
 pub use record::{RECORD, RECORD_SPARE, Record};
 pub use region::{Exclusive, Region, RegionBuilder, WeakRegion};

@@ -1,9 +1,12 @@
 //! A stretch of memory with a count of its holders.
 
 use super::{
-    Kind, copy_opaque,
+    Kind, Slice,
+    address_space::ByKernel,
+    copy_opaque,
     device::DeviceMemory,
     pages::{LARGE, PAGE, Pages},
+    pieces::Pieces,
     releases::{Owner, Queue, Releases},
 };
 use crate::Buffer;
@@ -63,10 +66,15 @@ enum Backing {
     Lent { owner: Option<Owner>, queue: Arc<Queue> },
     /// Of a device: `base` is an address that is not accessed.
     Device(Box<dyn DeviceMemory>),
+    /// Of pieces: `base` is no address.
+    Pieces(Pieces),
+    /// All there is: `base` is no address.
+    AddressSpace(ByKernel),
 }
 
 // SAFETY: the memory is owned by this value (or kept alive by the owner of foreign memory, which is
-// itself Send and Sync, by the promise of `RegionBuilder::build`, or of a device, likewise), and it
+// itself Send and Sync, by the promise of `RegionBuilder::build`, or of a device or of slices,
+// likewise), and it
 // is accessed only through opaque copies, the device's copies and atomics, for which concurrent use
 // from several threads is defined.
 unsafe impl Send for Inner {}
@@ -144,18 +152,70 @@ impl Region {
     pub fn kind(&self) -> Kind {
         match self.0.backing {
             Backing::Device(_) => Kind::Device,
+            Backing::Pieces(_) => Kind::Pieces,
+            Backing::AddressSpace(_) => Kind::AddressSpace,
             _ if self.0.shared => Kind::Shared,
             _ => Kind::Host,
         }
     }
 
-    /// The device whose memory it is, if it is of one.
+    /// The device whose memory it is, if it is of one. That of several pieces copies to and from
+    /// them.
     #[must_use]
     pub fn device(&self) -> Option<&dyn DeviceMemory> {
         match &self.0.backing {
             Backing::Device(device) => Some(&**device),
+            Backing::Pieces(pieces) => Some(pieces),
+            Backing::AddressSpace(space) => Some(space),
             _ => None,
         }
+    }
+
+    /// All memory of this process.
+    pub(super) fn of_address_space() -> Region {
+        let (base, len, backing) =
+            (ByKernel.address(), ByKernel.len(), Backing::AddressSpace(ByKernel));
+        Region(Arc::new(Inner { base, len, writable: true, shared: true, backing }))
+    }
+
+    /// The pieces that it is made of, if it is.
+    pub(super) fn as_pieces(&self) -> Option<&Pieces> {
+        match &self.0.backing {
+            Backing::Pieces(pieces) => Some(pieces),
+            _ => None,
+        }
+    }
+
+    /// Pieces of memory as one region: the first byte of each follows the last byte of the one
+    /// before. There may be any number, of any lengths; they may be of one region, and overlap.
+    /// Registered, they are reached by one key, with one space of offsets, on every transport; the
+    /// owner's endpoint serves all accesses. It is local memory of every operation, too.
+    ///
+    /// It may be written if all pieces may be. Atomics work on elements that lie within one piece,
+    /// aligned there; others end with `Misaligned`. It is never exclusive, and not mapped for peers.
+    /// A piece is held until the last holder of this region lets go: [raw](Slice::raw) ones have to
+    /// stay for as long. Each access costs a search for its first piece; what is in a few pieces is
+    /// written straight to them, the rest by way of a buffer.
+    ///
+    /// ```
+    /// use petasos_fabric::Region;
+    ///
+    /// let rows = Region::from_vec(b"abcdefghijkl".to_vec());
+    /// // The first two columns of three rows of four.
+    /// let columns = Region::of_pieces((0..3).filter_map(|row| rows.slice(4 * row, 2)));
+    /// assert_eq!(columns.to_vec(), b"abefij");
+    /// columns.write(1, b"BEF");
+    /// assert_eq!(rows.to_vec(), b"aBcdEFghijkl");
+    /// ```
+    ///
+    /// # Panics
+    /// If they are longer than `isize::MAX` together.
+    #[must_use]
+    pub fn of_pieces(pieces: impl IntoIterator<Item = Slice>) -> Region {
+        let pieces = Pieces::new(pieces);
+        let (base, len, writable) = (pieces.address(), pieces.len(), pieces.are_writable());
+        let backing = Backing::Pieces(pieces);
+        Region(Arc::new(Inner { base, len, writable, shared: true, backing }))
     }
 
     /// Where it starts; `None` if the processor cannot touch it. Valid while any holder lives;
@@ -321,7 +381,11 @@ impl Drop for Inner {
                 drop(Buffer::from_parts(bytes, self.len));
             }
             Backing::Lent { owner, queue } => owner.take().into_iter().for_each(|o| queue.put(o)),
-            Backing::Pages(_) | Backing::Foreign(_) | Backing::Device(_) => {}
+            Backing::Pages(_)
+            | Backing::Foreign(_)
+            | Backing::Device(_)
+            | Backing::Pieces(_)
+            | Backing::AddressSpace(_) => {}
         }
     }
 }

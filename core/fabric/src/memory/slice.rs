@@ -1,6 +1,6 @@
 //! A part of a region.
 
-use super::{DeviceMemory, Kind, Region, copy_opaque, copy_streaming};
+use super::{DeviceMemory, Fault, Kind, Region, copy_opaque, copy_streaming};
 use std::{fmt, ptr::NonNull};
 
 /// A part of a [`Region`], which it keeps alive, within bounds by construction; or memory that its
@@ -154,6 +154,23 @@ impl Slice {
         self.region.as_ref()?.device()
     }
 
+    /// The parts of pieces that it is made of, in order, if its region is one of
+    /// [several](Region::of_pieces).
+    #[must_use]
+    pub fn pieces(&self) -> Option<impl Iterator<Item = Slice>> {
+        let pieces = self.region.as_ref()?.as_pieces()?;
+        Some(pieces.parts(self.offset(), self.len))
+    }
+
+    /// Whether atomics can work on it: not on memory of a device.
+    #[must_use]
+    pub fn takes_atomics(&self) -> bool {
+        match self.pieces() {
+            Some(mut pieces) => pieces.all(|piece| piece.host_ptr().is_some()),
+            None => self.host_ptr().is_some(),
+        }
+    }
+
     /// Where it starts in memory, if the processor can touch it; see [`Region::host_ptr`].
     #[must_use]
     #[inline]
@@ -250,6 +267,56 @@ impl Slice {
         self.copy_by(to, copy_opaque)
     }
 
+    /// As [`copy_to`](Self::copy_to), where one of the two may be a part of the
+    /// [address space](super::AddressSpace).
+    ///
+    /// # Errors
+    /// [`Fault`] if there is no such memory: some may have been copied.
+    ///
+    /// # Panics
+    /// If `to` is read-only.
+    pub fn try_copy_to(&self, to: &Slice) -> Result<usize, Fault> {
+        let len = self.len.min(to.len);
+        match self.device().is_none() && to.device().is_none() {
+            true => Ok(self.copy_to(to)),
+            false => super::device::copy(self, to, len).map(|()| len),
+        }
+    }
+
+    /// Copies bytes out, from `offset` on, where there may be no memory.
+    ///
+    /// # Errors
+    /// [`Fault`] if it is a part of the [address space](super::AddressSpace) where none is.
+    ///
+    /// # Panics
+    /// As [`Slice::read`].
+    pub fn try_read(&self, offset: usize, into: &mut [u8]) -> Result<(), Fault> {
+        self.check(offset, into.len());
+        if let Some(device) = self.device() {
+            return device.try_read(self.offset() + offset, into);
+        }
+        self.read(offset, into);
+        Ok(())
+    }
+
+    /// Copies bytes in, at `offset`, where there may be no memory.
+    ///
+    /// # Errors
+    /// [`Fault`] if it is a part of the [address space](super::AddressSpace) where none is, or none
+    /// that may be written: some may have been.
+    ///
+    /// # Panics
+    /// As [`Slice::write`].
+    pub fn try_write(&self, offset: usize, from: &[u8]) -> Result<(), Fault> {
+        self.check(offset, from.len());
+        assert!(self.is_writable(), "writing to a read-only region");
+        if let Some(device) = self.device() {
+            return device.try_write(self.offset() + offset, from);
+        }
+        self.write(offset, from);
+        Ok(())
+    }
+
     /// As [`copy_to`](Self::copy_to), past the caches where the processor can do that: for a part
     /// of so much data that `to` would not stay in them anyway.
     ///
@@ -264,7 +331,7 @@ impl Slice {
         assert!(to.is_writable(), "writing to a read-only region");
         let len = self.len.min(to.len);
         let Some((src, dst)) = self.host_ptr().zip(to.host_ptr()) else {
-            super::device::copy(self, to, len);
+            super::device::copy(self, to, len).expect("memory that is there");
             return len;
         };
         let (src, dst) = (src.as_ptr(), dst.as_ptr());

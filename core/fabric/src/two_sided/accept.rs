@@ -8,6 +8,7 @@ use super::{
     ledger::Ledger,
     matching::{Matching, Unexpected, Waiting},
     operations::{Kind, Op, Sort, gather},
+    packet::expand,
     queues::{Bulk, Serve, Served},
     violation::{at_most, broken},
 };
@@ -139,7 +140,7 @@ impl Engine {
                 if wanted.is_some() {
                     conn.incoming.begin_serving()?;
                 }
-                let posted = matching.take_posted(peer, tag);
+                let posted = matching.take_posted(peer, tag, ledger);
                 conn.expected.hold();
                 // A message that is too long for its receive is cut from a buffer.
                 let fits = posted.as_ref().and_then(|p| p.into.part(0, len));
@@ -207,6 +208,7 @@ impl Engine {
             conn.incoming.landing = Some(landing);
             if let Placement::Memory(pieces) = &mut placement
                 && pieces.iter().any(|piece| piece.device().is_some())
+                && !expand(pieces)
             {
                 let most = self.config.max_fragment.max(BOUNCED);
                 at_most("a fragment too long for memory of a device", len, most)?;
@@ -238,7 +240,7 @@ impl Engine {
                 conn.promise_room(matching, ledger);
                 let data = Waiting::Body { body, len };
                 let message = Unexpected::new(peer, tag, data);
-                match matching.take_posted(peer, tag) {
+                match matching.take_posted(peer, tag, ledger) {
                     Some(posted) => conn.matched(posted, message, ledger),
                     None => {
                         ledger.counters.unexpected += 1;

@@ -205,10 +205,8 @@ impl Engine {
         let address = conn.address.clone();
         peers.release_address(&address, peer);
         matching.drop_messages(peer, false);
-        for posted in matching.take_waiting_for(peer) {
-            let kind = OpErrorKind::PeerLost(reason.clone());
-            posted.finish(Err(OpError::with_peer(kind, &address)), ledger);
-        }
+        let kind = OpErrorKind::PeerLost(reason.clone());
+        matching.end_waiting_for(peer, &OpError::with_peer(kind, &address), ledger);
         true
     }
 

@@ -8,7 +8,7 @@ use super::{
     registry::Exposed,
     violation::{at_most, broken},
 };
-use crate::{Buffer, Slices};
+use crate::{Buffer, Slices, memory::Fault};
 use std::collections::HashMap;
 
 #[derive(Debug)]
@@ -108,23 +108,27 @@ impl Incoming {
 
     /// Its payload is there. What is in such a buffer goes to where it belongs.
     #[inline]
-    pub(super) fn unbounce(&mut self, placement: Placement) -> Placement {
+    pub(super) fn unbounce(&mut self, placement: Placement) -> (Placement, Result<(), Fault>) {
         match self.bounced.is_some() {
-            false => placement,
+            false => (placement, Ok(())),
             true => self.place_bounced(placement),
         }
     }
 
     #[cold]
-    fn place_bounced(&mut self, placement: Placement) -> Placement {
+    fn place_bounced(&mut self, placement: Placement) -> (Placement, Result<(), Fault>) {
         match (self.bounced.take(), placement) {
             (Some(memory), Placement::Buffer(buffer)) => {
-                let mut memory = Placement::Memory(*memory);
-                memory.write(0, &buffer);
-                memory
+                let mut rest = &buffer[..];
+                let placed = memory.iter().try_for_each(|piece| {
+                    let (now, later) = rest.split_at(piece.len());
+                    rest = later;
+                    piece.try_write(0, now)
+                });
+                (Placement::Memory(*memory), placed)
             }
             // It goes nowhere any more.
-            (_, placement) => placement,
+            (_, placement) => (placement, Ok(())),
         }
     }
 

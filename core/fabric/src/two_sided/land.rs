@@ -125,7 +125,7 @@ impl Engine {
         let Some(landing) = conn.incoming.landing.take() else {
             return Ok(());
         };
-        let placement = conn.incoming.unbounce(placement);
+        let (placement, placed) = conn.incoming.unbounce(placement);
         match (landing, placement) {
             (Landing::Message { id }, Placement::Buffer(buffer)) => {
                 let message = buffer.into_lease();
@@ -161,7 +161,7 @@ impl Engine {
                         let data = Waiting::Buffered(buffer);
                         let message = Unexpected::new(peer, tag, data);
                         // A receive may have been posted while the payload came.
-                        match matching.take_posted(peer, tag) {
+                        match matching.take_posted(peer, tag, ledger) {
                             Some(posted) => conn.matched(posted, message, ledger),
                             None => {
                                 ledger.counters.unexpected += 1;
@@ -177,6 +177,7 @@ impl Engine {
                 if let Some(at) = at {
                     ledger.unhold(regions, at);
                 }
+                let status = if placed.is_err() { Status::OutOfBounds } else { status };
                 conn.land_put(header, place, status, ledger)?;
             }
             (

@@ -4,14 +4,14 @@ use super::{
     claims::Claims,
     ledger::{Ledger, Location},
 };
-use crate::{Buffer, Claimed, Done, OpError, Peeked, Peer, Slice, Token};
+use crate::{Buffer, Claimed, Done, Offered, OpError, OpErrorKind, Peeked, Peer, Slice, Token};
 use petasos_match::{Envelope, Key, MessageQueue, Pattern, PatternList};
 
 /// Both are in order: receives match as they were posted, messages of one sender as they were sent.
 /// The word of a source is [`Peer::to_bits`].
 #[derive(Debug, Default)]
 pub(super) struct Matching {
-    posted: PatternList<Posted>,
+    posted: PatternList<Receive>,
     unexpected: MessageQueue<Unexpected>,
     claims: Claims,
     /// Bytes that messages without a receive may take, and how many were promised to peers.
@@ -22,6 +22,21 @@ pub(super) struct Matching {
 }
 
 /// A receive that waits.
+#[derive(Debug)]
+struct Receive {
+    token: Token,
+    into: Room,
+}
+
+/// The memory of a receive that waits.
+#[derive(Debug)]
+enum Room {
+    Own(Slice),
+    /// Another endpoint may take it before.
+    Offered(Offered),
+}
+
+/// A receive that a message was found for.
 #[derive(Debug)]
 pub(super) struct Posted {
     /// Where it was in the list, once it has matched a message.
@@ -154,23 +169,61 @@ impl Matching {
         Some(message)
     }
 
+    /// Whether a message waits for a receive with this pattern.
+    pub(super) fn has_message(&self, pattern: &Pattern) -> bool {
+        self.unexpected.find(pattern, None, |_| true).is_some()
+    }
+
     /// Puts a receive that found no message at the end of the list.
     pub(super) fn post(&mut self, pattern: Pattern, posted: Posted, ledger: &mut Ledger) {
-        let token = posted.token;
-        let key = self.posted.push_back(pattern, posted);
+        let Posted { token, into, .. } = posted;
+        self.wait(pattern, Receive { token, into: Room::Own(into) }, ledger);
+    }
+
+    /// The same for one that other endpoints are offered, too.
+    pub(super) fn post_offered(
+        &mut self,
+        pattern: Pattern,
+        token: Token,
+        offered: Offered,
+        ledger: &mut Ledger,
+    ) {
+        self.wait(pattern, Receive { token, into: Room::Offered(offered) }, ledger);
+    }
+
+    fn wait(&mut self, pattern: Pattern, receive: Receive, ledger: &mut Ledger) {
+        let token = receive.token;
+        let key = self.posted.push_back(pattern, receive);
         ledger.tokens.insert(token, Location::Posted(key));
     }
 
-    /// The first receive that takes this message.
-    pub(super) fn take_posted(&mut self, peer: Peer, tag: u64) -> Option<Posted> {
-        let (key, posted) = self.posted.take(Envelope::new(peer.to_bits(), tag))?;
-        Some(Posted { key: Some(key), ..posted })
+    /// The first receive that takes this message. Ends those before it of which the memory is gone
+    /// to another endpoint.
+    pub(super) fn take_posted(
+        &mut self,
+        peer: Peer,
+        tag: u64,
+        ledger: &mut Ledger,
+    ) -> Option<Posted> {
+        let envelope = Envelope::new(peer.to_bits(), tag);
+        loop {
+            let (key, Receive { token, into }) = self.posted.take(envelope)?;
+            let into = match into {
+                Room::Own(into) => Some(into),
+                Room::Offered(offered) => offered.take(),
+            };
+            match into {
+                Some(into) => return Some(Posted { key: Some(key), token, into }),
+                None => cancelled(token, key, ledger),
+            }
+        }
     }
 
-    /// The receive with this key, if it still waits.
-    pub(super) fn take_key(&mut self, key: Key) -> Option<Posted> {
-        let posted = self.posted.remove(key)?;
-        Some(Posted { key: Some(key), ..posted })
+    /// Ends the receive with this key, if it still waits.
+    pub(super) fn cancel(&mut self, key: Key, ledger: &mut Ledger) {
+        if let Some(receive) = self.posted.remove(key) {
+            cancelled(receive.token, key, ledger);
+        }
     }
 
     pub(super) fn keep(&mut self, message: Unexpected) {
@@ -185,11 +238,25 @@ impl Matching {
         self.claims.retain(|message| message.outlives(peer, all, orphans));
     }
 
-    /// Takes the receives that wait for this peer alone, in order.
-    pub(super) fn take_waiting_for(&mut self, peer: Peer) -> Vec<Posted> {
+    /// Ends the receives that wait for this peer alone, in order.
+    pub(super) fn end_waiting_for(&mut self, peer: Peer, error: &OpError, ledger: &mut Ledger) {
         let source = Some(peer.to_bits());
         let waiting = self.posted.iter().filter(|(_, pattern, _)| pattern.source() == source);
         let keys: Vec<Key> = waiting.map(|(key, ..)| key).collect();
-        keys.into_iter().filter_map(|key| self.take_key(key)).collect()
+        for key in keys {
+            if let Some(receive) = self.posted.remove(key) {
+                end(receive.token, key, error.clone(), ledger);
+            }
+        }
     }
+}
+
+fn cancelled(token: Token, key: Key, ledger: &mut Ledger) {
+    end(token, key, OpError::local(OpErrorKind::Cancelled), ledger);
+}
+
+/// Raises the completion of a receive that has no message.
+fn end(token: Token, key: Key, error: OpError, ledger: &mut Ledger) {
+    ledger.live -= 1;
+    ledger.finish(token, Some(Location::Posted(key)), Err(error));
 }

@@ -1,7 +1,7 @@
 //! What goes between the engine and the transport.
 
 use super::header::Encoded;
-use crate::{Buffer, Slice, Slices};
+use crate::{Buffer, Slice, Slices, memory::Fault};
 use bytes::Bytes;
 
 /// A packet to be sent: the header's bytes, then the payload's.
@@ -78,10 +78,33 @@ impl Outgoing {
         matches!(self, Outgoing::Memory(pieces) if pieces.iter().any(Slice::is_raw))
     }
 
-    /// Whether some of it is memory of a device, to which transports have no pointer.
-    #[must_use]
-    pub(super) fn is_of_device(&self) -> bool {
-        matches!(self, Outgoing::Memory(pieces) if pieces.iter().any(|p| p.device().is_some()))
+    /// Becomes memory of the host, to which transports have pointers: that of a device is copied,
+    /// and what is made of a few pieces becomes these.
+    #[inline]
+    pub(super) fn make_reachable(&mut self) -> Result<(), Fault> {
+        match self {
+            Outgoing::Memory(pieces) if pieces.iter().any(|piece| piece.device().is_some()) => {
+                self.fetch()
+            }
+            _ => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn fetch(&mut self) -> Result<(), Fault> {
+        let Outgoing::Memory(pieces) = self else { return Ok(()) };
+        if expand(pieces) {
+            return Ok(());
+        }
+        let mut copy = vec![0; pieces.iter().map(Slice::len).sum()];
+        let mut rest = &mut copy[..];
+        for piece in pieces.iter() {
+            let (now, later) = rest.split_at_mut(piece.len());
+            piece.try_read(0, now)?;
+            rest = later;
+        }
+        *self = Outgoing::Bytes(Bytes::from(copy));
+        Ok(())
     }
 
     /// Becomes a copy, if it is memory: that is used no more.
@@ -127,4 +150,28 @@ impl Placement {
             }
         }
     }
+}
+
+/// How many pieces become part of a packet as they are.
+const FEW: usize = 16;
+
+/// Puts the pieces in the place of memory that is made of some, unless these are many or there is no
+/// pointer to one. False if the memory is as before.
+#[cold]
+pub(super) fn expand(memory: &mut Slices) -> bool {
+    let mut all = Slices::new();
+    for slice in memory.iter() {
+        match slice.pieces() {
+            Some(pieces) => all.extend(pieces.take(FEW + 1)),
+            None => all.push(slice.clone()),
+        }
+        if all.len() > FEW {
+            return false;
+        }
+    }
+    let reachable = all.iter().all(|piece| piece.host_ptr().is_some());
+    if reachable {
+        *memory = all;
+    }
+    reachable
 }

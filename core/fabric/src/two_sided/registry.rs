@@ -191,7 +191,7 @@ impl Regions {
         if writes && !memory.is_writable() {
             return Err(RegisterError::ReadOnly);
         }
-        if access.allows(Access::ATOMIC) && memory.device().is_some() {
+        if access.allows(Access::ATOMIC) && !memory.takes_atomics() {
             return Err(RegisterError::DeviceAtomics);
         }
         let entry = Registered::new(memory.clone(), access)

@@ -8,8 +8,8 @@ use super::{
     registry::Exposed,
 };
 use crate::{
-    Access, AtomicOp, AtomicType, Body, Claimed, Done, Level, OpError, OpErrorKind, Operation,
-    Payload, Peer, PeerState, Remote, RemoteSpan, Slice, Slices, SpanCursor, Token,
+    Access, AtomicOp, AtomicType, Body, Claimed, Done, Level, Offered, OpError, OpErrorKind,
+    Operation, Payload, Peer, PeerState, Remote, RemoteSpan, Slice, Slices, SpanCursor, Token,
 };
 use petasos_match::Pattern;
 use smallvec::SmallVec;
@@ -56,6 +56,7 @@ impl Engine {
             | Operation::Flush { peer, .. } => Some(*peer),
             Operation::Receive { body, .. } | Operation::Discard { body, .. } => Some(body.peer),
             Operation::PostReceive { source, .. } | Operation::Peek { source, .. } => *source,
+            Operation::PostOffered { .. } => None,
             Operation::ReceiveClaimed { message, .. }
             | Operation::DiscardClaimed { message, .. } => Some(message.peer),
             Operation::Put { remote, .. }
@@ -97,6 +98,9 @@ impl Engine {
             }
             Operation::PostReceive { token, source, tag, ignore, into } => {
                 self.post_receive(token, source, tag, ignore, into)?;
+            }
+            Operation::PostOffered { token, tag, ignore, into } => {
+                self.post_offered(token, &Pattern::new(None, tag, ignore), into)?;
             }
             Operation::Peek { token, source, tag, ignore, claim } => {
                 let pattern = Pattern::new(source.map(Peer::to_bits), tag, ignore);
@@ -398,15 +402,36 @@ impl Engine {
         Ok(())
     }
 
+    fn post_offered(
+        &mut self,
+        token: Token,
+        pattern: &Pattern,
+        offered: Offered,
+    ) -> Result<(), OpErrorKind> {
+        if !offered.is_writable() {
+            return Err(OpErrorKind::Denied { allowed: Access::READ, needed: Access::WRITE });
+        }
+        let Engine { peers, matching, ledger, .. } = self;
+        if offered.is_open() && !matching.has_message(pattern) {
+            matching.post_offered(*pattern, token, offered, ledger);
+            return Ok(());
+        }
+        let into = offered.take().ok_or(OpErrorKind::Cancelled)?;
+        if let Some(message) = matching.take_message(pattern)
+            && let Some(conn) = peers.get_mut(message.peer)
+        {
+            conn.matched(Posted::new(token, into), message, ledger);
+        }
+        Ok(())
+    }
+
     pub(super) fn cancel_one(&mut self, token: Token) {
         let Engine { peers, matching, ledger, .. } = self;
         match ledger.tokens.get(&token).copied() {
             None => {}
             Some(Location::Posted(key)) => {
                 // One that is being filled right now ends by itself.
-                if let Some(posted) = matching.take_key(key) {
-                    posted.finish(Err(OpError::local(OpErrorKind::Cancelled)), ledger);
-                }
+                matching.cancel(key, ledger);
             }
             Some(Location::Op { peer, id }) => {
                 let Some(conn) = peers.at_mut(peer) else { return };

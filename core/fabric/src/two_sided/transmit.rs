@@ -10,11 +10,14 @@ use super::{
     queues::{Bulk, Class, Control, Message, Serve, Served},
     registry::Regions,
 };
-use crate::{Done, Event, OpErrorKind, Payload};
+use crate::{Done, Event, OpErrorKind, Payload, memory::Fault};
 use bytes::Bytes;
 
 /// Pieces of memory in one packet, so that a vectored write takes it in one go.
 const MAX_PIECES: usize = 64;
+
+/// Why memory of operations is always there.
+const LOCAL: &str = "the address space is no memory of operations";
 
 /// The outcome for the first message of a queue.
 enum Next {
@@ -91,9 +94,12 @@ impl Connection {
     }
 
     fn packet(&mut self, header: Header, mut payload: Outgoing, flight: InFlight) -> Packet {
-        if payload.is_of_device() {
-            payload.copy();
-        }
+        payload.make_reachable().expect(LOCAL);
+        self.launch(header, payload, flight)
+    }
+
+    /// The same with a payload that is reachable.
+    fn launch(&mut self, header: Header, payload: Outgoing, flight: InFlight) -> Packet {
         if let InFlight::Op(id) = flight
             && let Some(op) = self.op(id)
         {
@@ -436,15 +442,22 @@ impl Connection {
             Served::Memory { at, offset: base } => match regions.get(*at) {
                 Some(entry) => {
                     let part = entry.memory.part((base + offset) as usize, len);
-                    let payload = Outgoing::Memory(part.into_iter().collect());
-                    regions.hold(*at);
-                    Ok((payload, InFlight::Memory(*at)))
+                    let mut payload = Outgoing::Memory(part.into_iter().collect());
+                    match payload.make_reachable() {
+                        Ok(()) => {
+                            regions.hold(*at);
+                            Ok((payload, InFlight::Memory(*at)))
+                        }
+                        Err(Fault) => Err(Status::OutOfBounds),
+                    }
                 }
                 None => Err(Status::Stale),
             },
             Served::Body { op: id, offset: at } => match self.op(*id) {
                 Some(Op { kind: Kind::Body { data, .. }, done: false, outcome: None, .. }) => {
-                    Ok((payload_part(data, at + offset, len), InFlight::Op(*id)))
+                    let mut payload = payload_part(data, at + offset, len);
+                    payload.make_reachable().expect(LOCAL);
+                    Ok((payload, InFlight::Op(*id)))
                 }
                 _ => Err(Status::Withdrawn),
             },
@@ -463,7 +476,7 @@ impl Connection {
             true => self.incoming.end_serving(),
             false => self.queues.bulk.push_back(Bulk::Serve(serve)),
         }
-        self.packet(Header::Data { id, offset }, payload, flight)
+        self.launch(Header::Data { id, offset }, payload, flight)
     }
 
     /// The oldest packet has left.

@@ -1,6 +1,7 @@
 //! An endpoint of the other side, as the probes see it: each call is made there.
 
 use super::{
+    ELSEWHERE,
     errors::{address, handle, peer},
     memory::{apply, changes},
     pipe::Pipe,
@@ -14,7 +15,7 @@ use petasos_fabric::{
     Access, Address, AllocError, Body, Capabilities, Claimed, Done, Endpoint, Event, ExportError,
     Full, ImportError, Incarnation, InjectError, Key, KeyId, Lease, Notifier, Notify, Operation,
     Payload, Peeked, Peer, PeerInfo, Pool, Refusal, Region, RegionId, RegisterError, Remote,
-    RemoteSpan, ResolveError, Sleep, Slice, Time, Token, WeakRegion,
+    RemoteSpan, ResolveError, Sleep, Slice, Time, Token, WeakRegion, memory::Kind,
 };
 use std::{
     collections::{HashMap, VecDeque},
@@ -140,7 +141,11 @@ impl Core {
                 len,
                 writable: region.is_writable(),
                 raw,
-                device: region.device().is_some(),
+                device: region.kind() == Kind::Device,
+                pieces: region
+                    .whole()
+                    .pieces()
+                    .map_or(Vec::new(), |pieces| pieces.map(|piece| piece.len() as u64).collect()),
                 content,
             });
             self.keep(region, agreed, true)
@@ -504,6 +509,9 @@ impl Endpoint for End {
     }
 
     fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
+        if memory.kind() == Kind::AddressSpace {
+            return Err(RegisterError::System(ELSEWHERE.to_owned()));
+        }
         let mut core = self.shared.lock();
         let part = core.part(memory, (User::New, true));
         core.write(|number| number == part.memory);

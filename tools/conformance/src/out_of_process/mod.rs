@@ -59,6 +59,9 @@ pub const PEER: &str = "PETASOS_CONFORMANCE_PEER";
 /// Names the variable with the factor for limits of time.
 pub const PATIENCE: &str = "PETASOS_CONFORMANCE_PATIENCE";
 
+/// Why an endpoint of another process has no address space for a probe.
+pub(crate) const ELSEWHERE: &str = "the address space is another process's";
+
 /// Names the variable with the arguments for the other side.
 const SERVE: &str = "PETASOS_CONFORMANCE_SERVE";
 

@@ -68,8 +68,17 @@ pub(super) enum Request {
     /// Nothing.
     Release(Import),
     /// Nothing: memory of this length under this number, of zeroes but for these patches. If it is
-    /// raw, the endpoint there has no hold of it; or it is a device's.
-    Memory { memory: u64, len: u64, writable: bool, raw: bool, device: bool, content: Vec<Patch> },
+    /// raw, the endpoint there has no hold of it; or it is a device's, or of pieces of these
+    /// lengths.
+    Memory {
+        memory: u64,
+        len: u64,
+        writable: bool,
+        raw: bool,
+        device: bool,
+        pieces: Vec<u64>,
+        content: Vec<Patch>,
+    },
     /// Nothing: memory was changed here.
     Write(Vec<(u64, Vec<Patch>)>),
     /// `Vec<Seen>`: the changes of memory there. This side has dropped the memory with these

@@ -104,9 +104,11 @@ impl Here<'_> {
                 self.end = Some(end);
                 said(&opened)
             }
-            Request::Memory { memory, len, writable, raw, device, content } => {
+            Request::Memory { memory, len, writable, raw, device, pieces, content } => {
                 let zeroes = || vec![0; len as usize];
+                let piece = |len: &u64| foreign::apart(*len as usize);
                 let under = match (raw, device) {
+                    _ if !pieces.is_empty() => Region::of_pieces(pieces.iter().map(piece)),
                     (true, _) => foreign::Pages::new(&zeroes()).keep(),
                     (_, true) => Region::of_device(Box::new(foreign::Device::new(&zeroes()).0)),
                     _ => Region::zeroed(len as usize),
