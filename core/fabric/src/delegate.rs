@@ -68,6 +68,19 @@ macro_rules! delegate {
         fn peer(&self, peer: $crate::Peer) -> Option<$crate::PeerInfo> {
             self.$to.peer(peer)
         }
+        $crate::delegate!(@ $to quota);
+    };
+    (@ $to:ident quota) => {
+        fn set_quota(
+            &mut self,
+            peer: $crate::Peer,
+            quota: $crate::PeerQuota,
+        ) -> Result<(), $crate::QuotaError> {
+            self.$to.set_quota(peer, quota)
+        }
+        fn usage(&self, peer: $crate::Peer) -> Option<$crate::PeerUsage> {
+            self.$to.usage(peer)
+        }
     };
     (@ $to:ident forget) => {
         fn forget(&mut self, peer: $crate::Peer) {

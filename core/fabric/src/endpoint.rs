@@ -2,8 +2,9 @@
 
 use crate::{
     Access, Address, AllocError, Capabilities, Event, ExportError, ImportError, Incarnation,
-    InjectError, Key, KeyId, Lease, Notifier, Operation, Peer, PeerInfo, Refused, Region, RegionId,
-    RegisterError, Remote, ResolveError, Slice, Time, Token, room::submit_each,
+    InjectError, Key, KeyId, Lease, Notifier, Operation, Peer, PeerInfo, PeerQuota, PeerUsage,
+    QuotaError, Refused, Region, RegionId, RegisterError, Remote, ResolveError, Slice, Time, Token,
+    room::submit_each,
 };
 use std::{collections::VecDeque, ops::Range, os::fd::BorrowedFd, time::Duration};
 
@@ -100,6 +101,27 @@ pub trait Endpoint: Send {
     /// Forgets a peer: the connection is closed, what is under way with it fails with
     /// `PeerLost(Forgotten)`, and the handle is stale from then on. No `Event::PeerLost` is raised.
     fn forget(&mut self, peer: Peer);
+
+    /// Sets what a peer may have of this endpoint's memory, until it is lost; before, that is
+    /// [`Limits::quota`](crate::Limits::quota). Messages for which there is no room wait with the
+    /// peer until there is, or its quota is more, and no other peer's do. What the peer has beyond
+    /// a quota that is less than the last one is asked back, as far as it does not use it; nothing
+    /// is taken from it.
+    ///
+    /// # Errors
+    /// [`QuotaError::UnknownPeer`] for a stale handle; [`QuotaError::Unsupported`] from a transport
+    /// that has no such bounds ([`Capabilities::peer_quotas`]).
+    fn set_quota(&mut self, peer: Peer, quota: PeerQuota) -> Result<(), QuotaError> {
+        let _ = (peer, quota);
+        Err(QuotaError::Unsupported("quotas of peers"))
+    }
+
+    /// What a peer has of its quota. `None` for a stale handle, and from a transport that has no
+    /// quotas.
+    fn usage(&self, peer: Peer) -> Option<PeerUsage> {
+        let _ = peer;
+        None
+    }
 
     /// Sends a short unexpected message, the concatenation of `parts`, in one go.
     ///

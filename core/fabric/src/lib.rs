@@ -99,6 +99,7 @@ pub mod notify;
 pub mod operation;
 pub mod owner;
 pub mod peer;
+pub mod peer_quota;
 pub mod pool;
 pub mod quota;
 pub mod room;
@@ -134,6 +135,7 @@ pub use operation::{
 };
 pub use owner::Owners;
 pub use peer::{Incarnation, Peer, PeerInfo, PeerState};
+pub use peer_quota::{PeerQuota, PeerUsage, QuotaError};
 pub use pool::Pool;
 pub use quota::Quota;
 pub use room::{Full, Refused, submit_each};

@@ -13,6 +13,7 @@
 #![warn(clippy::missing_errors_doc)]
 
 mod access;
+mod allotment;
 mod closing;
 mod endpoint;
 mod flush;
@@ -22,6 +23,7 @@ mod matching;
 mod offer;
 mod outgoing;
 mod peers;
+mod quota;
 mod regions;
 mod registry;
 mod remotes;

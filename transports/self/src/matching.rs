@@ -1,6 +1,7 @@
 //! Expected messages: posted receives, and messages that came before their receive.
 
 use crate::{
+    allotment::Charge,
     hub::{Hub, Tagged},
     offer::Offer,
 };
@@ -24,6 +25,7 @@ pub(crate) struct Arrived {
     pub(crate) peer: Peer,
     pub(crate) tag: u64,
     pub(crate) data: Tagged,
+    pub(crate) _charge: Charge,
 }
 
 impl Posted {
@@ -214,7 +216,7 @@ impl Arrived {
 
     /// Its data, unless its sender has withdrawn it.
     pub(crate) fn take_data(self, hub: &Hub) -> Option<Data> {
-        let Arrived { peer, tag, data } = self;
+        let Arrived { peer, tag, data, .. } = self;
         let from = match data {
             Tagged::Eager(bytes) => {
                 hub.eager.give_back(0);

@@ -49,10 +49,10 @@ pub(super) enum Waiting {
 }
 
 /// What a message that waits costs beside its data.
-const ENVELOPE: usize = 64;
+pub(super) const ENVELOPE: usize = 64;
 
 /// The same of an eager message that was promised room.
-const EAGER: usize = ENVELOPE + super::MAX_EAGER;
+pub(super) const EAGER: usize = ENVELOPE + super::MAX_EAGER;
 
 impl Unexpected {
     pub(super) fn new(peer: Peer, tag: u64, data: Waiting) -> Unexpected {

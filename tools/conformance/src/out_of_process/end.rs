@@ -1,20 +1,21 @@
 //! An endpoint of the other side, as the probes see it: each call is made there.
 
 use super::{
-    errors::{address, handle, peer},
+    errors::{address, handle, peer, quota_numbers, quota_of},
     memory::{apply, changes},
     pipe::Pipe,
     protocol::{
         Can, Ended, Happened, Import, Known, Load, Op, Opened, Part, Progressed, Refused, Request,
-        Seen, Unexported, Unimported, Unregistered, Unresolved, Why,
+        Seen, Unexported, Unimported, Unregistered, Unresolved, Used, Why,
     },
     shadows::{Shadows, User},
 };
 use petasos_fabric::{
     Access, Address, AllocError, Body, Capabilities, Claimed, Done, Endpoint, Event, ExportError,
     Full, ImportError, Incarnation, InjectError, Key, KeyId, Lease, Notifier, Notify, Operation,
-    Payload, Peeked, Peer, PeerInfo, Pool, Refusal, Region, RegionId, RegisterError, Remote,
-    RemoteSpan, ResolveError, Sleep, Slice, Time, Token, WeakRegion,
+    Payload, Peeked, Peer, PeerInfo, PeerQuota, PeerUsage, Pool, QuotaError, Refusal, Region,
+    RegionId, RegisterError, Remote, RemoteSpan, ResolveError, Sleep, Slice, Time, Token,
+    WeakRegion,
 };
 use std::{
     collections::{HashMap, VecDeque},
@@ -403,6 +404,26 @@ impl Endpoint for End {
     fn peer(&self, of: Peer) -> Option<PeerInfo> {
         let known: Option<Known> = self.shared.lock().pipe.ask(&Request::Peer(handle(of)));
         known.map(Into::into)
+    }
+
+    fn set_quota(&mut self, of: Peer, quota: PeerQuota) -> Result<(), QuotaError> {
+        let ask = Request::SetQuota(handle(of), quota_numbers(quota));
+        let refused: Option<bool> = self.shared.lock().pipe.ask(&ask);
+        match refused {
+            None => Ok(()),
+            Some(true) => Err(QuotaError::UnknownPeer),
+            Some(false) => Err(QuotaError::Unsupported("quotas of peers")),
+        }
+    }
+
+    fn usage(&self, of: Peer) -> Option<PeerUsage> {
+        let used: Option<Used> = self.shared.lock().pipe.ask(&Request::Usage(handle(of)));
+        used.map(|(now, quota, refused)| {
+            let mut usage = PeerUsage::new(quota_of(quota));
+            [usage.leases, usage.lease_bytes, usage.unexpected] = now.map(|number| number as usize);
+            [usage.leases_refused, usage.unexpected_refused] = refused;
+            usage
+        })
     }
 
     fn forget(&mut self, of: Peer) {

@@ -264,7 +264,7 @@ impl Endpoint for Shm {
     // Keys to parts have the engine's route alone: a peer that copies by itself cannot be kept within
     // a part of what it may copy from.
     answered_by_engine! {
-        engine: address incarnation capabilities export_part import_number release
+        engine: address incarnation capabilities quota export_part import_number release
     }
 }
 
