@@ -108,6 +108,12 @@ macro_rules! delegate {
         fn cancel(&mut self, token: $crate::Token) {
             self.$to.cancel(token);
         }
+        $crate::delegate!(@ $to in_use);
+    };
+    (@ $to:ident in_use) => {
+        fn in_use(&self, memory: &$crate::Slice) -> Option<$crate::InUse> {
+            self.$to.in_use(memory)
+        }
     };
     (@ $to:ident progress) => {
         fn progress(

@@ -1,7 +1,7 @@
 //! The trait that every transport provides.
 
 use crate::{
-    Access, Address, AllocError, Capabilities, Event, ExportError, ImportError, Incarnation,
+    Access, Address, AllocError, Capabilities, Event, ExportError, ImportError, InUse, Incarnation,
     InjectError, Key, KeyId, Lease, Notifier, Operation, Peer, PeerInfo, PeerQuota, PeerUsage,
     QuotaError, Refused, Region, RegionId, RegisterError, Remote, ResolveError, Slice, Time, Token,
     room::submit_each,
@@ -181,6 +181,16 @@ pub trait Endpoint: Send {
     /// one token either may be meant. Once the completion is out, the operation's memory is
     /// neither written nor read, whatever the result.
     fn cancel(&mut self, token: Token);
+
+    /// What of this endpoint touches some memory, if anything does: a posted receive, an operation
+    /// that has not completed, one that has and of which a library below still has the memory
+    /// ([`Operation::Get`]), or a region of it that is not deregistered. `None`: nothing reads or
+    /// writes it any more, in this process or by a peer, unless the program submits it again or
+    /// registers it. References that the program has do not count.
+    ///
+    /// It looks through all that is under way: for programs that want to give memory back, and wait
+    /// for that ([`Drain`](crate::Drain)).
+    fn in_use(&self, memory: &Slice) -> Option<InUse>;
 
     /// Moves everything on by a bounded amount (`budget` is about how many events), appends what
     /// happened to `events`, and says whether anything was done. Never blocks.

@@ -84,6 +84,7 @@ pub mod capability;
 pub mod cursor;
 mod delegate;
 pub mod doorbell;
+pub mod drain;
 pub mod driver;
 pub mod dropped;
 pub mod endpoint;
@@ -115,6 +116,7 @@ pub use buffer::{Buffer, spare_vec};
 pub use capability::{Access, Capabilities, Credential, Enforcement, Limits, Support};
 pub use cursor::{Cursor, SpanCursor, Stretch};
 pub use doorbell::{Doorbell, EventFd};
+pub use drain::{Drain, InUse, StillUsed};
 pub use endpoint::{Endpoint, Sleep};
 pub use error::{
     AllocError, ExportError, ImportError, InjectError, LostReason, OpError, OpErrorKind, OpFailure,

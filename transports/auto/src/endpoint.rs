@@ -2,7 +2,7 @@
 
 use crate::{Auto, peers::Route};
 use petasos_fabric::{
-    Access, Address, AllocError, Capabilities, Endpoint, Event, ExportError, ImportError,
+    Access, Address, AllocError, Capabilities, Endpoint, Event, ExportError, ImportError, InUse,
     Incarnation, InjectError, Key, KeyId, Lease, Notifier, Operation, Peer, PeerInfo, PeerQuota,
     PeerState, PeerUsage, QuotaError, Refused, Region, RegionId, RegisterError, Remote,
     ResolveError, Sleep, Slice, Time, Token,
@@ -113,6 +113,10 @@ impl Endpoint for Auto {
 
     fn cancel(&mut self, token: Token) {
         self.cancel_all(token);
+    }
+
+    fn in_use(&self, memory: &Slice) -> Option<InUse> {
+        self.used(memory)
     }
 
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {

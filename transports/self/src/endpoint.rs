@@ -10,7 +10,7 @@ use crate::{
 };
 use bytes::{BufMut, Bytes};
 use petasos_fabric::{
-    Access, Address, Capabilities, Endpoint, Event, ExportError, ImportError, Incarnation,
+    Access, Address, Capabilities, Endpoint, Event, ExportError, ImportError, InUse, Incarnation,
     InjectError, Key, KeyId, LostReason, Notifier, OpError, Operation, Peer, PeerInfo, PeerQuota,
     PeerUsage, QuotaError, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time,
     Token, key::KeyParts,
@@ -156,6 +156,10 @@ impl Endpoint for Local {
 
     fn cancel(&mut self, token: Token) {
         self.cancel_token(token);
+    }
+
+    fn in_use(&self, memory: &Slice) -> Option<InUse> {
+        self.used(memory)
     }
 
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {

@@ -18,6 +18,7 @@ mod closing;
 mod endpoint;
 mod flush;
 mod hub;
+mod in_use;
 mod local;
 mod matching;
 mod offer;

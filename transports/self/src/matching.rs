@@ -80,6 +80,11 @@ impl Fetch {
         self.from.offer()
     }
 
+    /// Whether it goes to this memory.
+    pub(crate) fn writes(&self, memory: &Slice) -> bool {
+        self.into.overlaps(memory)
+    }
+
     /// Copies at most `budget` bytes; gives the result when all is there, or the sender has let the
     /// connection go.
     pub(crate) fn step(&mut self, budget: &mut usize) -> Option<Result<Done, OpErrorKind>> {
@@ -168,6 +173,12 @@ impl Matching {
     pub(crate) fn take_claimed(&mut self, claimed: Claimed) -> Option<Arrived> {
         let known = self.claims.get(&claimed.id).is_some_and(|m| m.peer == claimed.peer);
         if known { self.claims.remove(&claimed.id) } else { None }
+    }
+
+    /// A receive that waits with this memory.
+    pub(crate) fn posted_into(&self, memory: &Slice) -> Option<Token> {
+        let mut posted = self.posted.iter().map(|(.., posted)| posted);
+        posted.find(|posted| posted.into.overlaps(memory)).map(|posted| posted.token)
     }
 
     /// Takes out the receive with this token.

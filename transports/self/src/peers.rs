@@ -239,6 +239,15 @@ impl Peers {
         !self.active.is_empty()
     }
 
+    /// All, with their handles.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Peer, &Entry)> {
+        let handle = |index: usize, entry: &Entry| Peer {
+            index: index as u32,
+            generation: entry.generation,
+        };
+        self.entries.iter().enumerate().map(move |(at, entry)| (handle(at, entry), entry))
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter()
     }

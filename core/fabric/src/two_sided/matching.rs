@@ -161,6 +161,12 @@ impl Matching {
         ledger.tokens.insert(token, Location::Posted(key));
     }
 
+    /// A receive that waits with this memory.
+    pub(super) fn posted_into(&self, memory: &Slice) -> Option<Token> {
+        let mut posted = self.posted.iter().map(|(.., posted)| posted);
+        posted.find(|posted| posted.into.overlaps(memory)).map(|posted| posted.token)
+    }
+
     /// The first receive that takes this message.
     pub(super) fn take_posted(&mut self, peer: Peer, tag: u64) -> Option<Posted> {
         let (key, posted) = self.posted.take(Envelope::new(peer.to_bits(), tag))?;

@@ -79,6 +79,7 @@ mod engine;
 mod expected;
 mod flush;
 pub mod header;
+mod in_use;
 mod incoming;
 mod land;
 mod ledger;

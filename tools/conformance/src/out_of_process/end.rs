@@ -1,20 +1,20 @@
 //! An endpoint of the other side, as the probes see it: each call is made there.
 
 use super::{
-    errors::{address, handle, peer, quota_numbers, quota_of},
+    errors::{address, constant, handle, peer, quota_numbers, quota_of},
     memory::{apply, changes},
     pipe::Pipe,
     protocol::{
-        Can, Ended, Happened, Import, Known, Load, Op, Opened, Part, Progressed, Refused, Request,
-        Seen, Unexported, Unimported, Unregistered, Unresolved, Used, Why,
+        Can, Ended, Happened, Holder, Import, Known, Load, Op, Opened, Part, Progressed, Refused,
+        Request, Seen, Unexported, Unimported, Unregistered, Unresolved, Used, Why,
     },
     shadows::{Shadows, User},
 };
 use petasos_fabric::{
     Access, Address, AllocError, Body, Capabilities, Claimed, Done, Endpoint, Event, ExportError,
-    Full, ImportError, Incarnation, InjectError, Key, KeyId, Lease, Notifier, Notify, Operation,
-    Payload, Peeked, Peer, PeerInfo, PeerQuota, PeerUsage, Pool, QuotaError, Refusal, Region,
-    RegionId, RegisterError, Remote, RemoteSpan, ResolveError, Sleep, Slice, Time, Token,
+    Full, ImportError, InUse, Incarnation, InjectError, Key, KeyId, Lease, Notifier, Notify,
+    Operation, Payload, Peeked, Peer, PeerInfo, PeerQuota, PeerUsage, Pool, QuotaError, Refusal,
+    Region, RegionId, RegisterError, Remote, RemoteSpan, ResolveError, Sleep, Slice, Time, Token,
     WeakRegion,
 };
 use std::{
@@ -125,6 +125,14 @@ impl Core {
             return self.part_of(&shadow.whole(), &shadow, true);
         };
         self.part_of(slice, region, false)
+    }
+
+    /// A part of memory that the other side has already.
+    fn known(&self, slice: &Slice) -> Option<Part> {
+        let region = slice.region().expect("raw memory has another name for each use");
+        let known = self.memories.iter().find(|memory| memory.region.is(region))?;
+        let (offset, len) = (slice.offset() as u64, slice.len() as u64);
+        Some(Part { memory: known.number, offset, len })
     }
 
     fn part_of(&mut self, slice: &Slice, region: &Region, raw: bool) -> Part {
@@ -466,6 +474,16 @@ impl Endpoint for End {
 
     fn cancel(&mut self, token: Token) {
         self.shared.lock().pipe.ask(&Request::Cancel(token.0))
+    }
+
+    /// Of memory that the other side has.
+    fn in_use(&self, memory: &Slice) -> Option<InUse> {
+        let part = self.shared.lock().known(memory)?;
+        let used: Option<Holder> = self.shared.lock().pipe.ask(&Request::InUse(part));
+        used.map(|(what, token, of)| {
+            let used = InUse::new(constant(&what)).with(of.map(peer));
+            token.map_or(used, |token| used.by(Token(token)))
+        })
     }
 
     fn progress(&mut self, _: Time, budget: usize, events: &mut Vec<Event>) -> bool {

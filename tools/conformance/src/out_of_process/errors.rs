@@ -20,7 +20,7 @@ pub(super) fn peer((index, generation): Handle) -> Peer {
 }
 
 /// A text that the fabric wants to be a constant: kept for good, once.
-fn constant(text: &str) -> &'static str {
+pub(super) fn constant(text: &str) -> &'static str {
     static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut kept = KEPT.lock().expect("no holder of the lock panics");
     if let Some(known) = kept.get(text) {

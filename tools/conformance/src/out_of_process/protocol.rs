@@ -54,6 +54,8 @@ pub(super) enum Request {
     TrySubmit(Op),
     /// Nothing.
     Cancel(u64),
+    /// `Option<Holder>`: what there touches memory.
+    InUse(Part),
     /// [`Progressed`]. Leases with these numbers are dropped before.
     Progress { budget: u32, released: Vec<u64> },
     /// `Result<(), String>`: memory of the transport's own, under this number.
@@ -108,6 +110,9 @@ pub(super) struct Can {
 /// What a peer has of its quota: leases, their bytes, bytes of expected messages; the quota of
 /// each; and how often leases and room for expected messages were refused.
 pub(super) type Used = ([u64; 3], [u64; 3], [u64; 2]);
+
+/// What touches memory, in words; the operation, and the peer.
+pub(super) type Holder = (String, Option<u64>, Option<Handle>);
 
 /// What is known of a peer.
 #[derive(Debug, Wire)]

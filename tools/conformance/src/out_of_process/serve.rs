@@ -5,7 +5,7 @@ use super::{
     memory::{apply, changes},
     pipe::{HELLO, read_frame, write_frame},
     protocol::{
-        Can, Ended, Failed, Found, Handle, Happened, Import, Known, Load, Op, Opened, Part,
+        Can, Ended, Failed, Found, Handle, Happened, Holder, Import, Known, Load, Op, Opened, Part,
         Progressed, Refused, Request, Seen, Unexported, Unimported, Unregistered, Unresolved, Used,
         Why,
     },
@@ -186,6 +186,13 @@ impl Here<'_> {
             Request::Inject(to, parts) => {
                 let parts: Vec<_> = parts.iter().map(Vec::as_slice).collect();
                 said(&self.end().inject(peer(to), &parts).map_err(Refused::from))
+            }
+            Request::InUse(part) => {
+                let slice = self.slice(part);
+                said(&self.end().in_use(&slice).map(|used| -> Holder {
+                    let token = used.token.map(|token| token.0);
+                    (used.what.to_owned(), token, used.peer.map(handle))
+                }))
             }
             Request::Cancel(token) => said(&self.end().cancel(Token(token))),
             Request::Alloc { memory, len } => {
