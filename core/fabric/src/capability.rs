@@ -1,5 +1,6 @@
 //! What a transport can do: queried, never assumed.
 
+use crate::PeerQuota;
 use std::fmt;
 
 /// What an endpoint offers, fixed for its life: with every peer ([`Endpoint::capabilities`]), or
@@ -67,6 +68,11 @@ pub struct Capabilities {
     /// [`Endpoint::export_part`]: crate::Endpoint::export_part
     /// [`Endpoint::export_number`]: crate::Endpoint::export_number
     pub part_keys: Support,
+    /// Whether what a peer may have of this endpoint's memory can be bounded:
+    /// [`Endpoint::set_quota`].
+    ///
+    /// [`Endpoint::set_quota`]: crate::Endpoint::set_quota
+    pub peer_quotas: bool,
     /// What checks the rights on memory when remote access comes.
     pub enforcement: Enforcement,
     /// What a peer must show before data flows.
@@ -95,6 +101,7 @@ impl Capabilities {
             third_party: true,
             ordered_access: false,
             processor_atomics: true,
+            peer_quotas: true,
             enforcement: Enforcement::Owner,
             credential: Credential::None,
             limits,
@@ -170,6 +177,9 @@ pub struct Limits {
     /// [`Lease::LINES`](crate::Lease::LINES), of all peers; each has a [`Share`](crate::Share) of
     /// them. What is beyond stays with its sender, which feels back-pressure.
     pub max_leases: usize,
+    /// What each peer may have, for which no other quota was set
+    /// ([`Endpoint::set_quota`](crate::Endpoint::set_quota)).
+    pub quota: PeerQuota,
 }
 
 impl Default for Limits {
@@ -186,6 +196,7 @@ impl Default for Limits {
             max_peers: 65_536,
             max_operations: 65_536,
             max_leases: 4096,
+            quota: PeerQuota::UNLIMITED,
         }
     }
 }

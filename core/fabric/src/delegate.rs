@@ -68,6 +68,19 @@ macro_rules! delegate {
         fn peer(&self, peer: $crate::Peer) -> Option<$crate::PeerInfo> {
             self.$to.peer(peer)
         }
+        $crate::delegate!(@ $to quota);
+    };
+    (@ $to:ident quota) => {
+        fn set_quota(
+            &mut self,
+            peer: $crate::Peer,
+            quota: $crate::PeerQuota,
+        ) -> Result<(), $crate::QuotaError> {
+            self.$to.set_quota(peer, quota)
+        }
+        fn usage(&self, peer: $crate::Peer) -> Option<$crate::PeerUsage> {
+            self.$to.usage(peer)
+        }
     };
     (@ $to:ident forget) => {
         fn forget(&mut self, peer: $crate::Peer) {
@@ -94,6 +107,12 @@ macro_rules! delegate {
     (@ $to:ident cancel) => {
         fn cancel(&mut self, token: $crate::Token) {
             self.$to.cancel(token);
+        }
+        $crate::delegate!(@ $to in_use);
+    };
+    (@ $to:ident in_use) => {
+        fn in_use(&self, memory: &$crate::Slice) -> Option<$crate::InUse> {
+            self.$to.in_use(memory)
         }
     };
     (@ $to:ident progress) => {

@@ -1,9 +1,10 @@
 //! The trait that every transport provides.
 
 use crate::{
-    Access, Address, AllocError, Capabilities, Event, ExportError, ImportError, Incarnation,
-    InjectError, Key, KeyId, Lease, Notifier, Operation, Peer, PeerInfo, Refused, Region, RegionId,
-    RegisterError, Remote, ResolveError, Slice, Time, Token, room::submit_each,
+    Access, Address, AllocError, Capabilities, Event, ExportError, ImportError, InUse, Incarnation,
+    InjectError, Key, KeyId, Lease, Notifier, Operation, Peer, PeerInfo, PeerQuota, PeerUsage,
+    QuotaError, Refused, Region, RegionId, RegisterError, Remote, ResolveError, Slice, Time, Token,
+    room::submit_each,
 };
 use std::{collections::VecDeque, ops::Range, os::fd::BorrowedFd, time::Duration};
 
@@ -101,6 +102,27 @@ pub trait Endpoint: Send {
     /// `PeerLost(Forgotten)`, and the handle is stale from then on. No `Event::PeerLost` is raised.
     fn forget(&mut self, peer: Peer);
 
+    /// Sets what a peer may have of this endpoint's memory, until it is lost; before, that is
+    /// [`Limits::quota`](crate::Limits::quota). Messages for which there is no room wait with the
+    /// peer until there is, or its quota is more, and no other peer's do. What the peer has beyond
+    /// a quota that is less than the last one is asked back, as far as it does not use it; nothing
+    /// is taken from it.
+    ///
+    /// # Errors
+    /// [`QuotaError::UnknownPeer`] for a stale handle; [`QuotaError::Unsupported`] from a transport
+    /// that has no such bounds ([`Capabilities::peer_quotas`]).
+    fn set_quota(&mut self, peer: Peer, quota: PeerQuota) -> Result<(), QuotaError> {
+        let _ = (peer, quota);
+        Err(QuotaError::Unsupported("quotas of peers"))
+    }
+
+    /// What a peer has of its quota. `None` for a stale handle, and from a transport that has no
+    /// quotas.
+    fn usage(&self, peer: Peer) -> Option<PeerUsage> {
+        let _ = peer;
+        None
+    }
+
     /// Sends a short unexpected message, the concatenation of `parts`, in one go.
     ///
     /// The fast path: the bytes are taken before it returns, there is no completion. The message
@@ -159,6 +181,16 @@ pub trait Endpoint: Send {
     /// one token either may be meant. Once the completion is out, the operation's memory is
     /// neither written nor read, whatever the result.
     fn cancel(&mut self, token: Token);
+
+    /// What of this endpoint touches some memory, if anything does: a posted receive, an operation
+    /// that has not completed, one that has and of which a library below still has the memory
+    /// ([`Operation::Get`]), or a region of it that is not deregistered. `None`: nothing reads or
+    /// writes it any more, in this process or by a peer, unless the program submits it again or
+    /// registers it. References that the program has do not count.
+    ///
+    /// It looks through all that is under way: for programs that want to give memory back, and wait
+    /// for that ([`Drain`](crate::Drain)).
+    fn in_use(&self, memory: &Slice) -> Option<InUse>;
 
     /// Moves everything on by a bounded amount (`budget` is about how many events), appends what
     /// happened to `events`, and says whether anything was done. Never blocks.

@@ -84,6 +84,7 @@ pub mod capability;
 pub mod cursor;
 mod delegate;
 pub mod doorbell;
+pub mod drain;
 pub mod driver;
 pub mod dropped;
 pub mod endpoint;
@@ -100,6 +101,7 @@ pub mod offer;
 pub mod operation;
 pub mod owner;
 pub mod peer;
+pub mod peer_quota;
 pub mod pool;
 pub mod quota;
 pub mod room;
@@ -115,6 +117,7 @@ pub use buffer::{Buffer, spare_vec};
 pub use capability::{Access, Capabilities, Credential, Enforcement, Limits, Support};
 pub use cursor::{Cursor, SpanCursor, Stretch};
 pub use doorbell::{Doorbell, EventFd};
+pub use drain::{Drain, InUse, StillUsed};
 pub use endpoint::{Endpoint, Sleep};
 pub use error::{
     AllocError, ExportError, ImportError, InjectError, LostReason, OpError, OpErrorKind, OpFailure,
@@ -136,6 +139,7 @@ pub use operation::{
 };
 pub use owner::Owners;
 pub use peer::{Incarnation, Peer, PeerInfo, PeerState};
+pub use peer_quota::{PeerQuota, PeerUsage, QuotaError};
 pub use pool::Pool;
 pub use quota::Quota;
 pub use room::{Full, Refused, submit_each};

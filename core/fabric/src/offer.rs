@@ -96,6 +96,12 @@ impl Offered {
         lock(&self.state).into.is_some()
     }
 
+    /// Whether the memory, if it can still be taken, is in part this one.
+    #[must_use]
+    pub fn overlaps(&self, memory: &Slice) -> bool {
+        lock(&self.state).into.as_ref().is_some_and(|into| into.overlaps(memory))
+    }
+
     /// Whether messages may be written to the memory. True if it is gone.
     #[must_use]
     pub fn is_writable(&self) -> bool {

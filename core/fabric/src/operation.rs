@@ -339,6 +339,24 @@ impl Operation {
         }
     }
 
+    /// Whether it reads or writes this memory.
+    #[must_use]
+    pub fn uses(&self, memory: &Slice) -> bool {
+        let any = |pieces: &Slices| pieces.iter().any(|piece| piece.overlaps(memory));
+        match self {
+            Operation::Send { payload, .. } | Operation::SendTagged { payload, .. } => {
+                payload.overlaps(memory)
+            }
+            Operation::SendLong { body: slice, .. }
+            | Operation::Receive { into: slice, .. }
+            | Operation::PostReceive { into: slice, .. }
+            | Operation::ReceiveClaimed { into: slice, .. } => slice.overlaps(memory),
+            Operation::PostOffered { into, .. } => into.overlaps(memory),
+            Operation::Put { local, .. } | Operation::Get { local, .. } => any(local),
+            _ => false,
+        }
+    }
+
     /// Whether it is put, get or atomic: what a flush waits for.
     pub(crate) fn is_access(&self) -> bool {
         matches!(self, Operation::Put { .. } | Operation::Get { .. } | Operation::Atomic { .. })

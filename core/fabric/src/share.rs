@@ -1,7 +1,13 @@
 //! One sender's part of a pool.
 
-use crate::Quota;
-use std::{fmt, sync::Arc};
+use crate::{PeerQuota, PeerUsage, Quota};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 /// What one sender holds of a [`Pool`](crate::Pool): the leases of its messages, and places
 /// promised to it.
@@ -30,6 +36,8 @@ pub struct Share(Arc<Inner>);
 struct Inner {
     pool: Arc<Quota>,
     held: Quota,
+    /// The most that it may hold, in number and in bytes.
+    most: [AtomicUsize; 2],
     /// The length of the longest message, for which promises are made.
     longest: usize,
 }
@@ -48,13 +56,43 @@ impl Share {
     /// A part of this pool for messages of up to `longest` bytes.
     pub(crate) fn new(pool: Arc<Quota>, longest: usize) -> Share {
         let held = Quota::new(usize::MAX >> 1);
-        Share(Arc::new(Inner { pool, held, longest: longest.max(1) }))
+        let most = [AtomicUsize::new(usize::MAX), AtomicUsize::new(usize::MAX)];
+        Share(Arc::new(Inner { pool, held, most, longest: longest.max(1) }))
+    }
+
+    /// Bounds what this sender may hold, beside what is free: [`PeerQuota::leases`], and
+    /// [`PeerQuota::lease_bytes`]. From any thread; what it holds already is not taken from it.
+    pub fn set_quota(&self, quota: &PeerQuota) {
+        let [leases, bytes] = &self.0.most;
+        leases.store(quota.leases, Ordering::Relaxed);
+        bytes.store(quota.lease_bytes, Ordering::Relaxed);
+    }
+
+    /// For how many more messages of the greatest length the quota alone has room.
+    fn left_of_quota(&self) -> usize {
+        let Inner { held, most: [leases, bytes], longest, .. } = &*self.0;
+        let (leases, bytes) = (leases.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed));
+        let (mine, mine_bytes) = held.usage();
+        let weight = bytes.saturating_sub(mine_bytes as usize) / longest;
+        leases.saturating_sub(mine as usize).min(weight.max(usize::from(mine == 0)))
+    }
+
+    /// Whether its quota is used up.
+    #[must_use]
+    pub fn is_at_quota(&self) -> bool {
+        self.left_of_quota() == 0
+    }
+
+    /// Enters what is held.
+    pub fn count(&self, usage: &mut PeerUsage) {
+        let (leases, bytes) = self.0.held.usage();
+        (usage.leases, usage.lease_bytes) = (leases as usize, bytes as usize);
     }
 
     /// For how many more messages of the greatest length there is room.
     #[must_use]
     pub fn left(&self) -> usize {
-        let Inner { pool, held, longest } = &*self.0;
+        let Inner { pool, held, longest, .. } = &*self.0;
         let ((things, bytes), (all, all_bytes)) = (pool.usage(), pool.all());
         if things >= all || bytes >= all_bytes {
             return 0;
@@ -63,7 +101,8 @@ impl Share {
         let count = allowance(all - things, all, mine);
         let weight = allowance(all_bytes - bytes, all_bytes, mine_bytes) / *longest as u64;
         // A peer that holds none gets one, however long.
-        count.min(weight.max(u64::from(mine == 0))) as usize
+        let left = count.min(weight.max(u64::from(mine == 0))) as usize;
+        left.min(self.left_of_quota())
     }
 
     /// Messages and places that are held.
@@ -76,14 +115,14 @@ impl Share {
     /// Promises places for so many messages of the greatest length, no more than [`Share::left`]
     /// said.
     pub(crate) fn promise(&self, count: usize) {
-        let Inner { pool, held, longest } = &*self.0;
+        let Inner { pool, held, longest, .. } = &*self.0;
         pool.take_many(count, *longest);
         held.take_many(count, *longest);
     }
 
     /// So many promises are not needed any more.
     pub(crate) fn withdraw(&self, count: usize) {
-        let Inner { pool, held, longest } = &*self.0;
+        let Inner { pool, held, longest, .. } = &*self.0;
         held.give_back_many(count, *longest);
         pool.give_back_many(count, *longest);
     }
@@ -189,6 +228,33 @@ mod tests {
         assert_eq!((pool.lent(), share.held()), (0, 0));
         let vast = pool.share(1 << 30);
         assert_eq!(vast.left(), 1, "one, however long");
+    }
+
+    #[test]
+    fn a_quota_bounds_what_one_sender_holds() {
+        let pool = Pool::new(64);
+        let (one, two) = (pool.share(1000), pool.share(1000));
+        one.set_quota(&PeerQuota::UNLIMITED.with_leases(3));
+        let mut held: Vec<_> = std::iter::from_fn(|| one.lend(200, |b| b.fill(1))).collect();
+        assert!(held.len() == 3 && one.is_at_quota() && !two.is_at_quota());
+        one.set_quota(&PeerQuota::UNLIMITED.with_leases(2));
+        held.pop();
+        assert_eq!(one.left(), 0);
+        one.set_quota(&PeerQuota::UNLIMITED.with_leases(4));
+        assert_eq!(one.left(), 2);
+        // By bytes: as many as fit if they were the longest, and one in any case.
+        one.set_quota(&PeerQuota::UNLIMITED.with_lease_bytes(2500));
+        assert_eq!(one.left(), 2);
+        held.clear();
+        one.set_quota(&PeerQuota::UNLIMITED.with_lease_bytes(10));
+        held.extend(std::iter::from_fn(|| one.lend(200, |b| b.fill(1))));
+        assert_eq!(held.len(), 1);
+        let mut usage = PeerUsage::default();
+        one.count(&mut usage);
+        assert_eq!((usage.leases, usage.lease_bytes), (1, 200));
+        held.clear();
+        one.set_quota(&PeerQuota::UNLIMITED.with_leases(0));
+        assert!(one.lend(200, |b| b.fill(1)).is_none() && two.lend(200, |b| b.fill(1)).is_some());
     }
 
     #[test]

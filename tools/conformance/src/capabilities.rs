@@ -41,9 +41,10 @@ fn at_least_the_common(w: &mut World, n: Node, peer: Peer) {
             "{one:?} is less than {all:?}, of put and get, atomics, … keys to parts"
         );
     }
-    let flags = |c: &Capabilities| [c.passive_target, c.ordered_access, c.processor_atomics];
+    let flags =
+        |c: &Capabilities| [c.passive_target, c.ordered_access, c.processor_atomics, c.peer_quotas];
     for (one, all) in flags(&one).into_iter().zip(flags(&all)) {
-        assert!(one || !all, "passive target, ordered access or processor atomics are missing");
+        assert!(one || !all, "passive target, ordered access, … or quotas are missing");
     }
     let strictness = |c: &Capabilities| match c.enforcement {
         Enforcement::Initiator => 0,

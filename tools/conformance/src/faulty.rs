@@ -3,7 +3,7 @@
 use crate::Random;
 use petasos_fabric::{
     Capabilities, Endpoint, Event, Full, InjectError, LostReason, OpError, OpErrorKind, Operation,
-    Peer, PeerInfo, PeerState, Refused, Sleep, Time, delegate,
+    Peer, PeerInfo, PeerQuota, PeerState, PeerUsage, QuotaError, Refused, Sleep, Time, delegate,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -135,6 +135,17 @@ fn partner(operation: &Operation) -> Option<Peer> {
 impl Endpoint for Faulty {
     fn peer(&self, peer: Peer) -> Option<PeerInfo> {
         self.lost.get(&peer).cloned().or_else(|| self.inner.peer(peer))
+    }
+
+    fn set_quota(&mut self, peer: Peer, quota: PeerQuota) -> Result<(), QuotaError> {
+        match self.lost.contains_key(&peer) {
+            true => Ok(()),
+            false => self.inner.set_quota(peer, quota),
+        }
+    }
+
+    fn usage(&self, peer: Peer) -> Option<PeerUsage> {
+        self.inner.usage(peer)
     }
 
     fn forget(&mut self, peer: Peer) {

@@ -80,6 +80,7 @@ pub mod capabilities;
 pub mod concurrent;
 pub mod delayed;
 pub mod device;
+pub mod drain;
 pub mod driving;
 pub mod faults;
 pub mod flush;
@@ -93,6 +94,7 @@ pub mod mix;
 pub mod part_keys;
 pub mod peeks;
 pub mod pieces;
+pub mod quotas;
 pub mod raw;
 pub mod remote_access;
 pub mod room;
@@ -246,6 +248,9 @@ macro_rules! probes {
             peeks: peeked_messages_stay, claimed_messages, claims_are_discarded, claims_of_a_lost_peer,
                 claims_withdrawn_by_their_sender;
             leases: held_leases_stop_nothing_else, a_slow_consumer_slows_no_other;
+            quotas: a_greedy_peer_and_a_polite_one, raised_while_messages_wait, less_than_it_has,
+                expected_messages, of_whom;
+            drain: posted_receives, operations, regions, a_stopped_peer, a_killed_peer;
             long: whole_bodies, parts_of_bodies, discarded, any_order, headers, only_once,
                 cancelled_by_its_sender, cancelled_by_its_receiver;
             remote_access: put_and_get, scattered, beyond_the_end, lengths_must_agree,

@@ -211,7 +211,7 @@ impl Endpoint for Defective {
     }
 
     delegate! {
-        inner: address incarnation resolve peer forget arm fd register import release
+        inner: address incarnation resolve peer forget in_use arm fd register import release
     }
 }
 

@@ -23,6 +23,9 @@ pub(crate) fn common(members: &[Member]) -> Capabilities {
     limits.max_keys = smallest(|limits| limits.max_keys);
     limits.max_peers = smallest(|limits| limits.max_peers);
     limits.max_leases = smallest(|limits| limits.max_leases);
+    limits.quota.leases = smallest(|limits| limits.quota.leases);
+    limits.quota.lease_bytes = smallest(|limits| limits.quota.lease_bytes);
+    limits.quota.unexpected = smallest(|limits| limits.quota.unexpected);
     let mut capabilities = Capabilities::emulated(SCHEME, limits);
     capabilities.remote_access = least(|c| c.remote_access);
     capabilities.atomics = least(|c| c.atomics);
@@ -40,6 +43,7 @@ pub(crate) fn common(members: &[Member]) -> Capabilities {
     capabilities.third_party = every(|c| c.third_party);
     capabilities.ordered_access = every(|c| c.ordered_access);
     capabilities.processor_atomics = every(|c| c.processor_atomics);
+    capabilities.peer_quotas = every(|c| c.peer_quotas);
     let strictness = |enforcement: Enforcement| match enforcement {
         Enforcement::Owner => 2,
         Enforcement::Device => 1,

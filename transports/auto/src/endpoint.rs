@@ -2,9 +2,10 @@
 
 use crate::{Auto, peers::Route};
 use petasos_fabric::{
-    Access, Address, AllocError, Capabilities, Endpoint, Event, ExportError, ImportError,
-    Incarnation, InjectError, Key, KeyId, Lease, Notifier, Operation, Peer, PeerInfo, PeerState,
-    Refused, Region, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+    Access, Address, AllocError, Capabilities, Endpoint, Event, ExportError, ImportError, InUse,
+    Incarnation, InjectError, Key, KeyId, Lease, Notifier, Operation, Peer, PeerInfo, PeerQuota,
+    PeerState, PeerUsage, QuotaError, Refused, Region, RegionId, RegisterError, Remote,
+    ResolveError, Sleep, Slice, Time, Token,
 };
 use std::{
     collections::VecDeque,
@@ -51,6 +52,24 @@ impl Endpoint for Auto {
         self.peers.get(peer).map(|entry| entry.info())
     }
 
+    fn set_quota(&mut self, peer: Peer, quota: PeerQuota) -> Result<(), QuotaError> {
+        let entry = self.peers.get_mut(peer).ok_or(QuotaError::UnknownPeer)?;
+        entry.quota = Some(quota);
+        let Route { member, peer: there } = entry.route;
+        match self.members[member].endpoint.set_quota(there, quota) {
+            // The peer is lost here, or will be.
+            Err(QuotaError::UnknownPeer) => Ok(()),
+            set => set,
+        }
+    }
+
+    fn usage(&self, peer: Peer) -> Option<PeerUsage> {
+        let entry = self.peers.get(peer)?;
+        let Route { member, peer: there } = entry.route;
+        let usage = self.members[member].endpoint.usage(there);
+        Some(usage.unwrap_or_else(|| PeerUsage::new(entry.quota.unwrap_or_default())))
+    }
+
     fn forget(&mut self, peer: Peer) {
         self.forget_peer(peer);
     }
@@ -94,6 +113,10 @@ impl Endpoint for Auto {
 
     fn cancel(&mut self, token: Token) {
         self.cancel_all(token);
+    }
+
+    fn in_use(&self, memory: &Slice) -> Option<InUse> {
+        self.used(memory)
     }
 
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {

@@ -72,6 +72,17 @@ impl Expected {
         self.any.iter().find(|(_, any)| any.token == wanted).map(|(index, _)| index)
     }
 
+    /// The token of a receive from any source.
+    pub(crate) fn any_token(&self, index: usize) -> Option<Token> {
+        self.any.get(index).map(|any| any.token)
+    }
+
+    /// The token of a receive with this memory that waits for a route.
+    pub(crate) fn held_with(&self, memory: &Slice) -> Option<Token> {
+        let mut held = self.held.iter();
+        held.find(|operation| operation.uses(memory)).map(Operation::token)
+    }
+
     /// Takes out a receive that waits for a route.
     fn withdraw(&mut self, wanted: Token) -> bool {
         let at = self.held.iter().position(|operation| operation.token() == wanted);

@@ -308,6 +308,10 @@ impl Auto {
         self.peers.link_or_new(there).ours = Some(ours);
         if let Some(entry) = self.peers.get_mut(ours) {
             entry.route = there;
+            if let Some(quota) = entry.quota {
+                // The handle is good, and a member without quotas has none to set.
+                let _ = self.members[there.member].endpoint.set_quota(there.peer, quota);
+            }
         }
         self.peers.unlink(route);
         self.members[route.member].endpoint.forget(route.peer);

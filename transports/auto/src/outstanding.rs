@@ -1,7 +1,7 @@
 //! Operations that members were given, or are to be given.
 
 use crate::{Member, expected::Peeking};
-use petasos_fabric::{Address, KeyId, OpErrorKind, Operation, Peer, RegionId, Token};
+use petasos_fabric::{Address, KeyId, OpErrorKind, Operation, Peer, RegionId, Slice, Token};
 use slab::Slab;
 use std::collections::VecDeque;
 
@@ -132,6 +132,29 @@ impl Outstanding {
     pub(crate) fn left(&mut self, member: usize, operations: &mut VecDeque<Operation>) {
         if !operations.is_empty() {
             self.backlog[member].append(operations);
+        }
+    }
+
+    /// An operation with this memory that its member has not taken: its token there.
+    pub(crate) fn backlog_of(&self, memory: &Slice) -> Option<Token> {
+        let mut waiting = self.backlog.iter().flatten();
+        waiting.find(|operation| operation.uses(memory)).map(Operation::token)
+    }
+
+    /// The user's token of a member's operation, and the peer if it is not forgotten.
+    pub(crate) fn user(&self, name: Token) -> Option<(Token, Option<Peer>)> {
+        match self.pending.get(name.0 as usize)? {
+            Pending::User { token, peer, .. } => Some((*token, Some(*peer))),
+            Pending::Departed { token, .. } => Some((*token, None)),
+            _ => None,
+        }
+    }
+
+    /// The receive from any source that a member's operation is a part of.
+    pub(crate) fn of_any(&self, name: Token) -> Option<usize> {
+        match self.pending.get(name.0 as usize)? {
+            Pending::Any { index, .. } => Some(*index),
+            _ => None,
         }
     }
 

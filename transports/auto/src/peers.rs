@@ -2,7 +2,7 @@
 
 use crate::{Member, handshake::Wish};
 use petasos_fabric::{
-    Address, Incarnation, OpErrorKind, Operation, Patience, Peer, PeerInfo, PeerState,
+    Address, Incarnation, OpErrorKind, Operation, Patience, Peer, PeerInfo, PeerQuota, PeerState,
 };
 use std::{
     collections::{HashMap, VecDeque},
@@ -35,6 +35,8 @@ pub(crate) struct Entry {
     /// `inject` returned `Full` by itself, or the member did.
     pub(crate) full: bool,
     pub(crate) full_there: bool,
+    /// What it may have here, if that was set.
+    pub(crate) quota: Option<PeerQuota>,
     /// Why an access was refused that no member was given, until a flush tells of it.
     pub(crate) refused: Option<Box<OpErrorKind>>,
     /// Operations that were submitted before it is open.
@@ -126,6 +128,7 @@ impl Peers {
             resolved,
             full: false,
             full_there: false,
+            quota: None,
             refused: None,
             waiting: VecDeque::new(),
         });

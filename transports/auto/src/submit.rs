@@ -7,8 +7,8 @@ use crate::{
     peers::Route,
 };
 use petasos_fabric::{
-    Address, Done, Event, Full, OpError, OpErrorKind, Operation, Peer, PeerState, Refused, Support,
-    Token, submit_each,
+    Address, Done, Event, Full, InUse, OpError, OpErrorKind, Operation, Peer, PeerState, Refused,
+    Slice, Support, Token, submit_each,
 };
 use std::{collections::VecDeque, mem};
 
@@ -365,6 +365,38 @@ impl Auto {
                 self.early.push(event);
             }
         }
+    }
+
+    /// What touches some memory: operations that no member was given yet, or a member.
+    pub(crate) fn used(&self, memory: &Slice) -> Option<InUse> {
+        for peer in self.peers.handles() {
+            let waiting = self.peers.get(peer).map(|entry| entry.waiting.iter());
+            let waits = waiting.into_iter().flatten().find(|operation| operation.uses(memory));
+            if let Some(operation) = waits {
+                let used = InUse::new("an operation that waits for its peer");
+                return Some(used.by(operation.token()).with(Some(peer)));
+            }
+        }
+        if let Some(token) = self.expected.held_with(memory) {
+            return Some(InUse::new("a receive that waits for a route").by(token));
+        }
+        if let Some(name) = self.outstanding.backlog_of(memory) {
+            return Some(self.ours(InUse::new("an operation that waits for room").by(name)));
+        }
+        let mut members = self.members.iter();
+        let used = members.find_map(|member| member.endpoint.in_use(memory))?;
+        Some(self.ours(used))
+    }
+
+    /// The same with the user's token and handle, where it is an operation of the user's.
+    fn ours(&self, used: InUse) -> InUse {
+        let what = InUse::new(used.what);
+        let Some(name) = used.token else { return what };
+        if let Some((token, peer)) = self.outstanding.user(name) {
+            return what.by(token).with(peer);
+        }
+        let any = self.outstanding.of_any(name).and_then(|index| self.expected.any_token(index));
+        any.map_or(what, |token| what.by(token))
     }
 
     /// Ends operations that wait for room and are for a peer that is forgotten.

@@ -6,7 +6,7 @@ use crate::{
 };
 use petasos_fabric::{
     Access as Rights, AtomicOp, Cursor, Done, Incarnation, LostReason, OpErrorKind, Operation,
-    Peer, Region, Token, two_sided::Batch,
+    Peer, Region, Slice, Token, two_sided::Batch,
 };
 use slab::Slab;
 use smallvec::SmallVec;
@@ -65,6 +65,11 @@ impl Accesses {
         self.tokens.get(&token).copied()
     }
 
+    /// One that moves bytes of this memory.
+    pub(crate) fn using(&self, memory: &Slice) -> Option<&Access> {
+        self.list.iter().map(|(_, access)| access).find(|access| access.operation.uses(memory))
+    }
+
     /// The slots of the accesses to a peer.
     pub(crate) fn of_peer(&self, peer: Peer) -> Vec<usize> {
         let of_peer = self.list.iter().filter(|(_, access)| access.peer == peer);
@@ -110,6 +115,10 @@ impl Access {
     /// Tells the users of a slot apart.
     pub(crate) fn serial(&self) -> u32 {
         self.serial
+    }
+
+    pub(crate) fn token(&self) -> Token {
+        self.operation.token()
     }
 
     pub(crate) fn peer(&self) -> Peer {

@@ -45,6 +45,11 @@ impl Bounces {
         self.made * self.len
     }
 
+    /// How many are not in use.
+    pub(crate) fn available(&self) -> usize {
+        self.limit - self.made + self.free.len()
+    }
+
     /// A buffer; `None` while all are in use, or when the device registers no more memory.
     pub(crate) fn take(&mut self, device: &mut impl Device) -> Option<Bounce> {
         if let Some(bounce) = self.free.pop() {

@@ -233,7 +233,7 @@ impl<D: Device> Channels<D> {
         self.holders.remove_outgoing(index);
         let device = self.port.device_mut();
         for loan in flow.sent.take_loans() {
-            self.loans.end(device, loan);
+            self.loans.end(device, &mut flow.lent, loan);
         }
         if let Some(out) = flow.out.fifo() {
             device.deregister(out.registration, None);

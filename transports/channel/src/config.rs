@@ -69,7 +69,9 @@ pub struct Config {
     pub ack_delay: Duration,
     /// Exclusive channels.
     pub exclusive: ExclusiveConfig,
-    /// The most pieces of memory that are lent to peers at a time, to be fetched. Default: 64.
+    /// The most pieces of memory that are lent to peers at a time, to be fetched. One peer has no
+    /// more of them, and of the bounce buffers for sending, than are free; what is for a peer that
+    /// has none, while all are lent, goes by short packets. Default: 64.
     pub lent: usize,
     /// Fetches under way for one record at a time. Default: 8.
     pub gets: usize,

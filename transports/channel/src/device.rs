@@ -312,6 +312,13 @@ pub trait Device: Send {
     /// Closes it. With a ticket, raises `Done` once nothing lands there any more. The memory is not
     /// lost to the device before, and its key is never another's.
     fn deregister(&mut self, registration: Registration, ticket: Option<Ticket>);
+    /// Whether some of this memory is still the device's for what its caller has ended: a
+    /// registration that was closed without a ticket, or what was under way with a node that was
+    /// closed or lost.
+    fn holds(&self, memory: &Slice) -> bool {
+        let _ = memory;
+        false
+    }
     /// The node that still reaches the memory that is closed under this ticket, if one does and the
     /// device knows which: to be named in errors.
     fn reached_by(&self, ticket: Ticket) -> Option<Node> {

@@ -8,9 +8,9 @@ use crate::{
 };
 use bytes::Bytes;
 use petasos_fabric::{
-    Access, Address, Endpoint, Event, ExportError, InjectError, Key, Lease, LostReason, Notifier,
-    OpError, OpErrorKind, Operation, Peer, Refused, RegionId, RegisterError, ResolveError, Sleep,
-    Slice, Time, Token, answered_by_engine, memory::Kind,
+    Access, Address, Endpoint, Event, ExportError, InUse, InjectError, Key, Lease, LostReason,
+    Notifier, OpError, OpErrorKind, Operation, Peer, Refused, RegionId, RegisterError,
+    ResolveError, Sleep, Slice, Time, Token, answered_by_engine, memory::Kind,
 };
 use std::{os::fd::BorrowedFd, time::Duration};
 
@@ -163,6 +163,17 @@ impl<D: Device> Endpoint for Channels<D> {
         if !self.cancel_access(token) {
             self.engine.cancel(token);
         }
+    }
+
+    fn in_use(&self, memory: &Slice) -> Option<InUse> {
+        let own = self.accesses.using(memory).map(|access| {
+            InUse::new("an access under way").by(access.token()).with(Some(access.peer()))
+        });
+        let device = || {
+            let held = self.port.device().holds(memory);
+            held.then(|| InUse::new("the network device, which has not let go of it"))
+        };
+        own.or_else(|| self.engine.in_use(memory)).or_else(device)
     }
 
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {

@@ -7,6 +7,7 @@ use crate::{
     device::{Registration, RemoteKey, Target},
     fifo::{ReceiveFifo, SendFifo},
     header::Kind,
+    loans::LentTo,
     packet::OutPacket,
     sent::Sent,
 };
@@ -29,6 +30,7 @@ pub(crate) struct Flow {
     /// The packet that is being sent.
     pub(crate) current: Option<OutPacket>,
     pub(crate) sent: Sent,
+    pub(crate) lent: LentTo,
     pub(crate) out: Out,
     pub(crate) control: Control,
     /// Accesses of the user's that wait for their turn.

@@ -52,6 +52,8 @@
 //!
 //! * A sender has at most a window of short packets under way, a FIFO's cells, and a number of
 //!   pieces lent. It takes from the engine only what it can send, in order.
+//! * Of what may be lent one peer has no more than is free, so that one that fetches nothing holds
+//!   up no other; and a peer to which nothing can be lent is sent short packets.
 //! * A receiver keeps at most a window of packets per peer whose turn has not come, and no more
 //!   than [`Config::deferred`] in all: then it does not read the data slots of the device.
 //! * Consider the first record of a stream that has not been taken. Those before it were, so all

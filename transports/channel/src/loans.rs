@@ -1,4 +1,5 @@
-//! Memory of ours that peers fetch from.
+//! Memory of ours that peers fetch from. There is so much for all, and one peer has no more of it
+//! than is free: a peer that fetches nothing leaves room for what others are to fetch.
 
 use crate::{
     Config, Device,
@@ -21,6 +22,21 @@ pub(crate) enum Loan {
     Bounce(Bounce),
 }
 
+/// What is lent to one peer.
+#[derive(Debug, Default)]
+pub(crate) struct LentTo {
+    count: usize,
+    /// Of these, copies.
+    bounces: usize,
+}
+
+impl LentTo {
+    /// Whether nothing is lent to it, so that nothing will come back from it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
 /// All that is lent.
 #[derive(Debug)]
 pub(crate) struct Loans {
@@ -35,25 +51,21 @@ impl Loans {
         Loans { bounces, count: 0, most: config.lent }
     }
 
-    /// Whether nothing is lent, so that nothing will come back.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
     /// Bytes held in bounce buffers.
     pub(crate) fn memory(&self) -> usize {
         self.bounces.memory()
     }
 
-    /// Registers memory to be fetched from: the packet's own, or a copy of some of its bytes.
-    /// `None` while as much is lent as may be, or the device registers no more.
+    /// Registers memory to be fetched from by a peer: the packet's own, or a copy of some of its
+    /// bytes. `None` while the peer has as much as is free, or the device registers no more.
     pub(crate) fn lend(
         &mut self,
         device: &mut impl Device,
+        to: &mut LentTo,
         packet: &OutPacket,
         from: usize,
     ) -> Option<(Loan, Lent)> {
-        if self.count >= self.most {
+        if to.count >= self.most - self.count {
             return None;
         }
         let (loan, lent) = match packet.piece(from) {
@@ -64,25 +76,34 @@ impl Loans {
                 (Loan::Memory(registration), Lent { len: len as u32, key })
             }
             None => {
+                if to.bounces >= self.bounces.available() {
+                    return None;
+                }
                 let bounce = self.bounces.take(device)?;
                 let len = (packet.len() - from).min(self.bounces.len());
                 let mut bytes = Vec::with_capacity(len);
                 packet.copy(from, len, &mut bytes);
                 bounce.part(len).write(0, &bytes);
                 let lent = Lent { len: len as u32, key: bounce.key.clone() };
+                to.bounces += 1;
                 (Loan::Bounce(bounce), lent)
             }
         };
         self.count += 1;
+        to.count += 1;
         Some((loan, lent))
     }
 
     /// The peer has fetched from the memory, or will not.
-    pub(crate) fn end(&mut self, device: &mut impl Device, loan: Loan) {
+    pub(crate) fn end(&mut self, device: &mut impl Device, to: &mut LentTo, loan: Loan) {
         match loan {
             Loan::Memory(registration) => device.deregister(registration, None),
-            Loan::Bounce(bounce) => self.bounces.replace(bounce, device),
+            Loan::Bounce(bounce) => {
+                self.bounces.replace(bounce, device);
+                to.bounces -= 1;
+            }
         }
         self.count -= 1;
+        to.count -= 1;
     }
 }

@@ -176,9 +176,10 @@ impl<D: Device> Channels<D> {
             return Step::Blocked;
         }
         let from = current.at.max(current.header());
-        let Some((loan, lent)) = self.loans.lend(self.port.device_mut(), current, from) else {
-            if self.loans.is_empty() {
-                // No loan will come back, so this packet goes without one.
+        let (device, to) = (self.port.device_mut(), &mut flow.lent);
+        let Some((loan, lent)) = self.loans.lend(device, to, current, from) else {
+            if flow.lent.is_empty() {
+                // What others have may never come back, so this packet goes without a loan.
                 current.shared = false;
                 return self.send_part(peer, node, flow, current);
             }
@@ -194,7 +195,7 @@ impl<D: Device> Channels<D> {
             current.copy(at, from - at, out);
         });
         if let Err(refusal) = sent {
-            self.loans.end(self.port.device_mut(), loan);
+            self.loans.end(self.port.device_mut(), &mut flow.lent, loan);
             return self.refused(refusal);
         }
         flow.sent.add(header.seq, Some(loan));
@@ -284,7 +285,7 @@ impl<D: Device> Channels<D> {
         let mut lent = false;
         while let Some(loan) = flow.sent.remove_acknowledged(ack) {
             if let Some(loan) = loan {
-                self.loans.end(self.port.device_mut(), loan);
+                self.loans.end(self.port.device_mut(), &mut flow.lent, loan);
                 lent = true;
             }
         }

@@ -78,11 +78,6 @@ impl Fixture for Simulated {
         self.net.now()
     }
 
-    fn holds_up_others(&self) -> Option<&'static str> {
-        let shared = matches!(self.config.force, Force::Shared);
-        shared.then_some("a peer that fetches nothing keeps all that the endpoint may lend")
-    }
-
     fn pass(&self, _: u32) {
         if !self.net.step() {
             // Nothing will happen by itself: time passes all the same.

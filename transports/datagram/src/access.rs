@@ -70,6 +70,10 @@ impl Access {
         }
     }
 
+    pub(crate) fn token(&self) -> Token {
+        self.operation.token()
+    }
+
     pub(crate) fn peer(&self) -> Peer {
         self.peer
     }
@@ -227,6 +231,11 @@ impl Accesses {
             running: 0,
             serial: 0,
         }
+    }
+
+    /// One that moves bytes of this memory.
+    pub(crate) fn using(&self, memory: &Slice) -> Option<&Access> {
+        self.list.iter().map(|(_, access)| access).find(|access| access.operation.uses(memory))
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -2,8 +2,8 @@
 
 use crate::{cache, datagrams::Datagrams, frame::Control, link::State, network::Network};
 use petasos_fabric::{
-    Address, AllocError, Endpoint, Event, InjectError, Lease, LostReason, Notifier, Operation,
-    Peer, Refused, Region, ResolveError, Sleep, Time, Token, answered_by_engine,
+    Address, AllocError, Endpoint, Event, InUse, InjectError, Lease, LostReason, Notifier,
+    Operation, Peer, Refused, Region, ResolveError, Sleep, Slice, Time, Token, answered_by_engine,
 };
 use std::{
     os::fd::{AsFd, BorrowedFd},
@@ -103,6 +103,17 @@ impl<N: Network> Endpoint for Datagrams<N> {
         if !self.cancel_access(token) {
             self.engine.cancel(token);
         }
+    }
+
+    fn in_use(&self, memory: &Slice) -> Option<InUse> {
+        let own = self.accesses.using(memory).map(|access| {
+            InUse::new("an access under way").by(access.token()).with(Some(access.peer()))
+        });
+        let library = || {
+            let held = self.net.holds(memory);
+            held.then(|| InUse::new("the network library, which has not let go of it"))
+        };
+        own.or_else(|| self.engine.in_use(memory)).or_else(library)
     }
 
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {

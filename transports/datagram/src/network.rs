@@ -258,6 +258,8 @@ pub trait Network: Send + Sized + 'static {
         mark: Mark,
     ) -> Result<(), Refusal>;
 
+    /// Whether a send or an access is under way of this memory, also one with a node that is lost.
+    fn holds(&self, memory: &Slice) -> bool;
     /// How many sends and accesses are under way.
     fn running(&self) -> usize;
 

@@ -77,6 +77,11 @@ impl<T> Slots<T> {
         buffers
     }
 
+    /// What is held of all operations under way.
+    pub fn held(&self) -> impl Iterator<Item = &T> {
+        self.held.iter().flatten()
+    }
+
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> usize {

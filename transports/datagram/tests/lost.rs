@@ -6,8 +6,8 @@ mod common;
 use common::{LATE, Mock, be_silent, complete_all, nodes};
 use petasos_datagram::{Config, Datagrams};
 use petasos_fabric::{
-    Access, Address, Clock, Endpoint, Event, Level, LostReason, OpErrorKind, Operation, Payload,
-    Peer, Region, RegionId, Remote, RemoteSpan, Slice, Time, Token,
+    Access, Address, Clock, Drain, Endpoint, Event, Level, LostReason, OpErrorKind, Operation,
+    Payload, Peer, Region, RegionId, Remote, RemoteSpan, Slice, StillUsed, Time, Token,
 };
 use smallvec::smallvec;
 use std::{
@@ -138,10 +138,28 @@ fn is_lost(result: &Result<(), OpErrorKind>) -> bool {
 fn memory_that_is_still_written_is_not_given_back() {
     let mut pair = Pair::open(&config(8, 64));
     let (token, into) = pair.lose_one();
+    let whole = into.whole();
+    let used = pair.a.in_use(&whole).expect("it is under way");
+    assert_eq!(used.token, Some(token));
     let ended = pair.done(token);
     assert!(is_lost(&ended), "{ended:?}");
+    let used = pair.a.in_use(&whole).expect("the library writes to it");
+    assert_eq!((used.token, pair.a.in_use(&Region::zeroed(1).whole())), (None, None));
+    let mut drain = Drain::new(whole, MOURNING);
+    let wait = |pair: &Pair, drain: &mut Drain| drain.poll(&pair.a, pair.now());
+    let mut waited = None;
+    pair.until("the patience is over", |pair| {
+        waited = wait(pair, &mut drain);
+        waited.is_some()
+    });
+    assert_eq!(waited, Some(Err(StillUsed::new(used, MOURNING))));
+    // References tell nothing as long as the program has one itself.
+    drop(drain);
     let into = into.into_exclusive().expect_err("the library writes to it");
     complete_all();
+    let mut drain = Drain::new(into.whole(), PATIENCE);
+    pair.until("the library lets go of it", |pair| wait(pair, &mut drain) == Some(Ok(())));
+    drop(drain);
     pair.until("the library completes them", |pair| pair.a.counters().lost == 0);
     let mine = into.into_exclusive().expect("nothing else holds it");
     assert!(mine.iter().all(|byte| *byte == LATE), "it was written to before that alone");

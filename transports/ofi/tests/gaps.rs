@@ -160,6 +160,10 @@ impl Network for Swallowing {
         }
     }
 
+    fn holds(&self, memory: &Slice) -> bool {
+        self.0.holds(memory)
+    }
+
     fn running(&self) -> usize {
         self.0.running()
     }

@@ -65,6 +65,11 @@ impl Copy {
         Copy { local, spans, total, at: Cursor::default() }
     }
 
+    /// Whether it moves bytes of this memory.
+    pub(crate) fn uses(&self, memory: &Slice) -> bool {
+        self.local.iter().any(|piece| piece.overlaps(memory))
+    }
+
     pub(crate) fn left(&self) -> u64 {
         self.total - self.at.moved()
     }

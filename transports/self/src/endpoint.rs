@@ -10,9 +10,10 @@ use crate::{
 };
 use bytes::{BufMut, Bytes};
 use petasos_fabric::{
-    Access, Address, Capabilities, Endpoint, Event, ExportError, ImportError, Incarnation,
-    InjectError, Key, KeyId, LostReason, Notifier, OpError, Operation, Peer, PeerInfo, RegionId,
-    RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token, key::KeyParts,
+    Access, Address, Capabilities, Endpoint, Event, ExportError, ImportError, InUse, Incarnation,
+    InjectError, Key, KeyId, LostReason, Notifier, OpError, Operation, Peer, PeerInfo, PeerQuota,
+    PeerUsage, QuotaError, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time,
+    Token, key::KeyParts,
 };
 use std::{
     ops::Range,
@@ -92,6 +93,14 @@ impl Endpoint for Local {
         self.peers.info(peer)
     }
 
+    fn set_quota(&mut self, peer: Peer, quota: PeerQuota) -> Result<(), QuotaError> {
+        self.set_quota_of(peer, quota)
+    }
+
+    fn usage(&self, peer: Peer) -> Option<PeerUsage> {
+        self.usage_of(peer)
+    }
+
     fn forget(&mut self, peer: Peer) {
         let Some(entry) = self.peers.get(peer) else {
             return;
@@ -111,9 +120,9 @@ impl Endpoint for Local {
         let entry = self.peers.get(peer).ok_or(InjectError::UnknownPeer)?;
         let sent = match &entry.state {
             State::Lost(_) => return Err(InjectError::PeerLost),
-            State::Up { hub, links, share } if entry.messages.is_empty() => {
+            State::Up { hub, links, may } if entry.messages.is_empty() => {
                 hub.offer(links[0], || {
-                    let lease = share.lend(len, |mut room| {
+                    let lease = may.lend(len, |mut room| {
                         for part in parts {
                             room.put_slice(part);
                         }
@@ -147,6 +156,10 @@ impl Endpoint for Local {
 
     fn cancel(&mut self, token: Token) {
         self.cancel_token(token);
+    }
+
+    fn in_use(&self, memory: &Slice) -> Option<InUse> {
+        self.used(memory)
     }
 
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
@@ -209,9 +222,18 @@ impl Endpoint for Local {
                     };
                     until = until.min(deadline);
                 }
-                State::Up { hub, share, .. } => {
+                State::Up { hub, may, .. } => {
                     let copying = !entry.accesses.is_empty() && !entry.stalled;
-                    if copying || !hub.wait_for_room(share, &self.hub) {
+                    // What waits for room for its header is told of none, either.
+                    let sends = !entry.messages.is_empty() || entry.wants_room;
+                    let waits = match entry.tagged.is_empty() {
+                        true => hub.wait_for_room(may, &self.hub),
+                        false => {
+                            let full = hub.wait_for_room(may, &self.hub) || !sends;
+                            full && !may.has_header()
+                        }
+                    };
+                    if copying || !waits {
                         return Sleep::Busy;
                     }
                     until = until.min(now.after(POLL_AGAIN));

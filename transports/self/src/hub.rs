@@ -1,10 +1,12 @@
 //! The part of an endpoint that others reach: its inbox, regions and doorbell.
 
-use crate::{offer::Offer, regions::Regions};
-use bytes::Bytes;
-use petasos_fabric::{
-    Address, Doorbell, Incarnation, Lease, LostReason, Pool, Quota, RegionId, Share,
+use crate::{
+    allotment::{Allotment, Charge},
+    offer::Offer,
+    regions::Regions,
 };
+use bytes::Bytes;
+use petasos_fabric::{Address, Doorbell, Incarnation, Lease, LostReason, Pool, Quota, RegionId};
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -23,6 +25,8 @@ pub(crate) struct Hub {
     pub(crate) doorbell: Arc<Doorbell>,
     /// Tagged messages that came eagerly and have not been matched.
     pub(crate) eager: Quota,
+    /// What senders may have here, by their links.
+    allotments: Mutex<HashMap<u64, Arc<Allotment>>>,
     inbox: Mutex<Inbox>,
 }
 
@@ -53,6 +57,7 @@ pub(crate) enum Content {
     Tagged {
         tag: u64,
         data: Tagged,
+        charge: Charge,
     },
     Arrived {
         region: RegionId,
@@ -87,8 +92,25 @@ impl Hub {
             regions: Regions::new(doorbell.clone()),
             doorbell,
             eager: Quota::new(max_leases),
+            allotments: Mutex::default(),
             inbox: Mutex::default(),
         }
+    }
+
+    fn allotments(&self) -> MutexGuard<'_, HashMap<u64, Arc<Allotment>>> {
+        self.allotments.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the sender on a link may have.
+    pub(crate) fn allotment(&self, link: u64) -> Arc<Allotment> {
+        let mut all = self.allotments();
+        let new = || Arc::new(Allotment::new(self.pool.share(MAX_MESSAGE)));
+        Arc::clone(all.entry(link).or_insert_with(new))
+    }
+
+    /// A link is closed.
+    pub(crate) fn forget_allotment(&self, link: u64) {
+        self.allotments().remove(&link);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inbox> {
@@ -137,16 +159,16 @@ impl Hub {
         self.lock().closed
     }
 
-    /// Whether a message of any length would be taken from a sender with this share of the pool.
-    pub(crate) fn has_room(&self, share: &Share) -> bool {
-        !self.full() && share.left() > 0
+    /// Whether a message of any length would be taken from this sender.
+    pub(crate) fn has_room(&self, sender: &Allotment) -> bool {
+        !self.full() && sender.has_lease()
     }
 
     /// Whether a sender may sleep until it is rung; false if there is room. True also when only its
     /// share of the pool is used up: a dropped lease rings no doorbell, so poll again soon.
-    pub(crate) fn wait_for_room(&self, share: &Share, sender: &Arc<Hub>) -> bool {
+    pub(crate) fn wait_for_room(&self, may: &Allotment, sender: &Arc<Hub>) -> bool {
         let mut inbox = self.lock();
-        if inbox.closed || (inbox.queue.len() < INBOX && share.left() > 0) {
+        if inbox.closed || (inbox.queue.len() < INBOX && may.has_lease()) {
             return false;
         }
         inbox.waiting.insert(sender.incarnation, Arc::downgrade(sender));

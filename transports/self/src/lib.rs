@@ -13,15 +13,18 @@
 #![warn(clippy::missing_errors_doc)]
 
 mod access;
+mod allotment;
 mod closing;
 mod endpoint;
 mod flush;
 mod hub;
+mod in_use;
 mod local;
 mod matching;
 mod offer;
 mod outgoing;
 mod peers;
+mod quota;
 mod regions;
 mod registry;
 mod remotes;

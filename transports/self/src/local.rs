@@ -173,6 +173,7 @@ impl Local {
     fn up(&mut self, index: u32, hub: Arc<Hub>, link: u64) {
         let incarnation = hub.incarnation;
         self.peers.connect(index, hub, link);
+        self.link_up(index, link);
         let peer = self.peers.handle(index);
         self.ready.push_back(Event::PeerUp { peer, incarnation });
     }
@@ -185,6 +186,7 @@ impl Local {
         messages.append(&mut entry.tagged);
         let accesses = std::mem::take(&mut entry.accesses);
         if let Some((hub, links)) = self.peers.lose(index, reason.clone()) {
+            links.iter().for_each(|link| self.hub.forget_allotment(*link));
             for link in links.into_iter().filter(|link| Some(*link) != told) {
                 // Closed is as good: then it is telling us the same.
                 let _ = hub.push(link, Content::Bye(LostReason::Closed));
@@ -252,8 +254,9 @@ impl Local {
                 let header = Box::new(header);
                 self.ready.push_back(Event::LongMessage { peer, header, body, len });
             }
-            Content::Tagged { tag, data } => {
-                let fetch = self.matching.arrive(&self.hub, Arrived { peer, tag, data });
+            Content::Tagged { tag, data, charge } => {
+                let message = Arrived { peer, tag, data, _charge: charge };
+                let fetch = self.matching.arrive(&self.hub, message);
                 self.fetches.extend(fetch);
                 self.end_gone();
             }
@@ -271,7 +274,8 @@ impl Local {
     /// Another endpoint has connected.
     fn hello(&mut self, link: u64, hub: Arc<Hub>) {
         if let Some(index) = self.peers.by_incarnation(hub.incarnation) {
-            return self.peers.add_link(index, link);
+            self.peers.add_link(index, link);
+            return self.link_up(index, link);
         }
         if let Some(index) = self.peers.by_address(&hub.address) {
             if self.peers.at(index).up().is_none() {

@@ -1,6 +1,7 @@
 //! Expected messages: posted receives, and messages that came before their receive.
 
 use crate::{
+    allotment::Charge,
     hub::{Hub, Tagged},
     offer::Offer,
 };
@@ -36,6 +37,13 @@ impl Room {
         }
     }
 
+    fn overlaps(&self, memory: &Slice) -> bool {
+        match self {
+            Room::Own(into) => into.overlaps(memory),
+            Room::Offered(offered) => offered.overlaps(memory),
+        }
+    }
+
     fn take(self) -> Option<Slice> {
         match self {
             Room::Own(into) => Some(into),
@@ -48,6 +56,7 @@ pub(crate) struct Arrived {
     pub(crate) peer: Peer,
     pub(crate) tag: u64,
     pub(crate) data: Tagged,
+    pub(crate) _charge: Charge,
 }
 
 impl Posted {
@@ -100,6 +109,11 @@ impl Fetch {
     /// The sender's name for it, to tell that it is done.
     pub(crate) fn offer(&self) -> Option<u64> {
         self.from.offer()
+    }
+
+    /// Whether it goes to this memory.
+    pub(crate) fn writes(&self, memory: &Slice) -> bool {
+        self.into.overlaps(memory)
     }
 
     /// Copies at most `budget` bytes; gives the result when all is there, or the sender has let the
@@ -217,6 +231,12 @@ impl Matching {
         if known { self.claims.remove(&claimed.id) } else { None }
     }
 
+    /// A receive that waits with this memory.
+    pub(crate) fn posted_into(&self, memory: &Slice) -> Option<Token> {
+        let mut posted = self.posted.iter().map(|(.., posted)| posted);
+        posted.find(|posted| posted.into.overlaps(memory)).map(|posted| posted.token)
+    }
+
     /// Takes out the receive with this token.
     pub(crate) fn cancel(&mut self, token: Token) -> Option<Posted> {
         let (key, ..) = self.posted.iter().find(|(.., posted)| posted.token == token)?;
@@ -263,7 +283,7 @@ impl Arrived {
 
     /// Its data, unless its sender has withdrawn it.
     pub(crate) fn take_data(self, hub: &Hub) -> Option<Data> {
-        let Arrived { peer, tag, data } = self;
+        let Arrived { peer, tag, data, .. } = self;
         let from = match data {
             Tagged::Eager(bytes) => {
                 hub.eager.give_back(0);

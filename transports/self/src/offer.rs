@@ -79,6 +79,14 @@ impl Offer {
         true
     }
 
+    /// Whether its data is in this memory, and the receiver may read it.
+    fn reads(&self, memory: &Slice) -> bool {
+        match &*self.lock() {
+            State::Open(payload) | State::Taken(payload) => payload.overlaps(memory),
+            State::Over => false,
+        }
+    }
+
     /// Whether it can still be taken.
     pub(crate) fn is_open(&self) -> bool {
         matches!(*self.lock(), State::Open(_))
@@ -127,6 +135,12 @@ impl Offers {
         let waiting = self.waiting.remove(&id)?;
         self.counts[waiting.peer as usize] -= 1;
         Some(waiting)
+    }
+
+    /// One of data in this memory: the operation, and the peer.
+    pub(crate) fn of_memory(&self, memory: &Slice) -> Option<(Token, u32)> {
+        let waiting = self.waiting.values().find(|waiting| waiting.offer.reads(memory))?;
+        Some((waiting.token, waiting.peer))
     }
 
     /// How many there are to a peer.

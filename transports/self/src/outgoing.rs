@@ -1,11 +1,12 @@
 //! Messages that wait for room in the peer's inbox.
 
 use crate::{
+    allotment::Allotment,
     hub::{Content, Hub, Refused, Tagged},
     offer::Offer,
 };
 use bytes::Bytes;
-use petasos_fabric::{Level, Payload, Share, Slice, Token};
+use petasos_fabric::{Level, Payload, Slice, Token};
 use std::sync::Arc;
 
 /// A message on its way into the other inbox.
@@ -24,6 +25,11 @@ impl Outgoing {
         }
     }
 
+    /// Whether it is an expected one.
+    pub(crate) fn is_tagged(&self) -> bool {
+        matches!(self, Outgoing::Tagged { .. })
+    }
+
     /// Puts the message into the peer's inbox, if there is room. Returns the data that stays with
     /// the sender, which has this `id`; `None` if there is none. Expected messages of up to
     /// `eager_len` bytes are copied.
@@ -31,14 +37,14 @@ impl Outgoing {
         &self,
         hub: &Hub,
         link: u64,
-        share: &Share,
+        may: &Arc<Allotment>,
         id: u64,
         eager_len: usize,
     ) -> Result<Option<Arc<Offer>>, Refused> {
         let mut offered = None;
         match self {
             Outgoing::Send { payload, .. } => hub.offer(link, || {
-                let lease = share.lend(payload.len(), |room| match payload {
+                let lease = may.lend(payload.len(), |room| match payload {
                     Payload::Bytes(bytes) => room.copy_from_slice(bytes),
                     Payload::Memory(slice) => slice.read(0, room),
                 });
@@ -46,23 +52,29 @@ impl Outgoing {
             }),
             Outgoing::Long { header, body, .. } => hub.offer(link, || {
                 let body = Arc::new(Offer::new(id, Payload::Memory(body.clone())));
-                let lease = share.lend(header.len(), |room| room.copy_from_slice(header));
+                let lease = may.lend(header.len(), |room| room.copy_from_slice(header));
                 offered = Some(Arc::clone(&body));
                 lease.map(|header| Content::Long { header, offer: body })
             }),
             Outgoing::Tagged { tag, payload, level, .. } => {
                 let small = payload.len() <= eager_len && *level < Level::Visible;
-                let data = if small && hub.eager.take(0) {
-                    Tagged::Eager(match payload {
-                        Payload::Bytes(bytes) => bytes.clone(),
-                        Payload::Memory(slice) => slice.to_vec().into(),
-                    })
-                } else {
-                    let payload = Arc::new(Offer::new(id, payload.clone()));
-                    offered = Some(Arc::clone(&payload));
-                    Tagged::Offer(payload)
+                let whole = if small { may.take_whole(payload.len()) } else { None };
+                let (data, charge) = match whole.filter(|_| hub.eager.take(0)) {
+                    Some(charge) => {
+                        let bytes = match payload {
+                            Payload::Bytes(bytes) => bytes.clone(),
+                            Payload::Memory(slice) => slice.to_vec().into(),
+                        };
+                        (Tagged::Eager(bytes), charge)
+                    }
+                    None => {
+                        let charge = may.take_header().ok_or(Refused::Full)?;
+                        let payload = Arc::new(Offer::new(id, payload.clone()));
+                        offered = Some(Arc::clone(&payload));
+                        (Tagged::Offer(payload), charge)
+                    }
                 };
-                hub.push(link, Content::Tagged { tag: *tag, data })
+                hub.push(link, Content::Tagged { tag: *tag, data, charge })
             }
         }?;
         Ok(offered)

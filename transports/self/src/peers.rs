@@ -4,11 +4,14 @@
 //! connect at once; then the peer has two links, and either ends it.
 
 use crate::{
+    allotment::Allotment,
     flush::{Queued, Refusals},
-    hub::{Hub, MAX_MESSAGE},
+    hub::Hub,
     outgoing::Outgoing,
 };
-use petasos_fabric::{Address, Incarnation, LostReason, Peer, PeerInfo, PeerState, Share, Time};
+use petasos_fabric::{
+    Address, Incarnation, LostReason, Peer, PeerInfo, PeerQuota, PeerState, Time,
+};
 use smallvec::SmallVec;
 use std::{
     collections::{HashMap, VecDeque},
@@ -36,6 +39,8 @@ pub(crate) struct Entry {
     pub(crate) stalled: bool,
     /// `inject` said `Full`.
     pub(crate) wants_room: bool,
+    /// What it may have here, if that was set.
+    pub(crate) quota: Option<PeerQuota>,
 }
 
 pub(crate) enum State {
@@ -47,8 +52,8 @@ pub(crate) enum State {
     Up {
         hub: Arc<Hub>,
         links: SmallVec<[u64; 2]>,
-        /// What this endpoint's messages may hold of the peer's pool.
-        share: Share,
+        /// What this endpoint may have of the peer's memory.
+        may: Arc<Allotment>,
     },
     Lost(LostReason),
 }
@@ -80,7 +85,7 @@ impl Entry {
 
     /// Whether a message to it of any length would find room.
     pub(crate) fn has_room(&self) -> bool {
-        matches!(&self.state, State::Up { hub, share, .. } if hub.has_room(share))
+        matches!(&self.state, State::Up { hub, may, .. } if hub.has_room(may))
     }
 }
 
@@ -143,6 +148,7 @@ impl Peers {
             refusals: Refusals::default(),
             stalled: false,
             wants_room: false,
+            quota: None,
         };
         // The slot that was given up first is used first: lost peers stay readable for longer.
         let index = if self.entries.len() < limit.min(64) || self.free.is_empty() {
@@ -165,8 +171,8 @@ impl Peers {
         self.by_incarnation.insert(hub.incarnation, index);
         self.links.insert(link, index);
         let links = SmallVec::from_slice(&[link]);
-        let share = hub.pool.share(MAX_MESSAGE);
-        self.at(index).state = State::Up { hub, links, share };
+        let may = hub.allotment(link);
+        self.at(index).state = State::Up { hub, links, may };
     }
 
     pub(crate) fn add_link(&mut self, index: u32, link: u64) {
@@ -231,6 +237,15 @@ impl Peers {
 
     pub(crate) fn is_active(&self) -> bool {
         !self.active.is_empty()
+    }
+
+    /// All, with their handles.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Peer, &Entry)> {
+        let handle = |index: usize, entry: &Entry| Peer {
+            index: index as u32,
+            generation: entry.generation,
+        };
+        self.entries.iter().enumerate().map(move |(at, entry)| (handle(at, entry), entry))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {

@@ -154,6 +154,13 @@ impl Regions {
         Some((memory.len() as u64, *access))
     }
 
+    /// Whether a region that is open, or not closed yet, has some of this memory.
+    pub(crate) fn have(&self, memory: &Slice) -> bool {
+        let table = self.lock();
+        let mut slots = table.slots.iter().filter_map(|slot| slot.memory.as_ref());
+        slots.any(|(region, _)| region.overlaps(memory))
+    }
+
     /// Whether this is the slot of a key to a part.
     pub(crate) fn is_part(&self, id: RegionId) -> bool {
         self.lock().get(id).is_some_and(|slot| slot.part_of.is_some())

@@ -153,22 +153,28 @@ impl Local {
 
     /// Sends what there is room for. True if something was sent.
     pub(crate) fn pump_messages(&mut self, index: u32) -> bool {
-        let mut worked = false;
+        let (mut worked, mut full) = (false, false);
         loop {
             let entry = self.peers.at(index);
-            let State::Up { hub, links, share } = &entry.state else {
+            let State::Up { hub, links, may } = &entry.state else {
                 return worked;
             };
-            let (hub, link, share) = (Arc::clone(hub), links[0], share.clone());
-            // An expected one is never behind one that waits for a lease.
-            let next = entry.tagged.pop_front().or_else(|| entry.messages.pop_front());
+            let (hub, link, may) = (Arc::clone(hub), links[0], Arc::clone(may));
+            // An expected one is never behind one that waits for a lease, and the other way round.
+            let expected = if full { None } else { entry.tagged.pop_front() };
+            let next = expected.or_else(|| entry.messages.pop_front());
             let Some(message) = next else {
                 return worked;
             };
             let (token, id) = (message.token(), self.offers.next_id());
             let eager_len = self.capabilities.limits.max_message;
-            let offered = match message.send(&hub, link, &share, id, eager_len) {
+            let offered = match message.send(&hub, link, &may, id, eager_len) {
                 Ok(offered) => offered,
+                Err(Refused::Full) if message.is_tagged() => {
+                    self.peers.at(index).tagged.push_front(message);
+                    full = true;
+                    continue;
+                }
                 Err(Refused::Full) => {
                     self.peers.at(index).messages.push_front(message);
                     return worked;

@@ -1,7 +1,7 @@
 //! The numbers of an endpoint.
 
 use crate::pair::Sizes;
-use petasos_fabric::Limits;
+use petasos_fabric::{Limits, PeerQuota};
 use std::time::Duration;
 
 /// Settings of an endpoint. All sizes are in bytes.
@@ -46,6 +46,10 @@ pub struct Config {
     pub max_leases: usize,
     /// Bytes of these leases, beyond which no other message is taken. Default: 256 MiB.
     pub max_lease_bytes: usize,
+    /// What each peer may have of that, and of room for expected messages, until
+    /// [`set_quota`](petasos_fabric::Endpoint::set_quota) says otherwise. Default: no bound of its
+    /// own.
+    pub quota: PeerQuota,
     /// Bytes that one `progress` copies for put and get, so that messages keep flowing: not 0.
     /// Default: 4 MiB.
     pub transfer_budget: usize,
@@ -78,6 +82,7 @@ impl Default for Config {
             max_peers: 65_536,
             max_leases: 4096,
             max_lease_bytes: 256 << 20,
+            quota: PeerQuota::UNLIMITED,
             transfer_budget: 4 << 20,
             stream_from: 16 << 20,
             max_watched: 1024,
@@ -105,6 +110,7 @@ impl Config {
         limits.max_regions = crate::table::SLOTS;
         limits.max_peers = self.max_peers;
         limits.max_leases = self.max_leases;
+        limits.quota = self.quota;
         limits
     }
 

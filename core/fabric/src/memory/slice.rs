@@ -187,6 +187,30 @@ impl Slice {
         self.host_ptr().expect("no pointer to memory of a device").as_ptr()
     }
 
+    /// Whether some byte is in both. Of memory of a device, and of the address space of the process,
+    /// only slices of one region share any; what is mapped twice counts as two memories.
+    #[must_use]
+    pub fn overlaps(&self, other: &Slice) -> bool {
+        if let Some(mut pieces) = self.pieces() {
+            return pieces.any(|piece| piece.overlaps(other));
+        }
+        if let Some(mut pieces) = other.pieces() {
+            return pieces.any(|piece| self.overlaps(&piece));
+        }
+        let same = match (self.device().is_some(), other.device().is_some()) {
+            (false, false) => true,
+            (true, true) => self.region.as_ref().zip(other.region.as_ref()).is_some_and(
+                // Of one region offsets can be compared by addresses, whatever these mean.
+                |(one, two)| one.downgrade().is(two),
+            ),
+            _ => false,
+        };
+        let (start, from) = (self.at.addr().get(), other.at.addr().get());
+        // No slice ends beyond the last address.
+        let meet = start < from + other.len && from < start + self.len;
+        same && meet && self.len > 0 && other.len > 0
+    }
+
     /// A part of this part; `None` if it is not within.
     #[must_use]
     pub fn part(&self, offset: usize, len: usize) -> Option<Slice> {

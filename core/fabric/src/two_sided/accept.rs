@@ -12,7 +12,7 @@ use super::{
     queues::{Bulk, Serve, Served},
     violation::{at_most, broken},
 };
-use crate::{Access, AtomicOp, Buffer, Done, Event, Peer};
+use crate::{Access, AtomicOp, Buffer, Done, Event, Limits, Peer, Pool};
 use bytes::Bytes;
 use smallvec::smallvec;
 
@@ -27,11 +27,38 @@ impl Connection {
     }
 
     /// The peer uses expected messages: gives it room for more, as far as there is some.
-    fn promise_room(&mut self, matching: &mut Matching, ledger: &mut Ledger) {
+    pub(super) fn promise_room(
+        &mut self,
+        of: (&Pool, &Limits),
+        matching: &mut Matching,
+        ledger: &mut Ledger,
+    ) {
         let announced = self.incoming.bodies(Sort::Tagged);
-        if self.entry.expected.promise_room(announced, &mut self.expected_report, matching) {
+        let quota = self.credit.quota(of.1).unexpected;
+        let (report, expected) = (&mut self.expected_report, &mut self.entry.expected);
+        let (tell, refused) = expected.promise_room(announced, quota, report, matching);
+        if refused {
+            self.credit.grants(of.0, of.1).unexpected_refused += 1;
+        }
+        if tell {
             self.wake(ledger);
         }
+    }
+
+    /// The peer asks whether it has places for expected messages.
+    fn promise_places(
+        &mut self,
+        of: (&Pool, &Limits),
+        matching: &mut Matching,
+        ledger: &mut Ledger,
+    ) {
+        let quota = self.credit.quota(of.1).unexpected;
+        let (report, expected) = (&mut self.expected_report, &mut self.entry.expected);
+        if expected.promise_places(quota, report, matching) {
+            self.credit.grants(of.0, of.1).unexpected_refused += 1;
+        }
+        self.expected_report.answer_places();
+        self.wake(ledger);
     }
 
     /// A fragment of an answer to a get or a pull.
@@ -229,7 +256,7 @@ impl Engine {
         };
         match header {
             Header::Grant { .. } | Header::Ask | Header::Recall | Header::Return { .. } => {
-                conn.accept_credit(header, (pool, config.limits.max_message), ledger)?;
+                conn.accept_credit(header, (pool, &config.limits), ledger)?;
             }
             Header::Room { count } => {
                 conn.expected.accept_room(count)?;
@@ -237,7 +264,7 @@ impl Engine {
             }
             Header::TaggedBody { tag, body, len } => {
                 conn.announce(Sort::Tagged)?;
-                conn.promise_room(matching, ledger);
+                conn.promise_room((pool, &config.limits), matching, ledger);
                 let data = Waiting::Body { body, len };
                 let message = Unexpected::new(peer, tag, data);
                 match matching.take_posted(peer, tag, ledger) {
@@ -249,9 +276,7 @@ impl Engine {
                 }
             }
             Header::RoomAsk => {
-                conn.entry.expected.promise_places(&mut conn.expected_report, matching);
-                conn.expected_report.answer_places();
-                conn.wake(ledger);
+                conn.promise_places((pool, &config.limits), matching, ledger);
             }
             Header::Credit { count } => {
                 conn.expected.accept_places(count)?;

@@ -16,6 +16,9 @@
 //! does not return it (it is stopped, or malicious) keeps its share, and no more than a window of
 //! it unused.
 //!
+//! A peer whose quota ([`PeerQuota`]) is used up waits behind the others, for whose sake nothing is
+//! recalled.
+//!
 //! What holds with more peers than leases: each peer that is alive gets a lease in its turn, after
 //! a round trip to a peer that has one to spare. Not so if so many are stopped, or malicious, that
 //! they hold all leases between them, which takes more than a hundred of them with 4,096 leases
@@ -24,7 +27,7 @@
 use super::{
     Engine, Violation, connection::Connection, header::Header, ledger::Ledger, violation::broken,
 };
-use crate::{Buffer, Lease, Peer, PeerState, Pool, Share};
+use crate::{Buffer, Lease, Limits, Peer, PeerQuota, PeerState, PeerUsage, Pool, Share};
 
 /// The most credit that a peer may have, in messages; above it a peer miscounts. Part of the
 /// protocol.
@@ -54,6 +57,12 @@ pub(super) struct Grants {
     listed: bool,
     /// It was asked to return what it does not need.
     recalled: bool,
+    quota: PeerQuota,
+    /// It waits because its quota is used up.
+    over: bool,
+    /// How often it did, and how often its quota had no room for expected messages.
+    refused: u64,
+    pub(super) unexpected_refused: u64,
 }
 
 /// Whether a message of so many bytes costs a credit.
@@ -63,7 +72,9 @@ pub(super) fn costs(len: usize) -> bool {
 }
 
 impl Grants {
-    fn new(share: Share) -> Grants {
+    fn new(pool: &Pool, limits: &Limits) -> Grants {
+        let (share, quota) = (pool.share(limits.max_message), limits.quota);
+        share.set_quota(&quota);
         Grants {
             share,
             unused: 0,
@@ -73,6 +84,10 @@ impl Grants {
             waits: false,
             listed: false,
             recalled: false,
+            quota,
+            over: false,
+            refused: 0,
+            unexpected_refused: 0,
         }
     }
 
@@ -90,9 +105,16 @@ impl Grants {
             self.step = next.min(window) as u32;
             self.unused += count as u32;
             self.level = self.unused;
-            self.recalled = false;
+            (self.recalled, self.over) = (false, false);
         }
         count as u32
+    }
+
+    /// Whether what the peer waits for is beyond its quota.
+    fn is_over(&mut self) -> bool {
+        let over = self.share.is_at_quota();
+        self.refused += u64::from(over && !std::mem::replace(&mut self.over, over));
+        over
     }
 
     /// Half of the last grant is used, and another one is due.
@@ -192,6 +214,26 @@ impl Credit {
         }
     }
 
+    /// What was granted to the peer, and how much that may be.
+    pub(super) fn grants(&mut self, pool: &Pool, limits: &Limits) -> &mut Grants {
+        self.grants.get_or_insert_with(|| Box::new(Grants::new(pool, limits)))
+    }
+
+    /// What the peer may have.
+    #[inline]
+    pub(super) fn quota(&self, limits: &Limits) -> PeerQuota {
+        self.grants.as_ref().map_or(limits.quota, |grants| grants.quota)
+    }
+
+    /// Enters what it has.
+    pub(super) fn count(&self, usage: &mut PeerUsage) {
+        if let Some(grants) = &self.grants {
+            grants.share.count(usage);
+            usage.leases_refused = grants.refused;
+            usage.unexpected_refused = grants.unexpected_refused;
+        }
+    }
+
     /// Promises to this peer that it has not used.
     pub(super) fn promised(&self) -> usize {
         self.grants.as_ref().map_or(0, |grants| grants.unused as usize)
@@ -251,6 +293,27 @@ impl Connection {
         true
     }
 
+    /// Sets what the peer may have. What it has of credit beyond that is recalled.
+    pub(super) fn set_quota(
+        &mut self,
+        quota: PeerQuota,
+        of: (&Pool, &Limits),
+        ledger: &mut Ledger,
+    ) {
+        let grants = self.entry.credit.grants(of.0, of.1);
+        grants.quota = quota;
+        grants.settle();
+        grants.share.set_quota(&quota);
+        let mut usage = PeerUsage::default();
+        grants.share.count(&mut usage);
+        let over = usage.leases > quota.leases || usage.lease_bytes > quota.lease_bytes;
+        if over && grants.unused > 0 {
+            grants.recalled = true;
+            self.credit_report.recall = true;
+            self.wake(ledger);
+        }
+    }
+
     /// Tops up what a peer has that uses it; behind those that wait already, if there are any.
     #[inline]
     fn refill(&mut self, window: usize, ledger: &mut Ledger) {
@@ -272,7 +335,7 @@ impl Connection {
     pub(super) fn accept_credit(
         &mut self,
         header: Header,
-        (pool, longest): (&Pool, usize),
+        (pool, limits): (&Pool, &Limits),
         ledger: &mut Ledger,
     ) -> Result<(), Violation> {
         match header {
@@ -287,11 +350,7 @@ impl Connection {
             }
             Header::Ask => {
                 let peer = self.handle;
-                let grants = self
-                    .entry
-                    .credit
-                    .grants
-                    .get_or_insert_with(|| Box::new(Grants::new(pool.share(longest))));
+                let grants = self.entry.credit.grants(pool, limits);
                 // The excess of its last promises is for those that wait before it.
                 grants.settle();
                 // A peer that asks again waits already.
@@ -365,7 +424,7 @@ impl Engine {
             if let Some(grants) = conn.entry.credit.grants.as_deref_mut().filter(|g| g.unused == 0)
             {
                 grants.waits = true;
-                if grants.share.held() == 0 {
+                if !grants.is_over() && grants.share.held() == 0 {
                     // If there is none for this peer there is none for any: it stays the first.
                     starving = true;
                     ledger.waiting.push_front(peer);

@@ -4,7 +4,9 @@
 //! announced, as long as the receiver has room for the announcements. Both are bounded per peer.
 
 use super::{
-    EAGER_CREDITS, MAX_BODIES, TAGGED_ROOM, Violation, header::Header, matching::Matching,
+    EAGER_CREDITS, MAX_BODIES, TAGGED_ROOM, Violation,
+    header::Header,
+    matching::{EAGER, ENVELOPE, Matching},
     violation::broken,
 };
 
@@ -22,6 +24,8 @@ pub(super) struct Expected {
     /// Announced messages without a receive: how many we may have at the peer, and it here.
     room: u16,
     room_here: u16,
+    /// The peer would have got more places, were it not for its quota.
+    short: bool,
 }
 
 /// Whether the peer has said how many eager messages it has places for.
@@ -50,6 +54,7 @@ impl Default for Expected {
             owed: 0,
             room: TAGGED_ROOM,
             room_here: TAGGED_ROOM,
+            short: false,
         }
     }
 }
@@ -108,6 +113,11 @@ impl Expected {
 
     // As receiver.
 
+    /// Whether the peer has asked for places, or was given some.
+    pub(super) fn is_used(&self) -> bool {
+        self.window > 0 || self.short
+    }
+
     /// Messages that the peer may announce at a time.
     pub(super) fn room_here(&self) -> u16 {
         self.room_here
@@ -136,30 +146,57 @@ impl Expected {
         self.owed > 0 && self.owed >= self.window / 2
     }
 
-    /// Gives the peer places for eager messages, as far as there are some, unless it has them.
-    pub(super) fn promise_places(&mut self, report: &mut ExpectedReport, matching: &mut Matching) {
-        if self.window == 0 {
-            self.window = matching.promise_eager(EAGER_CREDITS);
-            report.eager_granted = self.window;
-        }
+    /// Bytes that are promised to the peer.
+    pub(super) fn promised(&self) -> usize {
+        usize::from(self.window) * EAGER + usize::from(self.room_here - TAGGED_ROOM) * ENVELOPE
     }
 
-    /// The peer uses expected messages, and has announced so many: promises it more, as far as
-    /// there is room. True if there is something to tell.
-    pub(super) fn promise_room(
+    /// How many more things of so many bytes the peer may have, of this many; `quota` is how many
+    /// bytes may be promised to it.
+    fn within(&self, quota: usize, each: usize, most: u16) -> u16 {
+        (quota.saturating_sub(self.promised()) / each).min(most.into()) as u16
+    }
+
+    /// Gives the peer places for eager messages, as far as there are some, unless it has them. True
+    /// if its quota has none, which it had when it asked before.
+    pub(super) fn promise_places(
         &mut self,
-        announced: u32,
+        quota: usize,
         report: &mut ExpectedReport,
         matching: &mut Matching,
     ) -> bool {
-        self.promise_places(report, matching);
+        if self.window > 0 && !self.short {
+            return false;
+        }
+        let wanted = EAGER_CREDITS - self.window;
+        let allowed = self.within(quota, EAGER, wanted);
+        let more = matching.promise_eager(allowed);
+        self.window += more;
+        report.eager_granted += more;
+        let was_short = std::mem::replace(&mut self.short, allowed < wanted);
+        self.short && !was_short
+    }
+
+    /// The peer uses expected messages, and has announced so many: promises it more, as far as
+    /// there is room. Whether there is something to tell, and whether its quota has no room for
+    /// more.
+    pub(super) fn promise_room(
+        &mut self,
+        announced: u32,
+        quota: usize,
+        report: &mut ExpectedReport,
+        matching: &mut Matching,
+    ) -> (bool, bool) {
+        let mut refused = self.promise_places(quota, report, matching);
         if announced == u32::from(self.room_here) {
-            let more = self.room_here.min(MAX_BODIES as u16 - self.room_here);
-            let more = matching.promise_headers(more);
+            let wanted = self.room_here.min(MAX_BODIES as u16 - self.room_here);
+            let allowed = self.within(quota, ENVELOPE, wanted);
+            let more = matching.promise_headers(allowed);
             self.room_here += more;
             report.room_granted += more;
+            refused |= allowed < wanted;
         }
-        report.eager_granted > 0 || report.room_granted > 0
+        (report.eager_granted > 0 || report.room_granted > 0, refused)
     }
 
     /// Gives back all that was promised to the peer.

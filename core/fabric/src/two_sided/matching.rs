@@ -36,6 +36,15 @@ enum Room {
     Offered(Offered),
 }
 
+impl Room {
+    fn overlaps(&self, memory: &Slice) -> bool {
+        match self {
+            Room::Own(into) => into.overlaps(memory),
+            Room::Offered(offered) => offered.overlaps(memory),
+        }
+    }
+}
+
 /// A receive that a message was found for.
 #[derive(Debug)]
 pub(super) struct Posted {
@@ -64,10 +73,10 @@ pub(super) enum Waiting {
 }
 
 /// What a message that waits costs beside its data.
-const ENVELOPE: usize = 64;
+pub(super) const ENVELOPE: usize = 64;
 
 /// The same of an eager message that was promised room.
-const EAGER: usize = ENVELOPE + super::MAX_EAGER;
+pub(super) const EAGER: usize = ENVELOPE + super::MAX_EAGER;
 
 impl Unexpected {
     pub(super) fn new(peer: Peer, tag: u64, data: Waiting) -> Unexpected {
@@ -195,6 +204,12 @@ impl Matching {
         let token = receive.token;
         let key = self.posted.push_back(pattern, receive);
         ledger.tokens.insert(token, Location::Posted(key));
+    }
+
+    /// A receive that waits with this memory.
+    pub(super) fn posted_into(&self, memory: &Slice) -> Option<Token> {
+        let mut posted = self.posted.iter().map(|(.., receive)| receive);
+        posted.find(|receive| receive.into.overlaps(memory)).map(|receive| receive.token)
     }
 
     /// The first receive that takes this message. Ends those before it of which the memory is gone

@@ -61,10 +61,10 @@
 //! for ([`TAGGED_ROOM`] at first). What was cancelled keeps its id until the peer has answered, so
 //! that no answer is ever unknown.
 //!
-//! The files `accept`, `land`, `submit`, `serve`, `transmit`, `credit`, `flush` and `closing` are
-//! operations of one [`Engine`] and its connections, which own the state of them all: they know
-//! each other by design. What has a state of its own (`expected`, `incoming`, `outstanding`,
-//! `queues`, `registry`, `matching`) knows neither.
+//! The files `accept`, `land`, `submit`, `serve`, `transmit`, `credit`, `quota`, `flush` and
+//! `closing` are operations of one [`Engine`] and its connections, which own the state of them all:
+//! they know each other by design. What has a state of its own (`expected`, `incoming`,
+//! `outstanding`, `queues`, `registry`, `matching`) knows neither.
 //!
 //! [`Peer::index`]: crate::Peer::index
 
@@ -79,6 +79,7 @@ mod engine;
 mod expected;
 mod flush;
 pub mod header;
+mod in_use;
 mod incoming;
 mod land;
 mod ledger;
@@ -90,6 +91,7 @@ mod packet;
 mod parts;
 mod peers;
 mod queues;
+mod quota;
 mod registry;
 mod room;
 mod serve;

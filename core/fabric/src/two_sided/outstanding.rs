@@ -50,6 +50,11 @@ impl Outstanding {
 
     // Operations.
 
+    /// All that are not over.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Op> {
+        self.ops.iter().map(|(_, op)| op)
+    }
+
     /// Operations that are not over.
     pub(super) fn ops(&self) -> usize {
         self.ops.len()

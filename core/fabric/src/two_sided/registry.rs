@@ -288,6 +288,12 @@ impl Regions {
         Ok((at, part(offset, len).ok_or(Status::OutOfBounds)?))
     }
 
+    /// Whether a region that is open, or not closed yet, has some of this memory.
+    pub(super) fn have(&self, memory: &Slice) -> bool {
+        let mut regions = self.table.slots.iter().filter_map(|(_, entry)| entry.as_ref());
+        regions.any(|entry| entry.memory.overlaps(memory))
+    }
+
     fn entry_mut(&mut self, at: Exposed) -> Option<&mut Registered> {
         match at {
             Exposed::Region(id) => self.table.get_mut(id.index, id.generation),

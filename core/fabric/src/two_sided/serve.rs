@@ -62,6 +62,7 @@ macro_rules! answered_by_engine {
         fn peer(&self, peer: $crate::Peer) -> Option<$crate::PeerInfo> {
             self.$to.peer_info(peer)
         }
+        $crate::delegate!($to: quota);
     };
     (@ $to:ident submit) => {
         fn try_submit(&mut self, operation: $crate::Operation) -> Result<(), $crate::Refused> {
@@ -80,6 +81,7 @@ macro_rules! answered_by_engine {
     // The engine has these as the endpoint has them.
     (@ $to:ident address) => { $crate::delegate!($to: address); };
     (@ $to:ident incarnation) => { $crate::delegate!($to: incarnation); };
+    (@ $to:ident quota) => { $crate::delegate!($to: quota); };
     (@ $to:ident inject) => { $crate::delegate!($to: inject); };
     (@ $to:ident cancel) => { $crate::delegate!($to: cancel); };
     (@ $to:ident register) => { $crate::delegate!($to: register); };

@@ -2,20 +2,21 @@
 
 use super::{
     ELSEWHERE,
-    errors::{address, handle, peer},
+    errors::{address, constant, handle, peer, quota_numbers, quota_of},
     memory::{apply, changes},
     pipe::Pipe,
     protocol::{
-        Can, Ended, Happened, Import, Known, Load, Op, Opened, Part, Progressed, Refused, Request,
-        Seen, Unexported, Unimported, Unregistered, Unresolved, Why,
+        Can, Ended, Happened, Holder, Import, Known, Load, Op, Opened, Part, Progressed, Refused,
+        Request, Seen, Unexported, Unimported, Unregistered, Unresolved, Used, Why,
     },
     shadows::{Shadows, User},
 };
 use petasos_fabric::{
     Access, Address, AllocError, Body, Capabilities, Claimed, Done, Endpoint, Event, ExportError,
-    Full, ImportError, Incarnation, InjectError, Key, KeyId, Lease, Notifier, Notify, Operation,
-    Payload, Peeked, Peer, PeerInfo, Pool, Refusal, Region, RegionId, RegisterError, Remote,
-    RemoteSpan, ResolveError, Sleep, Slice, Time, Token, WeakRegion, memory::Kind,
+    Full, ImportError, InUse, Incarnation, InjectError, Key, KeyId, Lease, Notifier, Notify,
+    Operation, Payload, Peeked, Peer, PeerInfo, PeerQuota, PeerUsage, Pool, QuotaError, Refusal,
+    Region, RegionId, RegisterError, Remote, RemoteSpan, ResolveError, Sleep, Slice, Time, Token,
+    WeakRegion, memory::Kind,
 };
 use std::{
     collections::{HashMap, VecDeque},
@@ -125,6 +126,14 @@ impl Core {
             return self.part_of(&shadow.whole(), &shadow, true);
         };
         self.part_of(slice, region, false)
+    }
+
+    /// A part of memory that the other side has already.
+    fn known(&self, slice: &Slice) -> Option<Part> {
+        let region = slice.region().expect("raw memory has another name for each use");
+        let known = self.memories.iter().find(|memory| memory.region.is(region))?;
+        let (offset, len) = (slice.offset() as u64, slice.len() as u64);
+        Some(Part { memory: known.number, offset, len })
     }
 
     fn part_of(&mut self, slice: &Slice, region: &Region, raw: bool) -> Part {
@@ -410,6 +419,26 @@ impl Endpoint for End {
         known.map(Into::into)
     }
 
+    fn set_quota(&mut self, of: Peer, quota: PeerQuota) -> Result<(), QuotaError> {
+        let ask = Request::SetQuota(handle(of), quota_numbers(quota));
+        let refused: Option<bool> = self.shared.lock().pipe.ask(&ask);
+        match refused {
+            None => Ok(()),
+            Some(true) => Err(QuotaError::UnknownPeer),
+            Some(false) => Err(QuotaError::Unsupported("quotas of peers")),
+        }
+    }
+
+    fn usage(&self, of: Peer) -> Option<PeerUsage> {
+        let used: Option<Used> = self.shared.lock().pipe.ask(&Request::Usage(handle(of)));
+        used.map(|(now, quota, refused)| {
+            let mut usage = PeerUsage::new(quota_of(quota));
+            [usage.leases, usage.lease_bytes, usage.unexpected] = now.map(|number| number as usize);
+            [usage.leases_refused, usage.unexpected_refused] = refused;
+            usage
+        })
+    }
+
     fn forget(&mut self, of: Peer) {
         self.capabilities_of.remove(&of);
         self.shared.lock().pipe.ask(&Request::Forget(handle(of)))
@@ -450,6 +479,16 @@ impl Endpoint for End {
 
     fn cancel(&mut self, token: Token) {
         self.shared.lock().pipe.ask(&Request::Cancel(token.0))
+    }
+
+    /// Of memory that the other side has.
+    fn in_use(&self, memory: &Slice) -> Option<InUse> {
+        let part = self.shared.lock().known(memory)?;
+        let used: Option<Holder> = self.shared.lock().pipe.ask(&Request::InUse(part));
+        used.map(|(what, token, of)| {
+            let used = InUse::new(constant(&what)).with(of.map(peer));
+            token.map_or(used, |token| used.by(Token(token)))
+        })
     }
 
     fn progress(&mut self, _: Time, budget: usize, events: &mut Vec<Event>) -> bool {

@@ -6,7 +6,7 @@ use super::protocol::{
 };
 use petasos_fabric::{
     Access, Address, Capabilities, Credential, Enforcement, ExportError, ImportError, Incarnation,
-    InjectError, Limits, LostReason, OpError, OpErrorKind, Peer, PeerInfo, PeerState,
+    InjectError, Limits, LostReason, OpError, OpErrorKind, Peer, PeerInfo, PeerQuota, PeerState,
     RegisterError, ResolveError, Support,
 };
 use std::{collections::BTreeSet, sync::Mutex};
@@ -20,7 +20,7 @@ pub(super) fn peer((index, generation): Handle) -> Peer {
 }
 
 /// A text that the fabric wants to be a constant: kept for good, once.
-fn constant(text: &str) -> &'static str {
+pub(super) fn constant(text: &str) -> &'static str {
     static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut kept = KEPT.lock().expect("no holder of the lock panics");
     if let Some(known) = kept.get(text) {
@@ -323,6 +323,15 @@ const ENFORCEMENT: [Enforcement; 3] =
 const CREDENTIAL: [Credential; 3] =
     [Credential::None, Credential::PeerCredentials, Credential::SharedSecret];
 
+pub(super) fn quota_numbers(quota: PeerQuota) -> [u64; 3] {
+    [quota.leases, quota.lease_bytes, quota.unexpected].map(|number| number as u64)
+}
+
+pub(super) fn quota_of([leases, bytes, unexpected]: [u64; 3]) -> PeerQuota {
+    let quota = PeerQuota::UNLIMITED.with_leases(leases as usize);
+    quota.with_lease_bytes(bytes as usize).with_unexpected(unexpected as usize)
+}
+
 fn number<T: PartialEq>(all: &[T], one: &T) -> u8 {
     all.iter().position(|each| each == one).expect("one that the suite knows") as u8
 }
@@ -342,7 +351,14 @@ impl From<&Capabilities> for Can {
         Can {
             scheme: can.scheme.to_owned(),
             support: support.map(|support| number(&SUPPORT, &support)),
-            flags: [can.passive_target, can.third_party, can.ordered_access, can.processor_atomics],
+            flags: [
+                can.passive_target,
+                can.third_party,
+                can.ordered_access,
+                can.processor_atomics,
+                can.peer_quotas,
+            ],
+            quota: quota_numbers(limits.quota),
             enforcement: number(&ENFORCEMENT, &can.enforcement),
             credential: number(&CREDENTIAL, &can.credential),
             limits: [
@@ -377,6 +393,7 @@ impl From<Can> for Capabilities {
         limits.max_peers = numbers[8] as usize;
         limits.max_leases = numbers[9] as usize;
         limits.max_operations = numbers[10] as usize;
+        limits.quota = quota_of(can.quota);
         let mut all = Capabilities::emulated(constant(&can.scheme), limits);
         let support = can.support.map(|number| SUPPORT[usize::from(number)]);
         [
@@ -388,8 +405,13 @@ impl From<Can> for Capabilities {
             all.map,
             all.part_keys,
         ] = support;
-        [all.passive_target, all.third_party, all.ordered_access, all.processor_atomics] =
-            can.flags;
+        [
+            all.passive_target,
+            all.third_party,
+            all.ordered_access,
+            all.processor_atomics,
+            all.peer_quotas,
+        ] = can.flags;
         all.enforcement = ENFORCEMENT[usize::from(can.enforcement)];
         all.credential = CREDENTIAL[usize::from(can.credential)];
         all

@@ -39,6 +39,11 @@ pub(super) enum Request {
     Peer(Handle),
     /// `Option<Can>`: what can be done with this peer.
     CapabilitiesOf(Handle),
+    /// `Option<bool>`: that no quota was set, and whether the peer is not known. The three numbers
+    /// of the quota.
+    SetQuota(Handle, [u64; 3]),
+    /// `Option<Used>`.
+    Usage(Handle),
     /// Nothing.
     Forget(Handle),
     /// `Result<(), Refused>`.
@@ -49,6 +54,8 @@ pub(super) enum Request {
     TrySubmit(Op),
     /// Nothing.
     Cancel(u64),
+    /// `Option<Holder>`: what there touches memory.
+    InUse(Part),
     /// [`Progressed`]. Leases with these numbers are dropped before.
     Progress { budget: u32, released: Vec<u64> },
     /// `Result<(), String>`: memory of the transport's own, under this number.
@@ -100,13 +107,21 @@ pub(super) struct Can {
     pub(super) scheme: String,
     /// Put and get, atomics, tagged, put with event, flush, map, keys to parts.
     pub(super) support: [u8; 7],
-    /// Passive target, third party, ordered access, processor atomics.
-    pub(super) flags: [bool; 4],
+    /// Passive target, third party, ordered access, processor atomics, quotas of peers.
+    pub(super) flags: [bool; 5],
     pub(super) enforcement: u8,
     pub(super) credential: u8,
     /// In the order of their declaration.
     pub(super) limits: [u64; 11],
+    pub(super) quota: [u64; 3],
 }
+
+/// What a peer has of its quota: leases, their bytes, bytes of expected messages; the quota of
+/// each; and how often leases and room for expected messages were refused.
+pub(super) type Used = ([u64; 3], [u64; 3], [u64; 2]);
+
+/// What touches memory, in words; the operation, and the peer.
+pub(super) type Holder = (String, Option<u64>, Option<Handle>);
 
 /// What is known of a peer.
 #[derive(Debug, Wire)]

@@ -1,19 +1,20 @@
 //! The process on the other side: an endpoint, driven by requests.
 
 use super::{
-    errors::{address, handle, peer},
+    errors::{address, handle, peer, quota_numbers, quota_of},
     memory::{apply, changes},
     pipe::{HELLO, read_frame, write_frame},
     protocol::{
-        Can, Ended, Failed, Found, Handle, Happened, Import, Known, Load, Op, Opened, Part,
-        Progressed, Refused, Request, Seen, Unexported, Unimported, Unregistered, Unresolved, Why,
+        Can, Ended, Failed, Found, Handle, Happened, Holder, Import, Known, Load, Op, Opened, Part,
+        Progressed, Refused, Request, Seen, Unexported, Unimported, Unregistered, Unresolved, Used,
+        Why,
     },
 };
 use crate::{Fixture, foreign};
 use petasos_fabric::{
     Access, AtomicOp, AtomicType, Body, Claimed, Done, Endpoint, Event, Full, Key, KeyId, Lease,
-    Level, Operation, Payload, Refusal, Region, RegionId, Remote, RemoteSpan, Slice, Slices, Spans,
-    Token,
+    Level, Operation, Payload, QuotaError, Refusal, Region, RegionId, Remote, RemoteSpan, Slice,
+    Slices, Spans, Token,
 };
 use petasos_wire::{Encoding, Wire, from_bytes, to_vec};
 use rustix::process::{Signal, getpid, kill_process};
@@ -174,10 +175,26 @@ impl Here<'_> {
             Request::CapabilitiesOf(of) => {
                 said(&self.end().capabilities_of(peer(of)).map(Can::from))
             }
+            Request::SetQuota(of, quota) => {
+                let set = self.end().set_quota(peer(of), quota_of(quota));
+                said(&set.err().map(|error| error == QuotaError::UnknownPeer))
+            }
+            Request::Usage(of) => said(&self.end().usage(peer(of)).map(|used| -> Used {
+                let now = [used.leases, used.lease_bytes, used.unexpected];
+                let refused = [used.leases_refused, used.unexpected_refused];
+                (now.map(|number| number as u64), quota_numbers(used.quota), refused)
+            })),
             Request::Forget(of) => said(&self.end().forget(peer(of))),
             Request::Inject(to, parts) => {
                 let parts: Vec<_> = parts.iter().map(Vec::as_slice).collect();
                 said(&self.end().inject(peer(to), &parts).map_err(Refused::from))
+            }
+            Request::InUse(part) => {
+                let slice = self.slice(part);
+                said(&self.end().in_use(&slice).map(|used| -> Holder {
+                    let token = used.token.map(|token| token.0);
+                    (used.what.to_owned(), token, used.peer.map(handle))
+                }))
             }
             Request::Cancel(token) => said(&self.end().cancel(Token(token))),
             Request::Alloc { memory, len } => {

@@ -48,6 +48,8 @@ impl Lent {
             if let Event::Done { token, .. } = event
                 && let Some(pages) = self.pages.remove(&token)
             {
+                let used = driver.end.in_use(&pages.slice());
+                assert_eq!(used, None, "of an operation that is complete");
                 self.over.push(pages.end(random.below(2) == 0).1);
             }
         }
@@ -80,6 +82,7 @@ impl Owner<'_> {
         let remote = access.then(|| self.driver.end.import(&key).expect("it is imported"));
         let mut lent = Lent { pages: HashMap::new(), over: Vec::new() };
         self.submit_all(peer, remote, &mut lent);
+        let regions = self.submit_regions(peer, remote);
         self.pass_some(300, &mut lent);
         self.stop();
         self.pass_some(100, &mut lent);
@@ -103,6 +106,9 @@ impl Owner<'_> {
             assert!(!late, "{left} operations do not end");
         }
         self.has_waited();
+        // What is free now is not touched any more, whatever the peer and the library do then.
+        let free = |memory: &Slice| self.driver.end.in_use(memory).is_none();
+        let free: Vec<_> = regions.into_iter().filter(free).map(|m| (m.to_vec(), m)).collect();
         self.go_on();
         // It carries out what it has, and learns that it is forgotten.
         let (mut process, _) = self.peer.take().expect("started");
@@ -112,6 +118,7 @@ impl Owner<'_> {
         }
         drop(process);
         assert!(lent.over.iter().all(Over::is_untouched), "freed memory was written to");
+        assert!(free.iter().all(|(then, now)| now.to_vec() == *then), "free memory was written to");
     }
 
     fn pass_some(&mut self, most: usize, lent: &mut Lent) {
@@ -119,6 +126,25 @@ impl Owner<'_> {
             self.driver.pass();
             lent.collect(&mut self.driver, &mut self.random);
         }
+    }
+
+    /// The same with memory that operations hold: what there is of it.
+    fn submit_regions(&mut self, peer: Peer, remote: Option<Remote>) -> Vec<Slice> {
+        let driver = &mut self.driver;
+        let memory = [FIRST; 3].map(|byte| Region::from_vec(vec![byte; LEN]).whole());
+        let [body, from, into] = memory.clone();
+        driver.submit(|token| Operation::SendLong { token, peer, header: Bytes::new(), body });
+        let Some(remote) = remote else { return memory.into() };
+        let (level, event, all) = (Level::Visible, None, RemoteSpan { offset: 0, len: LEN as u64 });
+        driver.submit(|token| {
+            let (local, spans) = (smallvec![from], smallvec![all]);
+            Operation::Put { token, remote, local, spans, level, event }
+        });
+        driver.submit(|token| {
+            let (local, spans) = (smallvec![into], smallvec![all]);
+            Operation::Get { token, remote, local, spans }
+        });
+        memory.into()
     }
 
     fn submit_all(&mut self, peer: Peer, remote: Option<Remote>, lent: &mut Lent) {

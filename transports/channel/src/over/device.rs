@@ -154,13 +154,21 @@ impl<E: Endpoint> Device for Over<E> {
 
     fn deregister(&mut self, registration: Registration, ticket: Option<Ticket>) {
         let region = region_of(registration);
-        self.opened.remove(&region);
+        let memory = self.opened.remove(&region).map(|opened| opened.memory);
         self.closings += 1;
         let token = Token(CLOSING | self.closings);
-        self.closing.insert(token.0, Closing { region, ticket, holder: None });
+        self.closing.insert(token.0, Closing { region, memory, ticket, holder: None });
         // A caller that waits for it wants to know at once which peer holds it.
         let patience = if ticket.is_some() { Duration::ZERO } else { Operation::PATIENCE };
         self.close(token, region, patience);
+    }
+
+    fn holds(&self, memory: &Slice) -> bool {
+        let closing = self.closing.values().filter_map(|closing| closing.memory.as_ref());
+        let open = self.opened.values().map(|opened| &opened.memory);
+        closing.chain(open).any(|held| held.overlaps(memory))
+            || self.queue.iter().any(|operation| operation.uses(memory))
+            || self.inner.in_use(memory).is_some()
     }
 
     fn reached_by(&self, ticket: Ticket) -> Option<Node> {

@@ -81,6 +81,8 @@ pub struct Over<E> {
 #[derive(Debug)]
 struct Closing {
     region: RegionId,
+    /// What the endpoint holds until then.
+    memory: Option<Slice>,
     /// The ticket of the caller, if it waits for the end.
     ticket: Option<Ticket>,
     /// The peer that still reached it when that was last asked.

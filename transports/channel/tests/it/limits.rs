@@ -1,6 +1,6 @@
 //! What runs out: credit, windows, slots, buffers; and that each channel is what it says.
 
-use crate::common::{End, join, message, messages, net, open, read, until};
+use crate::common::{End, join, message, messages, net, numbers_of, open, read, until};
 use petasos_channel::{Config, Force};
 use petasos_fabric::{
     Endpoint, Event, InjectError, Lease, Level, Operation, Payload, Peer, Region, Slice, Token,
@@ -322,4 +322,46 @@ fn lent_memory_comes_back_from_the_dead() {
     assert!(matches!(events[0][1], Event::PeerLost { .. }));
     assert_eq!(net.account(a.address()).unwrap().registered, 0);
     assert!(region.into_exclusive().is_ok(), "it is still held");
+}
+
+/// A peer that fetches nothing has a part of what may be lent: others are lent the rest, and one
+/// for which nothing is left is sent short packets.
+#[test]
+fn what_one_peer_does_not_fetch_leaves_room_for_others() {
+    let copies = |number: u32| Payload::Bytes(message(0, 1, number, 100).into());
+    let memory = |number: u32| Payload::Memory(Slice::from(message(0, 1, number, 100)));
+    let payloads: [fn(u32) -> Payload; 2] = [memory, copies];
+    for ((lent, bounces), payload) in [(8, 64), (64, 8)].into_iter().zip(payloads) {
+        let net = net(7);
+        let mut config = forced(Force::Shared);
+        (config.lent, config.bounces) = (lent, bounces);
+        let mut a = open(&net, "a", &config);
+        let mut others: Vec<End> = (0..6).map(|name| open(&net, name, &config)).collect();
+        let peers: Vec<Peer> = others.iter_mut().map(|other| join(&net, &mut a, other).0).collect();
+        let mut shared = 0;
+        // None of them is driven, so what is lent to them stays lent.
+        let held: Vec<u64> = peers
+            .iter()
+            .map(|peer| {
+                let level = Level::Reusable;
+                let send = |number| Operation::Send {
+                    token: Token(0),
+                    peer: *peer,
+                    payload: payload(number),
+                    level,
+                };
+                a.submit(&mut (0..20).map(send).collect());
+                until(&net, &mut [&mut a], "a while", |_, _| !net.step());
+                let before = std::mem::replace(&mut shared, a.counters().shared);
+                shared - before
+            })
+            .collect();
+        assert_eq!(held, [4, 2, 1, 1, 0, 0]);
+        for (at, mut other) in others.into_iter().enumerate().rev() {
+            let from = a.address().clone();
+            let ends = &mut [&mut a, &mut other];
+            let events = until(&net, ends, "all of them", |_, events| messages(&events[1]) == 20);
+            assert_eq!(numbers_of(&other, &events[1], &from, 0), 20, "to {at}");
+        }
+    }
 }

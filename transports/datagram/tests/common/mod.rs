@@ -54,7 +54,7 @@ enum Held {
     Payload(#[expect(dead_code, reason = "held as libraries hold it")] Outgoing),
     /// And whether it is late.
     Get(Slice, bool),
-    Put(#[expect(dead_code, reason = "held as libraries hold it")] Slice),
+    Put(Slice),
 }
 
 pub(crate) struct Mock {
@@ -237,6 +237,13 @@ impl Network for Mock {
         };
         self.begin(mark, held);
         Ok(())
+    }
+
+    fn holds(&self, memory: &Slice) -> bool {
+        self.slots.held().any(|(_, held)| match held {
+            Held::Get(held, _) | Held::Put(held) => held.overlaps(memory),
+            _ => false,
+        })
     }
 
     fn running(&self) -> usize {

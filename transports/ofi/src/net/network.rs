@@ -143,6 +143,10 @@ impl Network for Net {
         }
     }
 
+    fn holds(&self, memory: &Slice) -> bool {
+        self.slots.held().any(|(_, held)| held.overlaps(memory))
+    }
+
     fn running(&self) -> usize {
         self.slots.running()
     }

@@ -10,9 +10,20 @@ use std::ffi::c_void;
 pub(super) enum Held {
     /// Nothing but the slot's own buffer.
     Nothing,
-    Payload(#[expect(dead_code, reason = "held for the library")] Outgoing),
+    Payload(Outgoing),
     Copy(#[expect(dead_code, reason = "held for the library")] Region),
-    Memory(#[expect(dead_code, reason = "held for the library")] Slice),
+    Memory(Slice),
+}
+
+impl Held {
+    /// Whether the library may touch this memory until the operation is over.
+    pub(super) fn overlaps(&self, memory: &Slice) -> bool {
+        match self {
+            Held::Nothing | Held::Copy(_) => false,
+            Held::Payload(payload) => payload.overlaps(memory),
+            Held::Memory(held) => held.overlaps(memory),
+        }
+    }
 }
 
 /// One for each send and access.

@@ -1,7 +1,7 @@
 //! All accesses that have not ended: found by their tokens, and by peer, in turns.
 
 use super::Access;
-use petasos_fabric::Token;
+use petasos_fabric::{Slice, Token};
 use slab::Slab;
 use std::collections::{HashMap, VecDeque};
 
@@ -100,6 +100,14 @@ impl Accesses {
             let entry = self.list.get(id.0).filter(|entry| entry.serial == id.1)?;
             entry.access.as_ref()
         })
+    }
+
+    /// One that moves bytes of this memory, and its peer.
+    pub(crate) fn using(&self, memory: &Slice) -> Option<(Token, u32)> {
+        let mut all =
+            self.list.iter().filter_map(|(_, entry)| Some((entry, entry.access.as_ref()?)));
+        let (entry, access) = all.find(|(_, access)| access.uses(memory))?;
+        Some((access.token(), entry.peer))
     }
 
     /// Adds an access behind the others of its peer.

@@ -23,7 +23,7 @@ pub(crate) use short::{Short, place};
 use crate::cross_memory::{Direction, MAX_PIECES};
 use bytes::Bytes;
 use petasos_fabric::{
-    Access as Rights, Cursor, Done, Incarnation, Key, OpErrorKind, Operation, Slices, Spans,
+    Access as Rights, Cursor, Done, Incarnation, Key, OpErrorKind, Operation, Slice, Slices, Spans,
     Stretch, Token,
     two_sided::{Batch, Imported},
 };
@@ -103,6 +103,11 @@ impl Access {
 
     pub(crate) fn token(&self) -> Token {
         self.operation.token()
+    }
+
+    /// Whether it moves bytes of this memory.
+    pub(crate) fn uses(&self, memory: &Slice) -> bool {
+        self.operation.uses(memory)
     }
 
     pub(crate) fn batch(&self) -> Option<Batch> {

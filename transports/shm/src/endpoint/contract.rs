@@ -11,9 +11,9 @@ use crate::{
     watchlist::FRONT,
 };
 use petasos_fabric::{
-    Access, Address, AllocError, Endpoint, Event, ExportError, Full, ImportError, InjectError, Key,
-    Lease, LostReason, Notifier, Operation, Peer, PeerInfo, Refused, Region, RegionId,
-    RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token, answered_by_engine,
+    Access, Address, AllocError, Endpoint, Event, ExportError, Full, ImportError, InUse,
+    InjectError, Key, Lease, LostReason, Notifier, Operation, Peer, PeerInfo, Refused, Region,
+    RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token, answered_by_engine,
 };
 use smallvec::SmallVec;
 use std::{
@@ -106,6 +106,13 @@ impl Endpoint for Shm {
         if !self.cancel_access(token) {
             self.engine.cancel(token);
         }
+    }
+
+    fn in_use(&self, memory: &Slice) -> Option<InUse> {
+        let own = self.accesses.using(memory).map(|(token, peer)| {
+            InUse::new("an access under way").by(token).with(self.engine.peer_at(peer))
+        });
+        own.or_else(|| self.engine.in_use(memory))
     }
 
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
@@ -264,7 +271,7 @@ impl Endpoint for Shm {
     // Keys to parts have the engine's route alone: a peer that copies by itself cannot be kept within
     // a part of what it may copy from.
     answered_by_engine! {
-        engine: address incarnation capabilities export_part import_number release
+        engine: address incarnation capabilities quota export_part import_number release
     }
 }
 

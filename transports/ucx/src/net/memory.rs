@@ -25,15 +25,20 @@ pub(super) enum Held {
     /// Nothing but the slot's own buffer.
     Nothing,
     /// What is sent, and the list of its pieces.
-    Payload(
-        #[expect(dead_code, reason = "held for the library")] Outgoing,
-        #[expect(dead_code, reason = "held for the library")] Pieces,
-    ),
+    Payload(Outgoing, #[expect(dead_code, reason = "held for the library")] Pieces),
     /// What is read or written, and by which key.
-    Memory(
-        #[expect(dead_code, reason = "held for the library")] Slice,
-        #[expect(dead_code, reason = "held for the library")] Key,
-    ),
+    Memory(Slice, #[expect(dead_code, reason = "held for the library")] Key),
+}
+
+impl Held {
+    /// Whether the library may touch this memory until the operation is over.
+    pub(super) fn overlaps(&self, memory: &Slice) -> bool {
+        match self {
+            Held::Nothing => false,
+            Held::Payload(payload, _) => payload.overlaps(memory),
+            Held::Memory(held, _) => held.overlaps(memory),
+        }
+    }
 }
 
 /// A list of pieces, at a fixed place: a vector, as pointers into a box end where it is moved.

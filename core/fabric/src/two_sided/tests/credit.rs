@@ -251,3 +251,47 @@ fn announced_messages_are_bounded() {
         }
     }
 }
+
+/// A peer whose quota is used up waits, and for its sake nothing is asked back of others, who go
+/// on; so with the quota of the configuration, and with one that was set.
+#[test]
+fn a_quota_is_for_one_peer() {
+    let mut config = small_config();
+    config.limits.quota = crate::PeerQuota::UNLIMITED.with_leases(0);
+    let mut net = Net::with_leases(3, &config, 8);
+    let unlimited = crate::PeerQuota::UNLIMITED;
+    let others = net.peers[0][2];
+    net.engines[0].set_quota(others, unlimited).unwrap();
+    (0..20).for_each(|i| send(&mut net, 1, 0, i));
+    net.settle();
+    for i in 0..20 {
+        send(&mut net, 2, 0, i);
+        net.settle();
+        assert_eq!(numbers(&take(&mut net, 0, 2)), [i]);
+    }
+    let (greedy, credit) = (net.peers[0][1], |net: &Net| net.engines[0].usage(others).unwrap());
+    let before = credit(&net).leases;
+    assert!(before > 0, "credit of the other peer was recalled");
+    assert!(take(&mut net, 0, 1).is_empty());
+    let used = net.engines[0].usage(greedy).unwrap();
+    assert_eq!((used.leases, used.leases_refused, used.quota), (0, 1, config.limits.quota));
+    // Less than it has: what it does not use comes back.
+    net.engines[0].set_quota(others, unlimited.with_leases(0)).unwrap();
+    net.engines[0].set_quota(greedy, unlimited.with_leases(2)).unwrap();
+    net.settle();
+    assert_eq!(credit(&net).leases, 0);
+    let (mut seen, mut held) = (Vec::new(), Vec::new());
+    while seen.len() < 20 {
+        held.clear();
+        net.settle();
+        held = take(&mut net, 0, 1);
+        assert!((1..=2).contains(&held.len()), "{}", held.len());
+        seen.append(&mut numbers(&held));
+    }
+    assert_eq!(seen, (0..20).collect::<Vec<_>>());
+    drop(held);
+    let used = net.engines[0].usage(greedy).unwrap();
+    assert!(used.leases <= 2 && used.leases_refused > 1, "{used:?}");
+    net.cut(0, 1);
+    assert_eq!(net.engines[0].usage(greedy).unwrap().leases, 0);
+}

@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::{
-    AtomicOp, AtomicType, Body, KeyId, Lease, Level, Payload, RegionId, RemoteSpan, Slice, Slices,
-    Spans,
+    AtomicOp, AtomicType, Body, KeyId, Lease, Level, Payload, PeerQuota, RegionId, RemoteSpan,
+    Slice, Slices, Spans,
 };
 use bytes::Bytes;
 use petasos_testing::Xorshift;
@@ -373,6 +373,13 @@ impl Run {
         let (engine, was, done) = &mut self.ops[token.0 as usize];
         assert!(*engine == a && !*done, "{token:?} completed twice, or elsewhere");
         *done = true;
+        let memory = match was {
+            Was::Receive { into, .. } | Was::Post { into } | Was::Get { into, .. } => Some(into),
+            Was::Put { source, .. } => Some(source),
+            _ => None,
+        };
+        let used = memory.and_then(|memory| self.net.engines[a].in_use(&memory.whole()));
+        assert_eq!(used, None, "{token:?} is complete");
         if let Err(error) = &result {
             use OpErrorKind::*;
             let plausible = matches!(
@@ -460,6 +467,11 @@ impl Run {
                 self.held.swap_remove(at);
             }
             let a = self.random.below(count);
+            if self.random.below(50) == 0 {
+                let b = self.random.below(count);
+                self.set_quota(a, b);
+                self.look_at_one();
+            }
             match self.random.below(calm) {
                 0 => self.act(),
                 1 => self.watch(a),
@@ -471,6 +483,30 @@ impl Run {
                     }
                 }
             }
+        }
+    }
+
+    /// What a peer may have changes at any time.
+    fn set_quota(&mut self, a: usize, b: usize) {
+        let quota = PeerQuota::UNLIMITED
+            .with_leases(self.random.pick(&[0, 1, 2, usize::MAX]))
+            .with_lease_bytes(self.random.pick(&[1, 600, usize::MAX]))
+            .with_unexpected(self.random.pick(&[0, 20_000, usize::MAX]));
+        let peer = self.net.peers[a][b];
+        self.net.engines[a].set_quota(peer, quota).unwrap();
+    }
+
+    /// Memory into which nothing is under way does not change any more.
+    fn look_at_one(&mut self) {
+        if self.ops.is_empty() {
+            return;
+        }
+        let at = self.random.below(self.ops.len());
+        let (engine, was, _) = &self.ops[at];
+        if let Was::Receive { into, .. } | Was::Post { into } | Was::Get { into, .. } = was
+            && self.net.engines[*engine].in_use(&into.whole()).is_none()
+        {
+            self.frozen.push((into.clone(), into.to_vec(), "free"));
         }
     }
 
@@ -524,6 +560,11 @@ impl Run {
 
     fn check(mut self) {
         self.check_under_hoarding();
+        for (engine, peers) in self.net.engines.iter_mut().zip(&self.net.peers) {
+            for peer in peers {
+                engine.set_quota(*peer, PeerQuota::UNLIMITED).unwrap();
+            }
+        }
         self.end();
         // Receives without a message end when cancelled; messages without a receive, received.
         for (at, (engine, _, done)) in self.ops.iter().enumerate() {
