@@ -52,18 +52,20 @@ pub fn posted_receives(w: &mut World) {
     }
     let all = room(100);
     let part = |offset| all.part(offset, 50).expect("within");
-    assert_eq!(w[b].endpoint().in_use(&all), None);
-    let posted = w.post(b, Some(ba), 7, 0, &part(0));
-    assert_eq!(used(w, b, &all).token, Some(posted));
-    assert_eq!(used(w, b, &all.part(49, 1).expect("within")).token, Some(posted));
-    assert_eq!(w[b].endpoint().in_use(&part(50)), None);
-    let (token, patience) = (Some(posted), Duration::from_millis(2));
-    assert_eq!(drain(w, b, &all, patience).map_err(|used| used.by.token), Err(token));
-    w[b].endpoint().cancel(posted);
-    free(w, b, &all);
-    for len in [20, 30_000] {
+    for source in [Some(ba), None] {
+        assert_eq!(w[b].endpoint().in_use(&all), None);
+        let posted = w.post(b, source, 7, 0, &part(0));
+        assert_eq!(used(w, b, &all).token, Some(posted));
+        assert_eq!(used(w, b, &all.part(49, 1).expect("within")).token, Some(posted));
+        assert_eq!(w[b].endpoint().in_use(&part(50)), None);
+        let (token, patience) = (Some(posted), Duration::from_millis(2));
+        assert_eq!(drain(w, b, &all, patience).map_err(|used| used.by.token), Err(token));
+        w[b].endpoint().cancel(posted);
+        free(w, b, &all);
+    }
+    for (len, source) in [(20, Some(ba)), (20, None), (30_000, Some(ba)), (30_000, None)] {
         let into = room(len);
-        let posted = w.post(b, Some(ba), 7, 0, &into);
+        let posted = w.post(b, source, 7, 0, &into);
         let sent = w.send_tagged(a, ab, 7, &pattern(len, 3));
         free(w, b, &into);
         assert!(into.to_vec() == pattern(len, 3), "something may still write");

@@ -101,6 +101,23 @@ mod tests {
     }
 
     #[test]
+    fn pieces_overlap_where_they_lie() {
+        let (memory, region) = pieces(&[5, 1, 64]);
+        let of = |piece: usize, offset, len| memory[piece].slice(offset, len).unwrap();
+        for (part, whole, there) in [((0, 70), (0, 13), true), ((5, 1), (1, 9), true)] {
+            let part = region.slice(part.0, part.1).unwrap();
+            let beside = of(whole.0, 0, 8);
+            assert_eq!(part.overlaps(&of(whole.0, 0, whole.1)), there);
+            assert!(memory[whole.0].whole().overlaps(&part) && !beside.overlaps(&part));
+        }
+        let second = region.slice(5, 1).unwrap();
+        assert!(!second.overlaps(&memory[0].whole()) && !memory[2].whole().overlaps(&second));
+        assert!(
+            second.overlaps(&region.whole()) && !second.overlaps(&region.slice(6, 64).unwrap())
+        );
+    }
+
+    #[test]
     fn one_space_of_offsets() {
         let lens = [5, 0, 1, 70_000, 3, 64];
         let (memory, region) = pieces(&lens);
