@@ -203,14 +203,19 @@ pub fn a_stopped_peer(w: &mut World) {
     }
 }
 
-/// What was under way with a peer that is killed becomes free.
+/// What was under way with a peer that is killed becomes free: no operation has it any more, nor a
+/// library that lets go of it.
 pub fn a_killed_peer(w: &mut World) {
     let (a, b, ab, _) = w.pair();
     let all = with_one_that_does_nothing(w, a, b, ab);
     w.run_for(Duration::from_millis(2));
     w.kill(b);
-    for (_, memory) in &all {
-        free(w, a, memory);
-    }
     w.until("b is lost", |w| w[a].lost.iter().any(|(lost, _)| *lost == ab));
+    for (token, memory) in &all {
+        if w.fixture().keeps_memory().is_none() {
+            free(w, a, memory);
+        } else if let Err(kept) = drain(w, a, memory, Duration::from_millis(100)) {
+            assert_eq!(kept.by.token, None, "{token:?} is complete");
+        }
+    }
 }

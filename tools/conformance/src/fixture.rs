@@ -43,6 +43,13 @@ pub trait Fixture: Send + Sync {
         None
     }
 
+    /// Why memory of an operation may stay in use here, by a library below, for as long as the
+    /// endpoint lives, when its peer was killed: as of one that never completes a send to it.
+    /// `None`, as it should be: then tests fail that see it.
+    fn keeps_memory(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Whether a connection to an address at which nothing listens is refused, so that
     /// [`Endpoint::resolve_running`] need not wait. As far as this says no the probe takes what
     /// `resolve` does.
@@ -113,6 +120,10 @@ impl Fixture for FaultyFixture {
 
     fn holds_up_others(&self) -> Option<&'static str> {
         self.inner.holds_up_others()
+    }
+
+    fn keeps_memory(&self) -> Option<&'static str> {
+        self.inner.keeps_memory()
     }
 
     fn refuses(&self) -> bool {

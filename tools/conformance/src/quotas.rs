@@ -43,6 +43,25 @@ fn usage(w: &mut World, n: Node, peer: Peer) -> PeerUsage {
     usage.unwrap_or_else(|| w.fail("nothing is said of what a peer has"))
 }
 
+/// Drives all until what a peer has is so.
+fn until_used(
+    w: &mut World,
+    n: Node,
+    peer: Peer,
+    what: &str,
+    so: impl Fn(&PeerUsage) -> bool,
+) -> PeerUsage {
+    let end = w.now().after(w.fixture().deadline());
+    loop {
+        let used = usage(w, n, peer);
+        if so(&used) {
+            return used;
+        }
+        assert!(w.now() < end, "{what}: {used:?}");
+        w.run_for(Duration::from_millis(1));
+    }
+}
+
 /// As many messages as are asked for, one after the other, from a peer that others may come before.
 fn come(w: &mut World, n: Node, from: Peer, numbers: std::ops::Range<u32>) {
     for wanted in numbers {
@@ -69,9 +88,9 @@ pub fn a_greedy_peer_and_a_polite_one(w: &mut World) {
     let held = move |w: &World| w[b].hoard.as_ref().map_or(0, Vec::len);
     w.until("a message comes", |w| held(w) > 0);
     until_still(w, held);
-    let (count, used) = (held(w), usage(w, b, ba));
+    let used = until_used(w, b, ba, "it wants more", |used| used.leases_refused > 0);
+    let count = held(w);
     assert!(count <= 3 && used.leases <= 3, "{count} leases are out: {used:?}");
-    assert!(used.leases_refused > 0, "{used:?}");
     let other = usage(w, b, bc);
     assert_eq!((other.leases_refused, other.quota), (0, PeerQuota::UNLIMITED));
     let first = w[b].hoard.take().expect("kept until now");
@@ -147,11 +166,7 @@ pub fn less_than_it_has(w: &mut World) {
     come(w, b, ba, 0..COUNT);
     let quota = PeerQuota::UNLIMITED.with_leases(1);
     set(w, b, ba, quota);
-    let end = w.now().after(w.fixture().deadline());
-    while usage(w, b, ba).leases > 1 {
-        assert!(w.now() < end, "{:?} is not returned", usage(w, b, ba));
-        w.run_for(Duration::from_millis(1));
-    }
+    until_used(w, b, ba, "the rest comes back", |used| used.leases <= 1);
     for i in 0..COUNT {
         w.inject(a, ab, &numbered(i, len));
     }
@@ -179,9 +194,9 @@ pub fn expected_messages(w: &mut World) {
     for token in polite {
         w.ok(c, token);
     }
+    let used = until_used(w, b, ba, "it wants more room", |used| used.unexpected_refused > 0);
+    assert!(used.unexpected <= HEADERS, "{used:?}");
     w.run_for(Duration::from_millis(5));
-    let used = usage(w, b, ba);
-    assert!(used.unexpected <= HEADERS && used.unexpected_refused > 0, "{used:?}");
     let open: Vec<Token> = w[a].ledger.outstanding().map(|(token, _)| token).collect();
     assert!(greedy.iter().all(|token| open.contains(token)), "some are complete: {used:?}");
     let receive = |w: &mut World, from: Peer, wanted: u32| {

@@ -168,6 +168,10 @@ impl<F: Fixture> Fixture for OutOfProcess<F> {
         there
     }
 
+    fn keeps_memory(&self) -> Option<&'static str> {
+        self.inner.keeps_memory()
+    }
+
     fn holds_up_others(&self) -> Option<&'static str> {
         self.inner.holds_up_others()
     }
