@@ -9,7 +9,7 @@ use super::{
     violation::{at_most, broken},
 };
 use crate::{Buffer, Slices, memory::Fault};
-use std::collections::HashMap;
+use std::{collections::HashMap, mem};
 
 #[derive(Debug)]
 pub(super) struct Incoming {
@@ -17,6 +17,8 @@ pub(super) struct Incoming {
     pub(super) landing: Option<Landing>,
     /// Memory of a device, if its payload goes there by way of a buffer.
     bounced: Option<Box<Slices>>,
+    /// What was placed last found no memory.
+    faulted: bool,
     /// Requests that wait for our answer.
     serving: u32,
     /// Puts that failed and are not over, by the peer's ids.
@@ -74,6 +76,7 @@ impl Default for Incoming {
         Incoming {
             landing: None,
             bounced: None,
+            faulted: false,
             serving: 0,
             failed: HashMap::new(),
             refusals: 0,
@@ -108,15 +111,23 @@ impl Incoming {
 
     /// Its payload is there. What is in such a buffer goes to where it belongs.
     #[inline]
-    pub(super) fn unbounce(&mut self, placement: Placement) -> (Placement, Result<(), Fault>) {
+    pub(super) fn unbounce(&mut self, placement: Placement) -> Placement {
         match self.bounced.is_some() {
-            false => (placement, Ok(())),
+            false => placement,
             true => self.place_bounced(placement),
         }
     }
 
+    /// Whether there was no such memory, or none that may be written.
+    pub(super) fn take_fault(&mut self) -> Result<(), Fault> {
+        match mem::take(&mut self.faulted) {
+            true => Err(Fault),
+            false => Ok(()),
+        }
+    }
+
     #[cold]
-    fn place_bounced(&mut self, placement: Placement) -> (Placement, Result<(), Fault>) {
+    fn place_bounced(&mut self, placement: Placement) -> Placement {
         match (self.bounced.take(), placement) {
             (Some(memory), Placement::Buffer(buffer)) => {
                 let mut rest = &buffer[..];
@@ -125,10 +136,11 @@ impl Incoming {
                     rest = later;
                     piece.try_write(0, now)
                 });
-                (Placement::Memory(*memory), placed)
+                self.faulted = placed.is_err();
+                Placement::Memory(*memory)
             }
             // It goes nowhere any more.
-            (_, placement) => (placement, Ok(())),
+            (_, placement) => placement,
         }
     }
 
@@ -212,7 +224,7 @@ impl Incoming {
 
     /// The report of the fragments that were refused, if some were.
     pub(super) fn poll_refusals(&mut self) -> Option<Header> {
-        let count = std::mem::take(&mut self.refusals);
+        let count = mem::take(&mut self.refusals);
         (count > 0).then_some(Header::Refused { count, status: self.refusal })
     }
 

@@ -125,7 +125,7 @@ impl Engine {
         let Some(landing) = conn.incoming.landing.take() else {
             return Ok(());
         };
-        let (placement, placed) = conn.incoming.unbounce(placement);
+        let placement = conn.incoming.unbounce(placement);
         match (landing, placement) {
             (Landing::Message { id }, Placement::Buffer(buffer)) => {
                 let message = buffer.into_lease();
@@ -177,6 +177,7 @@ impl Engine {
                 if let Some(at) = at {
                     ledger.unhold(regions, at);
                 }
+                let placed = conn.incoming.take_fault();
                 let status = if placed.is_err() { Status::OutOfBounds } else { status };
                 conn.land_put(header, place, status, ledger)?;
             }
