@@ -224,6 +224,7 @@ impl<D: Device> Endpoint for Channels<D> {
         let region = self.engine.register(memory, access)?;
         // The engine serves memory that the device does not register.
         if access != Access::NONE
+            && self.port.device().limits().exposes
             && let Some(tag) = tag::of_region(region)
             && let Ok(registered) = self.port.device_mut().register(memory, access, tag)
         {

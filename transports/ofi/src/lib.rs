@@ -69,6 +69,10 @@ pub use sys::environment::prepare;
 /// ```
 pub type Ofi = petasos_datagram::Datagrams<Net>;
 
+/// A network card made of such an endpoint: over it `petasos_channel::Channels` carry messages,
+/// which are read by their receivers from where they lie, if they are long.
+pub type Card = petasos_datagram::Card<Net>;
+
 /// An endpoint of the library's without the contract, for measurements.
 #[doc(hidden)]
 pub type Bare = petasos_datagram::bare::Bare<Net>;
