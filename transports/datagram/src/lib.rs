@@ -84,7 +84,7 @@ mod sleep;
 pub mod slots;
 mod window;
 
-pub use card::Card;
+pub use card::{Card, open};
 pub use config::{Config, Counters};
 pub use datagrams::Datagrams;
 pub use error::OpenError;

@@ -1,6 +1,8 @@
 //! The contract of a device.
 
-use super::{Card, events::is_of, opened::Location, packet::Header, send::Body};
+use super::{
+    Card, OPTION, events::is_of, opened::Location, packet::Header, send::Body, without_option,
+};
 use crate::network::Network;
 use petasos_channel::{
     Device, DeviceEvent, DeviceLimits,
@@ -22,7 +24,7 @@ impl<N: Network> Device for Card<N> {
     }
 
     fn address(&self) -> &Address {
-        self.inner.engine.address()
+        &self.address
     }
 
     fn incarnation(&self) -> Incarnation {
@@ -49,8 +51,16 @@ impl<N: Network> Device for Card<N> {
     }
 
     fn resolve(&mut self, address: &Address, patience: Duration) {
-        if let Err(error) = self.inner.resolve(address, patience) {
-            let (address, reason) = (address.clone(), error.to_string());
+        let resolved = match without_option(address) {
+            Some(place) => {
+                self.inner.resolve(&place, patience).map(drop).map_err(|error| error.to_string())
+            }
+            None => {
+                Err(format!("its messages do not go by channels: no `{OPTION}` in its address"))
+            }
+        };
+        if let Err(reason) = resolved {
+            let address = address.clone();
             self.mail.push_back(DeviceEvent::Unreachable { address, patience, reason });
         }
     }

@@ -1,6 +1,6 @@
 //! Nodes that come and go.
 
-use super::Card;
+use super::{Card, with_option};
 use crate::network::Network;
 use petasos_channel::{DeviceEvent, device::Node};
 use petasos_fabric::{Endpoint, Event, LostReason, Peer};
@@ -15,7 +15,7 @@ impl<N: Network> Card<N> {
             match event {
                 Event::PeerUp { peer, incarnation } => {
                     let Some(info) = self.inner.engine.peer_info(peer) else { continue };
-                    let (node, address) = (self.nodes.add(peer), info.address);
+                    let (node, address) = (self.nodes.add(peer), with_option(&info.address));
                     self.mail.push_back(DeviceEvent::Up { node, address, incarnation });
                 }
                 Event::PeerLost { peer, reason } => self.peer_lost(peer, reason),
@@ -40,7 +40,7 @@ impl<N: Network> Card<N> {
                 other => (Duration::ZERO, other.to_string()),
             };
             if let Some(info) = info {
-                let address = info.address;
+                let address = with_option(&info.address);
                 self.mail.push_back(DeviceEvent::Unreachable { address, patience, reason });
             }
             return;
@@ -77,6 +77,7 @@ impl<N: Network> Card<N> {
         for event in self.mail.drain(..self.mail.len().min(most)) {
             if let DeviceEvent::Lost { node, .. } = &event
                 && let Some(reached) = self.nodes.get_mut(*node)
+                && reached.lost
             {
                 self.departed.push(reached.peer);
             }

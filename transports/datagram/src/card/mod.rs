@@ -48,15 +48,48 @@ use crate::{Config, Counters, datagrams::Datagrams, frame::CHANNELS, network::Ne
 use nodes::Reachable;
 use opened::Registrations;
 use operations::Operations;
-use petasos_channel::DeviceEvent;
-use petasos_fabric::{Address, Event, Peer};
+use petasos_channel::{Channels, DeviceEvent};
+use petasos_fabric::{Address, Endpoint, Event, Peer};
 use std::collections::VecDeque;
+
+/// What the addresses of cards end with.
+pub(crate) const OPTION: &str = "?channels";
+
+/// Opens an endpoint at an address of the network: [`Datagrams`], or, where the address ends with
+/// `?channels`, [`Channels`] over a [`Card`]. All peers of an endpoint have to be of its kind, which
+/// their addresses say.
+///
+/// # Errors
+/// As [`Datagrams::open`].
+pub fn open<N: Network>(
+    address: &Address,
+    config: Config,
+) -> Result<Box<dyn Endpoint>, N::OpenError> {
+    if !address.rest().ends_with(OPTION) {
+        return Ok(Box::new(Datagrams::<N>::open(address, config)?));
+    }
+    let mut numbers = petasos_channel::Config::default();
+    numbers.limits = config.limits;
+    Ok(Box::new(Channels::new(Card::<N>::open(address, config)?, numbers)))
+}
+
+/// The address of an endpoint without the option of cards; `None` if it does not have it.
+pub(super) fn without_option(address: &Address) -> Option<Address> {
+    Address::parse(address.as_str().strip_suffix(OPTION)?).ok()
+}
+
+/// The address of the card at an endpoint's.
+pub(super) fn with_option(address: &Address) -> Address {
+    let whole = format!("{}{OPTION}", address.as_str());
+    Address::parse(&whole).unwrap_or_else(|_| address.clone())
+}
 
 /// A [`Device`](petasos_channel::Device) over the datagrams of a library. See [`crate::card`].
 pub struct Card<N: Network> {
     /// Before the library's endpoint, which is dropped after it.
     opened: Registrations<N::Opened>,
     inner: Datagrams<N>,
+    address: Address,
     nodes: Reachable,
     operations: Operations,
     /// The library reads memory of nodes.
@@ -73,16 +106,18 @@ pub struct Card<N: Network> {
 }
 
 impl<N: Network> Card<N> {
-    /// Opens a card at an address of the network: see the transports for their addresses. Of the
-    /// configuration only what is about messages and programs' memory
+    /// Opens a card at an address of the network: see the transports for their addresses. That of
+    /// the card ends with `?channels`, whether this one does or not. Of the configuration only what is about messages and programs' memory
     /// ([`Config::remote_access_from`], [`Config::completion_data_from`],
     /// [`Config::keep_registered`], and the limits of messages) has no meaning here.
     ///
     /// # Errors
     /// As [`Datagrams::open`].
     pub fn open(address: &Address, config: Config) -> Result<Card<N>, N::OpenError> {
-        let inner = Datagrams::<N>::open_for(address, config, CHANNELS)?;
+        let place = without_option(address);
+        let inner = Datagrams::<N>::open_for(place.as_ref().unwrap_or(address), config, CHANNELS)?;
         Ok(Card {
+            address: with_option(inner.engine.address()),
             opened: Registrations::new(inner.config.limits.max_regions, inner.config.mourning),
             nodes: Reachable::default(),
             operations: Operations::default(),
@@ -129,6 +164,6 @@ impl<N: Network> Drop for Card<N> {
 
 impl<N: Network> std::fmt::Debug for Card<N> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Card({}, {})", self.inner.engine.address(), self.carrier())
+        write!(f, "Card({}, {})", self.address, self.carrier())
     }
 }
