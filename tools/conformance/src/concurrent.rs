@@ -312,6 +312,10 @@ pub fn messages_from_threads(w: &mut World) {
                                     Err(error) => panic!("message {i}: {error}"),
                                 }
                             }
+                            // Nobody takes it any more.
+                            if done.load(Ordering::Relaxed) {
+                                return;
+                            }
                             if !end.progress(fixture.now(), 8, &mut events) {
                                 thread::yield_now();
                             }

@@ -32,6 +32,7 @@ const LIMITS: DeviceLimits = DeviceLimits {
     processor_atomics: true,
     registrations: REGISTRATIONS,
     passive_target: true,
+    exposes: true,
 };
 
 /// The endpoint's side.

@@ -68,20 +68,24 @@ impl<D: Device> Channels<D> {
         let numbers = two_sided::Config::new(limits, config.fragment);
         let engine = Engine::new(device.address().clone(), device.incarnation(), numbers, pool);
         let mut capabilities = Capabilities::emulated(device.scheme(), limits);
-        capabilities.remote_access = Support::Native;
-        capabilities.flush = Support::Native;
-        capabilities.put_with_event = Support::Native;
-        if offers.atomic > 0 {
-            capabilities.atomics = Support::Native;
-            // Without native atomics the target's engine does them.
-            capabilities.processor_atomics = offers.processor_atomics;
+        capabilities.credential = device.credential();
+        if offers.exposes {
+            capabilities.remote_access = Support::Native;
+            capabilities.flush = Support::Native;
+            capabilities.put_with_event = Support::Native;
+            if offers.atomic > 0 {
+                capabilities.atomics = Support::Native;
+                // Without native atomics the target's engine does them.
+                capabilities.processor_atomics = offers.processor_atomics;
+            }
+            capabilities.passive_target = offers.passive_target;
+            capabilities.enforcement = Enforcement::Device;
         }
-        capabilities.passive_target = offers.passive_target;
-        capabilities.enforcement = Enforcement::Device;
         let tuned = || Thresholds::of_machine(device.scheme());
         let thresholds = config.thresholds.unwrap_or_else(tuned);
+        let immediate = if offers.exposes { thresholds.immediate() } else { offers.immediate };
         Channels {
-            port: Port::new(device, thresholds.immediate()),
+            port: Port::new(device, immediate),
             engine,
             capabilities,
             loans: Loans::new(&config),

@@ -27,8 +27,8 @@
 //!   will be, raised there.
 
 use petasos_fabric::{
-    Access, Address, AtomicOp, AtomicType, Buffer, Incarnation, Lease, LostReason, Notifier,
-    RegisterError, Sleep, Slice, Time,
+    Access, Address, AtomicOp, AtomicType, Buffer, Credential, Incarnation, Lease, LostReason,
+    Notifier, RegisterError, Sleep, Slice, Time,
 };
 use smallvec::SmallVec;
 use std::{os::fd::BorrowedFd, time::Duration};
@@ -218,6 +218,12 @@ pub fn gather(parts: &[&[u8]]) -> Lease {
             room = rest;
         }
     };
+    gather_with(len, fill)
+}
+
+/// The same for a packet of so many bytes that `fill` writes.
+#[must_use]
+pub fn gather_with(len: usize, fill: impl FnOnce(&mut [u8])) -> Lease {
     if len <= Lease::INLINE {
         return Lease::inline_with(len, fill);
     }
@@ -243,6 +249,11 @@ pub struct DeviceLimits {
     pub registrations: usize,
     /// Whether accesses complete though the target's program is not running.
     pub passive_target: bool,
+    /// Whether it is for the memory of programs as well. If not, [`Channels`](crate::Channels)
+    /// registers their own memory alone, and the two-sided engine serves put, get and atomics of
+    /// programs. Puts of such a device travel as packets: so an immediate put of any length costs
+    /// no more than another one, and is preferred.
+    pub exposes: bool,
 }
 
 /// A network device. See the [module's documentation](self) for what is promised.
@@ -255,6 +266,10 @@ pub trait Device: Send {
     fn incarnation(&self) -> Incarnation;
     /// What it can do.
     fn limits(&self) -> DeviceLimits;
+    /// How nodes prove that they may reach it.
+    fn credential(&self) -> Credential {
+        Credential::None
+    }
 
     /// Reaches for the node at `address` for as long as `patience`. Raises `Up` or `Unreachable`;
     /// nothing more if it is up already.

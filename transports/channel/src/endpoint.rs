@@ -236,6 +236,7 @@ impl<D: Device> Endpoint for Channels<D> {
         // The engine serves memory that the device does not register, or cannot know.
         if access != Access::NONE
             && !matches!(memory.kind(), Kind::Pieces | Kind::AddressSpace)
+            && self.port.device().limits().exposes
             && let Some(tag) = tag::of_region(region)
             && let Ok(registered) = self.port.device_mut().register(memory, access, tag)
         {

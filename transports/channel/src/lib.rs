@@ -84,8 +84,9 @@
 //!
 //! One device is simulated (`petasos_sim::device`), with slots, latencies, reordering, deaths and a
 //! memory account; its puts read their source when they land, so that memory that is reused too
-//! early is found. The other, [`Over`], makes a device of any endpoint, so that the channels run
-//! between real processes.
+//! early is found. Another, [`Over`], makes a device of any endpoint, so that the channels run
+//! between real processes. The third, the `Card` of `petasos-datagram`, is made of the datagrams and
+//! the reads of libfabric or UCX.
 //!
 //! # What is trusted
 //!
@@ -112,6 +113,7 @@ pub mod fifo;
 mod flow;
 mod header;
 mod holders;
+pub mod immediate;
 mod inbound;
 mod loans;
 mod outbound;

@@ -36,6 +36,10 @@ pub struct Datagrams<N: Network> {
     pub(crate) capabilities: Capabilities,
     pub(crate) config: Config,
     pub(crate) medium: Medium,
+    /// What peers must speak as well.
+    pub(crate) protocol: String,
+    /// Peers were told that it ends.
+    pub(crate) parted: bool,
     pub(crate) links: Links,
     pub(crate) lists: Lists,
     pub(crate) lost: Lost,
@@ -58,6 +62,16 @@ impl<N: Network> Datagrams<N> {
     /// The configuration is not valid, the address is none of this network's, the endpoint by which
     /// peers meet cannot be opened there, or the library refused.
     pub fn open(address: &Address, config: Config) -> Result<Datagrams<N>, N::OpenError> {
+        Datagrams::open_for(address, config, "")
+    }
+
+    /// Opens an endpoint; `carries` is what its packets carry, before the library's protocol, if
+    /// they are not those of the engine.
+    pub(crate) fn open_for(
+        address: &Address,
+        config: Config,
+        carries: &str,
+    ) -> Result<Datagrams<N>, N::OpenError> {
         config.check().map_err(OpenError::Config)?;
         let (kind, medium) = N::kind(address)?;
         let control = medium.meet(address.rest(), &config)?;
@@ -98,6 +112,7 @@ impl<N: Network> Datagrams<N> {
         let mut numbers = two_sided::Config::new(limits, fragment);
         numbers.get_chunk = 256 << 10;
         let pool = Pool::new(limits.max_leases);
+        let protocol = format!("{carries}{}", net.facts().protocol);
         Ok(Datagrams {
             home: Home::current(),
             exposures: Exposures::default(),
@@ -111,6 +126,8 @@ impl<N: Network> Datagrams<N> {
             capabilities,
             config,
             medium,
+            protocol,
+            parted: false,
             links: Links::default(),
             lists: Lists::default(),
             lost: Lost::default(),

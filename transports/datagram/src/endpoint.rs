@@ -179,7 +179,7 @@ impl<N: Network> Endpoint for Datagrams<N> {
     fn relax(&self) {}
 
     fn arm(&mut self, now: Time) -> Sleep {
-        self.prepare(now)
+        self.prepare(now, false)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
@@ -210,13 +210,22 @@ impl<N: Network> Drop for Datagrams<N> {
     /// how many there were. Grants are given back, if nothing is under way by them.
     fn drop(&mut self) {
         // A forked child leaves the parent's endpoint alone.
-        if !self.home.is_current() {
+        if !self.home.is_current() || self.parted {
             return;
         }
         self.flush();
+        self.part(|end| _ = end.receive(usize::MAX, &mut Vec::new()));
+    }
+}
+
+impl<N: Network> Datagrams<N> {
+    /// Waits a little until the library has sent everything, while `receive` polls it, and tells
+    /// peers that this was all.
+    pub(crate) fn part(&mut self, mut receive: impl FnMut(&mut Self)) {
+        self.parted = true;
         let begin = Instant::now();
         while self.net.running() > 0 && begin.elapsed() < FAREWELL {
-            self.receive(usize::MAX, &mut Vec::new());
+            receive(self);
             std::thread::yield_now();
         }
         for link in self.links.iter() {

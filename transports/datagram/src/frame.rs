@@ -39,8 +39,11 @@ pub const HEADER_LEN: usize = 16;
 pub const MAX_NAME: usize = 2048;
 /// What names a region, in bytes: the two-sided engine's route in its key.
 pub const TARGET: usize = 16;
-/// The longest name of a protocol, in bytes.
+/// The longest name of a library's protocol, in bytes.
 pub const MAX_PROTOCOL: usize = 64;
+/// What stands before it where packets are those of a [`Card`](crate::Card), and not of the
+/// two-sided engine: so the two refuse each other.
+pub const CHANNELS: &str = "channels;";
 /// The longest description of memory that is open to a peer, in bytes.
 pub const MAX_LOCATION: usize = 1024;
 /// The version of this format.
@@ -154,7 +157,7 @@ pub enum Control {
         slot: u32,
         /// Your ticket.
         ticket: u64,
-        /// The protocol that I speak through the library.
+        /// The protocol that I speak through the library, after [`CHANNELS`] if I am a card.
         protocol: String,
         /// My name in the fabric.
         name: Vec<u8>,
@@ -295,7 +298,8 @@ fn hello(rest: &[u8]) -> Result<Control, Garbled> {
     let (ticket, rest) = rest.split_first_chunk().ok_or(SHORT)?;
     let (&len, rest) = rest.split_first().ok_or(SHORT)?;
     let (protocol, name) = rest.split_at_checked(usize::from(len)).ok_or(SHORT)?;
-    let protocol = std::str::from_utf8(protocol).ok().filter(|p| p.len() <= MAX_PROTOCOL);
+    let protocol =
+        std::str::from_utf8(protocol).ok().filter(|p| p.len() <= CHANNELS.len() + MAX_PROTOCOL);
     if name.is_empty() || name.len() > MAX_NAME {
         return Err(Garbled("a greeting without a valid name"));
     }
@@ -316,7 +320,7 @@ mod tests {
         let hello = (
             any::<u32>(),
             any::<u64>(),
-            "[a-z;_]{0,64}",
+            "[a-z;_]{0,73}",
             prop::collection::vec(any::<u8>(), 1..MAX_NAME),
         );
         let location = prop::collection::vec(any::<u8>(), 1..=MAX_LOCATION);

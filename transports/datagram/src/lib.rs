@@ -58,6 +58,7 @@ mod access;
 #[doc(hidden)]
 pub mod bare;
 mod cache;
+pub mod card;
 mod completion;
 mod config;
 mod datagrams;
@@ -83,6 +84,7 @@ mod sleep;
 pub mod slots;
 mod window;
 
+pub use card::{Card, open};
 pub use config::{Config, Counters};
 pub use datagrams::Datagrams;
 pub use error::OpenError;

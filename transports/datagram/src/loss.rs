@@ -18,7 +18,7 @@ impl<N: Network> Datagrams<N> {
         self.net.spare(self.lost.count().min(self.config.lost));
     }
 
-    fn lost_done(&mut self, peer: Peer) {
+    pub(crate) fn lost_done(&mut self, peer: Peer) {
         if let Some(node) = self.lost.take(peer) {
             self.retire_node(node, peer);
         }

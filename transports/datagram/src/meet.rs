@@ -8,6 +8,7 @@
 
 use crate::{
     Config, OpenError,
+    card::OPTION,
     datagrams::Datagrams,
     frame::Control,
     link::{State, Watch},
@@ -72,6 +73,11 @@ impl Medium {
             Meeting::Tcp => "tcp",
             Meeting::Shm => "shm",
         };
+        if address.rest().ends_with(OPTION) {
+            let reason =
+                "messages to it go by channels, and those of this endpoint do not".to_owned();
+            return Err(ResolveError::Malformed { address: address.clone(), reason });
+        }
         if address.rest().contains('?') {
             let reason = "packets that go through a library are not encrypted".to_owned();
             return Err(ResolveError::Malformed { address: address.clone(), reason });
@@ -168,13 +174,13 @@ impl<N: Network> Datagrams<N> {
         if !self.lists.has_controls() {
             return;
         }
-        let Datagrams { links, lists, control, net, .. } = self;
+        let Datagrams { links, lists, control, net, protocol, .. } = self;
         for index in lists.take_controls() {
             let Some(link) = links.get_mut(index) else { continue };
             link.controls.leave_list();
             let (to, ticket, sent) = (link.control(), link.ticket(), link.out.sent());
             let greeting = || {
-                let (protocol, name) = (net.facts().protocol.clone(), net.name().to_vec());
+                let (protocol, name) = (protocol.clone(), net.name().to_vec());
                 Control::Hello { slot: index, ticket, protocol, name }
             };
             // How much was sent is known when nothing is under way.
@@ -204,7 +210,7 @@ impl<N: Network> Datagrams<N> {
                 if link.is_greeted() {
                     return self.cut_off(index, "it greeted twice");
                 }
-                let ours = &self.net.facts().protocol;
+                let ours = &self.protocol;
                 if protocol != *ours {
                     let why = format!("it speaks `{protocol}`, this endpoint `{ours}`");
                     return self.cut_off(index, &why);

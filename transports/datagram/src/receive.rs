@@ -83,9 +83,24 @@ impl<N: Network> Datagrams<N> {
     }
 
     /// Takes a packet of this peer's, or defers it.
+    #[inline]
     fn packet(&mut self, header: Header, packet: Packet, events: &mut Vec<Event>) {
+        let Some(peer) = self.admit(header, packet) else { return };
+        match self.take(peer, packet, events) {
+            Taken::Yes => {
+                self.took(peer.index);
+                self.pause(peer.index);
+            }
+            Taken::Wrong(violation) => self.cut_off(peer.index, &violation.to_string()),
+        }
+    }
+
+    /// A packet has arrived. Returns its sender if it is to be taken now; else it is deferred, or
+    /// wrong.
+    #[inline]
+    pub(crate) fn admit(&mut self, header: Header, packet: Packet) -> Option<Peer> {
         let (index, number) = (header.slot & !WAITS, header.number);
-        let Some(link) = self.links.get_mut(index) else { return };
+        let link = self.links.get_mut(index)?;
         self.counters.packets_in += 1;
         let received = link.inward.count_received();
         if let Watch::Owed(count) = link.watch
@@ -94,32 +109,27 @@ impl<N: Network> Datagrams<N> {
             link.watch = Watch::Rings;
         }
         let Some(distance) = link.inward.distance(number) else {
-            return self.cut_off(index, "a packet with a number that it cannot have");
+            self.cut_off(index, "a packet with a number that it cannot have");
+            return None;
         };
         if header.slot & WAITS != 0 {
             link.inward.wait_for_completion(number);
         }
-        let peer = link.peer();
         if link.is_greeted() && distance == 0 && !link.inward.waits_for_completion() {
-            match self.take(peer, packet, events) {
-                Taken::Yes => {
-                    self.took(index);
-                    return self.pause(index);
-                }
-                Taken::Wrong(violation) => return self.cut_off(index, &violation.to_string()),
-            }
+            return Some(link.peer());
         }
         let mut bytes = vec![0; packet.len - HEADER_LEN];
         self.net.read(packet, HEADER_LEN, &mut bytes);
-        let Some(link) = self.links.get_mut(index) else { return };
+        let link = self.links.get_mut(index)?;
         self.counters.deferred += 1;
         link.inward.defer(distance, bytes);
         self.lists.pause(link);
+        None
     }
 
     /// Lists a peer if a deferred packet of it is due.
     #[inline]
-    fn pause(&mut self, index: u32) {
+    pub(crate) fn pause(&mut self, index: u32) {
         if let Some(link) = self.links.get_mut(index) {
             self.lists.pause(link);
         }
@@ -234,7 +244,7 @@ impl<N: Network> Datagrams<N> {
     }
 
     /// The library has completed an operation.
-    fn done(&mut self, mark: Mark, result: Result<(), i32>) {
+    pub(crate) fn done(&mut self, mark: Mark, result: Result<(), i32>) {
         if let Mark::Payload { link, serial } = mark {
             self.payload_done(link, serial);
         }
@@ -344,7 +354,7 @@ impl<N: Network> Datagrams<N> {
 
     /// The library cannot receive any more: all peers are lost.
     #[cold]
-    fn broken(&mut self, code: i32) {
+    pub(crate) fn broken(&mut self, code: i32) {
         let why = self.net.error(code as isize);
         for index in 0..self.links.slots() {
             self.end(index, LostReason::System(why.clone()));

@@ -24,8 +24,8 @@ use crate::{
 use petasos_fabric::{Sleep, Time};
 
 impl<N: Network> Datagrams<N> {
-    /// See [`petasos_fabric::Endpoint::arm`].
-    pub(crate) fn prepare(&mut self, now: Time) -> Sleep {
+    /// See [`petasos_fabric::Endpoint::arm`]. `waits`: for something of which no event tells.
+    pub(crate) fn prepare(&mut self, now: Time, waits: bool) -> Sleep {
         let spun = self.pace.arm();
         let engine = self.engine.has_events() || self.engine.has_output();
         if engine
@@ -40,7 +40,7 @@ impl<N: Network> Datagrams<N> {
         }
         let mut until = Time::NEVER;
         // Things that wait for peers, which do not ring for them.
-        let mut nap = self.lists.has_output();
+        let mut nap = waits || self.lists.has_output();
         nap |= self.accesses.is_waiting() || self.has_paused() || self.engine.has_waiting();
         if self.rings {
             nap |= self.links.iter().any(|link| link.inward.waits_for_completion());

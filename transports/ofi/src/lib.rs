@@ -42,6 +42,8 @@ mod probe;
 mod providers;
 mod sys;
 
+use petasos_fabric::{Address, Endpoint};
+
 pub use error::{LoadError, OpenError};
 #[doc(hidden)]
 pub use net::Net;
@@ -68,6 +70,21 @@ pub use sys::environment::prepare;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub type Ofi = petasos_datagram::Datagrams<Net>;
+
+/// Opens an endpoint at an address: an [`Ofi`], or where the address ends with `?channels`, as
+/// `ofi+verbs://10.0.0.7:0?channels`, `petasos_channel::Channels` over a [`Card`]. For which messages that is
+/// faster, docs/libfabric.md says. All peers of an endpoint have to be of its kind, which their
+/// addresses say.
+///
+/// # Errors
+/// As [`open`](petasos_datagram::Datagrams::open) of that.
+pub fn open(address: &Address, config: Config) -> Result<Box<dyn Endpoint>, OpenError> {
+    petasos_datagram::open::<Net>(address, config)
+}
+
+/// A network card made of such an endpoint: over it `petasos_channel::Channels` carry messages,
+/// which are read by their receivers from where they lie, if they are long.
+pub type Card = petasos_datagram::Card<Net>;
 
 /// An endpoint of the library's without the contract, for measurements.
 #[doc(hidden)]

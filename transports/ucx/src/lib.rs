@@ -57,6 +57,8 @@ mod signals;
 mod sys;
 
 pub use error::{LoadError, OpenError};
+use petasos_fabric::{Address, Endpoint};
+
 pub use kinds::{Kind, kinds};
 #[doc(hidden)]
 pub use net::Net;
@@ -80,6 +82,21 @@ pub use probe::{find, missing, probe};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub type Ucx = petasos_datagram::Datagrams<Net>;
+
+/// Opens an endpoint at an address: a [`Ucx`], or where the address ends with `?channels`, as
+/// `ucx+rc://10.0.0.7:0?channels`, `petasos_channel::Channels` over a [`Card`]. All peers of an
+/// endpoint have to be of its kind, which their addresses say.
+///
+/// # Errors
+/// As [`open`](petasos_datagram::Datagrams::open) of that.
+pub fn open(address: &Address, config: Config) -> Result<Box<dyn Endpoint>, OpenError> {
+    petasos_datagram::open::<Net>(address, config)
+}
+
+/// A network card made of such an endpoint: over it `petasos_channel::Channels` carry messages.
+/// Long ones are fetched by their receivers: by UCX where it reads memory of peers here
+/// ([`Config::remote_access`]), else from their senders' cards.
+pub type Card = petasos_datagram::Card<Net>;
 
 /// An endpoint of the library's without the contract, for measurements.
 #[doc(hidden)]

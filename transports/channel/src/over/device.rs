@@ -1,17 +1,14 @@
 //! The contract of a device, by the operations of the endpoint.
 
-use super::{
-    CLOSING, Closing, Opened, Over, QUEUE,
-    immediate::{self, NAME},
-    refusal, region_of,
-};
+use super::{CLOSING, Closing, Over, QUEUE, refusal, region_of};
 use crate::{
     Device, DeviceEvent, DeviceLimits,
     device::{AtomicAccess, Class, Node, Refusal, Registration, RemoteKey, Target, Ticket},
+    immediate::{self, NAME, Opened},
 };
 use petasos_fabric::{
-    Access, Address, Endpoint, Incarnation, Lease, Level, Notifier, Operation, Peer, RegisterError,
-    RemoteSpan, Sleep, Slice, Time, Token,
+    Access, Address, Credential, Endpoint, Incarnation, Lease, Level, Notifier, Operation, Peer,
+    RegisterError, RemoteSpan, Sleep, Slice, Time, Token,
 };
 use smallvec::{SmallVec, smallvec};
 use std::{os::fd::BorrowedFd, time::Duration};
@@ -31,6 +28,10 @@ impl<E: Endpoint> Device for Over<E> {
 
     fn limits(&self) -> DeviceLimits {
         self.limits
+    }
+
+    fn credential(&self) -> Credential {
+        self.inner.capabilities().credential
     }
 
     fn resolve(&mut self, address: &Address, patience: Duration) {

@@ -25,11 +25,11 @@ mod immediate;
 use crate::{
     DeviceEvent, DeviceLimits,
     device::{Class, Fault, Node, Refusal, Registration, RemoteKey, Target, Ticket, gather},
+    immediate::{Name, Opened},
 };
-use immediate::Name;
 use petasos_fabric::{
-    Access, Address, Done, Endpoint, Event, InjectError, Key, Lease, LostReason, OpError,
-    OpErrorKind, Operation, Peer, RegionId, Remote, Slice, Support, Token,
+    Address, Done, Endpoint, Event, InjectError, Key, Lease, LostReason, OpError, OpErrorKind,
+    Operation, Peer, RegionId, Remote, Slice, Support, Token,
 };
 use smallvec::SmallVec;
 use std::{
@@ -89,15 +89,6 @@ struct Closing {
     holder: Option<Address>,
 }
 
-/// Memory that was opened.
-#[derive(Debug)]
-struct Opened {
-    memory: Slice,
-    access: Access,
-    tag: u64,
-    secret: u64,
-}
-
 /// A key of a node's.
 #[derive(Debug)]
 struct Imported {
@@ -150,6 +141,7 @@ impl<E: Endpoint> Over<E> {
             processor_atomics: can.processor_atomics,
             registrations: can.limits.max_regions,
             passive_target: can.passive_target,
+            exposes: true,
         };
         Over {
             scheme: can.scheme,

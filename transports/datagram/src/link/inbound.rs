@@ -130,6 +130,14 @@ impl Inbound {
         first.filter(|_| !self.waits_for_completion())
     }
 
+    /// Takes it out: it is to be taken now.
+    pub(crate) fn take_due(&mut self) -> Option<Vec<u8>> {
+        if !self.is_due() {
+            return None;
+        }
+        self.deferred.front_mut()?.take()
+    }
+
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         self.due().is_some()

@@ -1,6 +1,8 @@
 //! A network library within one thread, which can be told to be silent: operations that are posted
 //! then never complete, until it is told to complete them.
 
+#![allow(dead_code, reason = "each test uses its own part of it")]
+
 use petasos_datagram::{
     Config, Facts, Handle, Happened, Mark, Medium, Meeting, Network, Node, Nodes, Objects,
     OpenError, Packet, Refusal, RemoteOp, Taken, slots,
@@ -42,6 +44,11 @@ pub(crate) fn be_silent(silent: bool) {
 /// Operations that had not completed do.
 pub(crate) fn complete_all() {
     world(|world| world.complete_all = true);
+}
+
+/// Changes the packets that are under way, of one receiver after another.
+pub(crate) fn tamper(mut change: impl FnMut(&mut VecDeque<Vec<u8>>)) {
+    world(|world| world.packets.values_mut().for_each(&mut change));
 }
 
 /// Nodes in all tables of addresses.

@@ -38,6 +38,7 @@ impl SimDevice {
             processor_atomics: true,
             registrations: config.registrations,
             passive_target: true,
+            exposes: true,
         };
         SimDevice { world, address, id, incarnation, limits, wake: Arc::default() }
     }

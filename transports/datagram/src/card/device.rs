@@ -1,0 +1,247 @@
+//! The contract of a device.
+
+use super::{
+    Card, OPTION, events::is_of, opened::Location, packet::Header, send::Body, without_option,
+};
+use crate::network::Network;
+use petasos_channel::{
+    Device, DeviceEvent, DeviceLimits,
+    device::{AtomicAccess, Class, Fault, Node, Refusal, Registration, RemoteKey, Target, Ticket},
+    immediate::{Opened, PutHeader},
+};
+use petasos_fabric::{
+    Access, Address, Credential, Endpoint, Incarnation, Notifier, RegisterError, Sleep, Slice, Time,
+};
+use smallvec::SmallVec;
+use std::{os::fd::BorrowedFd, time::Duration};
+
+/// The longest put or get.
+const TRANSFER: usize = 1 << 20;
+
+impl<N: Network> Device for Card<N> {
+    fn scheme(&self) -> &'static str {
+        self.inner.medium.scheme
+    }
+
+    fn address(&self) -> &Address {
+        &self.address
+    }
+
+    fn incarnation(&self) -> Incarnation {
+        self.inner.engine.incarnation()
+    }
+
+    fn limits(&self) -> DeviceLimits {
+        let facts = self.inner.net.facts();
+        let transfer = if self.reads { facts.access.unwrap_or(TRANSFER) } else { TRANSFER };
+        DeviceLimits {
+            packet: facts.fragment,
+            immediate: facts.fragment,
+            transfer: transfer.min(TRANSFER),
+            atomic: 0,
+            processor_atomics: false,
+            registrations: self.opened.most(),
+            passive_target: false,
+            exposes: false,
+        }
+    }
+
+    fn credential(&self) -> Credential {
+        self.inner.capabilities.credential
+    }
+
+    fn resolve(&mut self, address: &Address, patience: Duration) {
+        let resolved = match without_option(address) {
+            Some(place) => {
+                self.inner.resolve(&place, patience).map(drop).map_err(|error| error.to_string())
+            }
+            None => {
+                Err(format!("its messages do not go by channels: no `{OPTION}` in its address"))
+            }
+        };
+        if let Err(reason) = resolved {
+            let address = address.clone();
+            self.mail.push_back(DeviceEvent::Unreachable { address, patience, reason });
+        }
+    }
+
+    fn close(&mut self, node: Node) {
+        let Some(reached) = self.nodes.remove(node) else { return };
+        self.mail.retain(|event| !is_of(event, node));
+        self.stash.retain(|event| !is_of(event, node));
+        self.end_all(reached.peer);
+        self.inner.forget(reached.peer);
+    }
+
+    /// # Panics
+    /// If the packet is too long.
+    #[inline]
+    fn send(&mut self, to: Node, class: Class, parts: &[&[u8]]) -> Result<(), Refusal> {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        assert!(len <= self.inner.net.facts().fragment, "a packet of {len} bytes");
+        self.send_now(to, &Header::Packet(class), Body::Parts(parts))
+    }
+
+    fn put(
+        &mut self,
+        to: Node,
+        target: &Target,
+        from: &Slice,
+        event: Option<u64>,
+        ticket: Ticket,
+    ) -> Result<(), Refusal> {
+        self.begin_put(to, target, from, event, ticket)
+    }
+
+    /// # Panics
+    /// If there are too many bytes.
+    #[inline]
+    fn put_immediate(
+        &mut self,
+        to: Node,
+        target: &Target,
+        bytes: &[u8],
+        event: Option<u64>,
+    ) -> Result<(), Refusal> {
+        assert!(bytes.len() <= self.inner.net.facts().fragment, "{} bytes at once", bytes.len());
+        let Some(Location { name, .. }) = Location::decode(&target.key) else {
+            self.nodes.live(to).ok_or(Refusal::Gone)?;
+            self.mail.push_back(DeviceEvent::Refused { node: to, fault: Fault::Stale });
+            return Ok(());
+        };
+        let put = PutHeader { name, offset: target.offset, event };
+        self.send_now(to, &Header::Immediate(put), Body::Parts(&[bytes]))
+    }
+
+    fn get(
+        &mut self,
+        from: Node,
+        target: &Target,
+        into: &Slice,
+        ticket: Ticket,
+    ) -> Result<(), Refusal> {
+        self.begin_get(from, target, into, ticket)
+    }
+
+    /// There are none.
+    fn atomic(
+        &mut self,
+        at: Node,
+        _: &Target,
+        _: AtomicAccess,
+        ticket: Ticket,
+    ) -> Result<(), Refusal> {
+        self.nodes.live(at).ok_or(Refusal::Gone)?;
+        self.mail.push_back(DeviceEvent::Done { ticket, result: Err(Fault::Unsupported) });
+        Ok(())
+    }
+
+    fn register(
+        &mut self,
+        memory: &Slice,
+        access: Access,
+        tag: u64,
+    ) -> Result<(Registration, RemoteKey), RegisterError> {
+        if self.opened.is_full() {
+            return Err(RegisterError::TooMany { limit: self.opened.most() });
+        }
+        if access.allows(Access::WRITE) && !memory.is_writable() {
+            return Err(RegisterError::ReadOnly);
+        }
+        let secret = getrandom::u64().map_err(|e| RegisterError::System(e.to_string()))?;
+        // The library may hold what it opens longer than a program keeps it, or a device answers.
+        let held = !memory.is_raw() && memory.device().is_none();
+        let exposed = match self.reads && held && access.allows(Access::READ) {
+            true => self.inner.net.open_memory(memory, Access::READ),
+            false => None,
+        };
+        self.inner.counters.registrations += u64::from(exposed.is_some());
+        let exposed = exposed.map(|exposed| {
+            let place = N::location(&exposed);
+            (exposed, place)
+        });
+        let opened = Opened { memory: memory.clone(), access, tag, secret };
+        let added = self.opened.add(opened, exposed);
+        added.ok_or_else(|| RegisterError::System("a key that is too long".to_owned()))
+    }
+
+    fn deregister(&mut self, registration: Registration, ticket: Option<Ticket>) {
+        if self.opened.remove(registration, self.inner.now) {
+            self.inner.net.close_memory();
+        }
+        // Only packets write, and they are refused from now on.
+        if let Some(ticket) = ticket {
+            self.mail.push_back(DeviceEvent::Done { ticket, result: Ok(SmallVec::new()) });
+        }
+    }
+
+    fn holds(&self, memory: &Slice) -> bool {
+        // The library's sends, and reads of ours that it has not completed, with nodes that are
+        // lost, too; and memory of which such nodes may still be reading.
+        self.inner.net.holds(memory) || self.opened.holds(memory)
+    }
+
+    fn poll(&mut self, now: Time, data: bool, most: usize, events: &mut Vec<DeviceEvent>) -> bool {
+        let before = events.len();
+        (self.inner.now, self.data) = (now, data);
+        self.inner.pace.begin_pass();
+        if !self.departed.is_empty() {
+            self.forget_departed();
+        }
+        let mut busy = false;
+        let packets = self.inner.counters.packets_in;
+        if self.inner.pace.is_control_due(packets) || self.inner.lists.has_controls() {
+            self.inner.pace.control_polled(packets);
+            busy |= self.inner.poll_control();
+        }
+        if self.inner.engine.has_events() {
+            self.take_news();
+        }
+        if !self.inner.lists.paused().is_empty() {
+            busy |= self.resume(most);
+        }
+        let arrived = self.receive(most);
+        self.inner.pace.library_polled(arrived);
+        busy |= arrived;
+        if self.nodes.has_owed() {
+            busy |= self.pay_all();
+        }
+        if self.inner.lists.has_owing() {
+            busy |= self.inner.acknowledge();
+        }
+        if !self.inner.lists.ending().is_empty() {
+            busy |= self.inner.finish_ended();
+        }
+        if self.inner.engine.has_events() {
+            self.take_news();
+        }
+        if self.nodes.has_full() {
+            self.tell_room();
+        }
+        if self.opened.end_mourning(now) {
+            self.inner.net.close_memory();
+        }
+        self.hand_out(most, events);
+        busy |= events.len() > before;
+        self.inner.pace.end_pass(busy);
+        busy
+    }
+
+    fn arm(&mut self, now: Time, data: bool) -> Sleep {
+        if !self.mail.is_empty() || (data && !self.stash.is_empty()) {
+            return Sleep::Busy;
+        }
+        match self.inner.prepare(now, self.nodes.has_work()) {
+            Sleep::Busy => Sleep::Busy,
+            Sleep::Until(time) => Sleep::Until(time.min(self.opened.until())),
+        }
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.fd()
+    }
+
+    fn notifier(&self) -> Notifier {
+        self.inner.notifier()
+    }
+}

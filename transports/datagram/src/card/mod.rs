@@ -1,0 +1,170 @@
+//! A network card made of a [`Network`]: the channels of `petasos-channel` over a library's
+//! datagrams.
+//!
+//! [`Datagrams`] gives each message to the two-sided engine, which copies it, or fetches it piece by
+//! piece by requests of its own. The channels do that better for long messages: the receiver gets
+//! the data from where it lies. They ask for a [`Device`](petasos_channel::Device); a [`Card`] is
+//! one.
+//!
+//! # How it works
+//!
+//! Nodes meet as endpoints of [`Datagrams`] do, get the same tickets, sleep and are lost in the
+//! same way: the card is such an endpoint, whose packets are not the engine's but its own
+//! ([`packet`]). In their greetings cards say that they are ([`frame::CHANNELS`]), so that a card
+//! and an endpoint without channels refuse each other with an error that names both.
+//!
+//! One numbered stream carries everything to a node: packets of both classes, puts, and answers.
+//! The receiver takes in all of it whenever it is polled; data packets that its user does not ask
+//! for yet are kept, up to a bound beyond what the window of a correct peer holds.
+//!
+//! * **Puts** are packets, which the target's card writes to where they belong. A library's own
+//!   writes would need a completion at the target, which not all of them have; and a record of a
+//!   channel's FIFO is short.
+//! * **Gets** are the library's reads, where it has them, and else requests that the owner's card
+//!   answers, part by part.
+//! * Programs' own regions are not registered here
+//!   ([`exposes`](petasos_channel::DeviceLimits::exposes)): the engine of the channels serves put,
+//!   get and atomics, so that closing a region waits for nobody's read.
+//!
+//! # What is trusted
+//!
+//! As in [`Datagrams`]. What a node sends is checked once, where it is decoded; a node that sends
+//! anything invalid, or makes more answers wait than it can have asked for, is cut off. Memory is
+//! named by a registration and 64 random bits.
+//!
+//! [`frame::CHANNELS`]: crate::frame::CHANNELS
+
+mod access;
+mod device;
+mod events;
+mod nodes;
+mod opened;
+mod operations;
+pub mod packet;
+mod receive;
+mod send;
+
+use crate::{Config, Counters, datagrams::Datagrams, frame::CHANNELS, network::Network};
+use nodes::Reachable;
+use opened::Registrations;
+use operations::Operations;
+use petasos_channel::{Channels, DeviceEvent};
+use petasos_fabric::{Address, Endpoint, Event, Peer};
+use std::collections::VecDeque;
+
+/// What the addresses of cards end with.
+pub(crate) const OPTION: &str = "?channels";
+
+/// Opens an endpoint at an address of the network: [`Datagrams`], or, where the address ends with
+/// `?channels`, [`Channels`] over a [`Card`]. All peers of an endpoint have to be of its kind, which
+/// their addresses say.
+///
+/// # Errors
+/// As [`Datagrams::open`].
+pub fn open<N: Network>(
+    address: &Address,
+    config: Config,
+) -> Result<Box<dyn Endpoint>, N::OpenError> {
+    if !address.rest().ends_with(OPTION) {
+        return Ok(Box::new(Datagrams::<N>::open(address, config)?));
+    }
+    let mut numbers = petasos_channel::Config::default();
+    numbers.limits = config.limits;
+    Ok(Box::new(Channels::new(Card::<N>::open(address, config)?, numbers)))
+}
+
+/// The address of an endpoint without the option of cards; `None` if it does not have it.
+pub(super) fn without_option(address: &Address) -> Option<Address> {
+    Address::parse(address.as_str().strip_suffix(OPTION)?).ok()
+}
+
+/// The address of the card at an endpoint's.
+pub(super) fn with_option(address: &Address) -> Address {
+    let whole = format!("{}{OPTION}", address.as_str());
+    Address::parse(&whole).unwrap_or_else(|_| address.clone())
+}
+
+/// A [`Device`](petasos_channel::Device) over the datagrams of a library. See [`crate::card`].
+pub struct Card<N: Network> {
+    /// Before the library's endpoint, which is dropped after it.
+    opened: Registrations<N::Opened>,
+    inner: Datagrams<N>,
+    address: Address,
+    nodes: Reachable,
+    operations: Operations,
+    /// The library reads memory of nodes.
+    reads: bool,
+    /// Whether data packets are asked for in this pass.
+    data: bool,
+    mail: VecDeque<DeviceEvent>,
+    /// Data packets that were not asked for yet.
+    stash: VecDeque<DeviceEvent>,
+    /// Events of the inner endpoint.
+    news: Vec<Event>,
+    /// Lost peers whose loss was handed out: their numbers may be used again.
+    departed: Vec<Peer>,
+}
+
+impl<N: Network> Card<N> {
+    /// Opens a card at an address of the network: see the transports for their addresses. That of
+    /// the card ends with `?channels`, whether this one does or not. Of the configuration only what
+    /// is about messages and programs' memory ([`Config::remote_access_from`],
+    /// [`Config::completion_data_from`], [`Config::keep_registered`], and the limits of messages)
+    /// has no meaning here.
+    ///
+    /// # Errors
+    /// As [`Datagrams::open`].
+    pub fn open(address: &Address, config: Config) -> Result<Card<N>, N::OpenError> {
+        let place = without_option(address);
+        let inner = Datagrams::<N>::open_for(place.as_ref().unwrap_or(address), config, CHANNELS)?;
+        Ok(Card {
+            address: with_option(inner.engine.address()),
+            opened: Registrations::new(inner.config.limits.max_regions, inner.config.mourning),
+            nodes: Reachable::default(),
+            operations: Operations::default(),
+            reads: inner.has_native_access(),
+            data: false,
+            mail: VecDeque::new(),
+            stash: VecDeque::new(),
+            news: Vec::new(),
+            departed: Vec::new(),
+            inner,
+        })
+    }
+
+    /// What the card did so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.inner.counters()
+    }
+
+    /// The protocol that carries its packets, in the library's words.
+    #[must_use]
+    pub fn carrier(&self) -> &str {
+        self.inner.carrier()
+    }
+}
+
+impl<N: Network> Drop for Card<N> {
+    /// What was sent leaves, as far as the library takes it within 200 ms, and nodes are told how
+    /// much there was.
+    fn drop(&mut self) {
+        if !self.inner.home.is_current() {
+            return;
+        }
+        // Nothing is taken any more.
+        self.inner.part(|inner| {
+            while let Some(happened) = inner.net.next() {
+                if let crate::Happened::Done(mark, result) = happened {
+                    inner.done(mark, result);
+                }
+            }
+        });
+    }
+}
+
+impl<N: Network> std::fmt::Debug for Card<N> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Card({}, {})", self.address, self.carrier())
+    }
+}

@@ -1,0 +1,269 @@
+//! Sending: packets of the user's at once or not at all, and what is owed to nodes as soon as there
+//! is room.
+
+use super::{
+    Card,
+    nodes::Owed,
+    packet::{Encoded, Header},
+};
+use crate::{
+    frame::HEADER_LEN,
+    network::{self, Mark, Network, Taken},
+};
+use bytes::Bytes;
+use petasos_channel::{
+    DeviceEvent,
+    device::{Fault, Node, Refusal},
+    immediate::PutHeader,
+};
+use petasos_fabric::{Access, Slice, two_sided::Outgoing};
+
+/// The most packets to one node before others have their turn.
+const TURN: usize = 32;
+
+/// What stands behind the header.
+#[derive(Clone, Copy)]
+pub(super) enum Body<'b> {
+    Parts(&'b [&'b [u8]]),
+    Memory(&'b Slice),
+}
+
+impl Body<'_> {
+    pub(super) const NONE: Body<'static> = Body::Parts(&[]);
+
+    fn len(&self) -> usize {
+        match self {
+            Body::Parts(parts) => parts.iter().map(|part| part.len()).sum(),
+            Body::Memory(memory) => memory.len(),
+        }
+    }
+
+    fn copy(&self, mut room: &mut [u8]) {
+        match self {
+            Body::Parts(parts) => {
+                for part in *parts {
+                    let (here, rest) = room.split_at_mut(part.len());
+                    here.copy_from_slice(part);
+                    room = rest;
+                }
+            }
+            Body::Memory(memory) => memory.read(0, room),
+        }
+    }
+
+    /// For the library, which holds it: so a copy of what cannot be held.
+    fn to_payload(self) -> Outgoing {
+        match self {
+            Body::Memory(memory) if !memory.is_raw() && memory.device().is_none() => {
+                Outgoing::Memory([memory.clone()].into_iter().collect())
+            }
+            Body::Memory(memory) => Outgoing::Bytes(Bytes::from(memory.to_vec())),
+            Body::Parts(parts) => Outgoing::Bytes(Bytes::from(parts.concat())),
+        }
+    }
+}
+
+impl<N: Network> Card<N> {
+    /// Sends a packet of the user's, who is told when there is room, if there is none now.
+    pub(super) fn send_now(
+        &mut self,
+        to: Node,
+        header: &Header,
+        body: Body<'_>,
+    ) -> Result<(), Refusal> {
+        self.nodes.live(to).ok_or(Refusal::Gone)?;
+        let sent = self.post(to.0, &header.encode(), body);
+        if let Err(Refusal::Full) = sent {
+            self.nodes.refuse(to);
+        }
+        sent
+    }
+
+    /// Hands the next packet of the stream to the library.
+    #[inline]
+    fn post(&mut self, index: u32, header: &Encoded, body: Body<'_>) -> Result<(), Refusal> {
+        let inner = &mut self.inner;
+        let link = inner.links.get_mut(index).filter(|link| link.is_up());
+        let link = link.ok_or(Refusal::Gone)?;
+        let node = link.node().ok_or(Refusal::Gone)?;
+        if !link.out.has_window() {
+            return Err(Refusal::Full);
+        }
+        let (before, header) = (link.header().to_bytes(), header.as_bytes());
+        let total = HEADER_LEN + header.len() + body.len();
+        let mark = Mark::Short { link: index, serial: link.peer().generation };
+        let net = &mut inner.net;
+        let sent = match body {
+            _ if total <= net.facts().inject => {
+                let fill = |room: &mut [u8]| {
+                    let (first, rest) = room.split_at_mut(HEADER_LEN);
+                    let (second, rest) = rest.split_at_mut(header.len());
+                    first.copy_from_slice(&before);
+                    second.copy_from_slice(header);
+                    body.copy(rest);
+                };
+                net.inject(node, total, fill, mark)
+            }
+            Body::Parts(parts) if total <= N::SHORT => {
+                net.send_short(node, &[&before, header], parts, mark).map(|()| Taken::Waits)
+            }
+            _ => {
+                let mut whole = [0; HEADER_LEN + Header::MAX];
+                whole[..HEADER_LEN].copy_from_slice(&before);
+                whole[HEADER_LEN..HEADER_LEN + header.len()].copy_from_slice(header);
+                let whole = &whole[..HEADER_LEN + header.len()];
+                let sent = net.send(node, whole, body.to_payload(), mark);
+                sent.map(|()| Taken::Waits).map_err(|(refusal, _)| refusal)
+            }
+        };
+        match sent {
+            Ok(taken) => {
+                link.out.begin_operations(u32::from(taken == Taken::Waits));
+                link.out.packet_sent();
+                link.inward.acknowledged();
+                inner.counters.packets_out += 1;
+                if link.rings && inner.rings {
+                    inner.ring(index);
+                }
+                Ok(())
+            }
+            Err(network::Refusal::Full) => {
+                if link.rings && inner.rings {
+                    // The peer may have to poll before there is room.
+                    inner.ring(index);
+                }
+                inner.full(index);
+                Err(Refusal::Full)
+            }
+            Err(network::Refusal::Failed(code)) => {
+                inner.fail(index, code);
+                Err(Refusal::Gone)
+            }
+        }
+    }
+
+    /// Owes something to a node, and sends it, if there is room.
+    pub(super) fn owe(&mut self, node: Node, owed: Owed) {
+        let Some(reached) = self.nodes.live(node) else { return };
+        reached.owed.push_back(owed);
+        match reached.owed.len() {
+            1 => _ = self.pay(node),
+            _ => self.nodes.owe(node),
+        }
+    }
+
+    /// Sends what is owed, as far as there is room. True if anything was sent.
+    pub(super) fn pay_all(&mut self) -> bool {
+        let mut sent = false;
+        for index in self.nodes.take_owed() {
+            sent |= self.pay(Node(index));
+        }
+        sent
+    }
+
+    fn pay(&mut self, node: Node) -> bool {
+        for turn in 0..TURN {
+            let Some(reached) = self.nodes.live(node) else { return turn > 0 };
+            if let Some(fault) = reached.refused {
+                if self.post(node.0, &Header::Refused(fault).encode(), Body::NONE).is_err() {
+                    self.nodes.owe(node);
+                    return turn > 0;
+                }
+                if let Some(reached) = self.nodes.live(node) {
+                    reached.refused = None;
+                }
+                continue;
+            }
+            let Some(owed) = reached.owed.pop_front() else { return turn > 0 };
+            let rest = self.pay_part(node, owed);
+            match (rest, self.nodes.live(node)) {
+                // Other things come between the parts of a long one.
+                (Ok(Some(rest @ Owed::Parts { .. })), Some(reached)) => {
+                    reached.owed.push_back(rest);
+                }
+                (Ok(Some(rest)), Some(reached)) => reached.owed.push_front(rest),
+                (Err(rest), Some(reached)) => {
+                    reached.owed.push_front(rest);
+                    self.nodes.owe(node);
+                    return turn > 0;
+                }
+                _ => {}
+            }
+        }
+        self.nodes.owe(node);
+        true
+    }
+
+    /// Sends one packet of what is owed. Returns what is left; as an error if there was no room.
+    fn pay_part(&mut self, node: Node, owed: Owed) -> Result<Option<Owed>, Owed> {
+        let most = self.inner.net.facts().fragment;
+        match owed {
+            Owed::Answer(header) => match self.post(node.0, &header.encode(), Body::NONE) {
+                Err(Refusal::Full) => Err(Owed::Answer(header)),
+                _ => Ok(None),
+            },
+            Owed::Put { header, from, at } => {
+                let Header::Put { id, put, .. } = header else { return Ok(None) };
+                let len = (from.len() - at).min(most);
+                let last = at + len == from.len();
+                let Some(part) = from.part(at, len) else { return Ok(None) };
+                let offset = put.offset.wrapping_add(at as u64);
+                let put = PutHeader { offset, event: put.event.filter(|_| last), ..put };
+                let encoded = Header::Put { id, put, last }.encode();
+                match self.post(node.0, &encoded, Body::Memory(&part)) {
+                    Err(Refusal::Full) => Err(Owed::Put { header, from, at }),
+                    Err(_) => Ok(None),
+                    Ok(()) if last => Ok(None),
+                    Ok(()) => Ok(Some(Owed::Put { header, from, at: at + len })),
+                }
+            }
+            Owed::Parts { get, left } => {
+                let Header::Get { id, name, offset, len } = get else { return Ok(None) };
+                let at = len - left as u64;
+                let now = left.min(most);
+                let found = self.opened.readable(name, offset.wrapping_add(at), now as u64);
+                let (header, part) = match found {
+                    Ok(part) => (Header::Part { id }, Some(part)),
+                    // It was closed meanwhile.
+                    Err(fault) => (Header::Over { id, result: Err(fault) }, None),
+                };
+                let body = part.as_ref().map_or(Body::NONE, Body::Memory);
+                match self.post(node.0, &header.encode(), body) {
+                    Err(Refusal::Full) => Err(Owed::Parts { get, left }),
+                    Err(_) => Ok(None),
+                    Ok(()) if part.is_none() || left == now => Ok(None),
+                    Ok(()) => Ok(Some(Owed::Parts { get, left: left - now })),
+                }
+            }
+        }
+    }
+
+    /// Tells the user of nodes to which there is room again.
+    pub(super) fn tell_room(&mut self) {
+        let (links, sends) = (&self.inner.links, self.inner.config.sends);
+        let reads = self.operations.reads() < sends / 2;
+        let roomy = self.nodes.take_roomy(|reached| {
+            let link = links.get(reached.peer.index);
+            let up = link.filter(|link| link.peer() == reached.peer && link.is_up());
+            let asked = reached.asked < Card::<N>::ASKED;
+            !reached.lost && asked && reads && up.is_some_and(|link| link.out.has_window())
+        });
+        self.mail.extend(roomy.into_iter().map(|node| DeviceEvent::Room { node }));
+    }
+
+    /// A put that a node sent was written, or not.
+    pub(super) fn write(
+        &mut self,
+        node: Node,
+        put: &PutHeader,
+        source: &super::receive::Source<'_>,
+        skip: usize,
+    ) -> Result<(), Fault> {
+        let (opened, secret) = self.opened.named(put.name)?;
+        let len = source.len() - skip;
+        let part = opened.part(secret, put.offset, len, Access::WRITE)?;
+        source.copy(&self.inner.net, skip, &part);
+        self.mail.extend(opened.arrived(node, put, len));
+        Ok(())
+    }
+}

@@ -1,0 +1,434 @@
+//! Cards: what a device promises, packets that overtake each other, peers that send garbage, and
+//! peers that are lost.
+
+mod common;
+
+use common::{LATE, Mock, be_silent, complete_all, tamper};
+use petasos_channel::{
+    Device, DeviceEvent,
+    device::{Class, Fault, Node, RemoteKey, Target, Ticket},
+};
+use petasos_datagram::{Card, Config, Datagrams};
+use petasos_fabric::{Access, Address, Clock, Endpoint, Event, LostReason, Region, Slice};
+use std::{
+    collections::VecDeque,
+    ptr::NonNull,
+    time::{Duration, Instant},
+};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than a packet.
+const LONG: usize = 300_000;
+
+struct Pair {
+    cards: [Card<Mock>; 2],
+    /// Each side's number of the other.
+    nodes: [Node; 2],
+    events: [Vec<DeviceEvent>; 2],
+    clock: Clock,
+    tickets: u64,
+}
+
+fn open(config: &Config) -> Card<Mock> {
+    Card::open(&Address::parse("mock://*").unwrap(), config.clone()).unwrap()
+}
+
+fn config(remote_access: bool) -> Config {
+    let mut config = Config::default();
+    (config.remote_access, config.mourning) = (remote_access, Duration::from_millis(50));
+    config
+}
+
+impl Pair {
+    fn new(remote_access: bool) -> Pair {
+        let mut cards = [(); 2].map(|()| open(&config(remote_access)));
+        let to = cards[1].address().clone();
+        cards[0].resolve(&to, PATIENCE);
+        let (nodes, events) = ([Node(0); 2], [const { Vec::new() }; 2]);
+        let mut pair = Pair { cards, nodes, events, clock: Clock::start(), tickets: 0 };
+        for at in 0..2 {
+            pair.nodes[at] = pair.find(at, "it is up", |event| match event {
+                DeviceEvent::Up { node, .. } => Some(*node),
+                _ => None,
+            });
+        }
+        pair
+    }
+
+    fn poll(&mut self, at: usize, data: bool) {
+        let now = self.clock.now();
+        self.cards[at].poll(now, data, 64, &mut self.events[at]);
+    }
+
+    /// Takes out the first event of one side that is as wanted, driving both.
+    fn find<T>(
+        &mut self,
+        at: usize,
+        what: &str,
+        mut wanted: impl FnMut(&DeviceEvent) -> Option<T>,
+    ) -> T {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let found = self.events[at].iter().enumerate();
+            if let Some((nth, found)) =
+                found.filter_map(|(nth, event)| Some((nth, wanted(event)?))).next()
+            {
+                self.events[at].remove(nth);
+                return found;
+            }
+            self.poll(0, true);
+            self.poll(1, true);
+            assert!(Instant::now() < end, "not seen: {what}; {:?}", self.events);
+        }
+    }
+
+    fn ticket(&mut self) -> Ticket {
+        self.tickets += 1;
+        Ticket(self.tickets)
+    }
+
+    fn done(&mut self, ticket: Ticket) -> Result<(), Fault> {
+        self.find(0, "it is done", |event| match event {
+            DeviceEvent::Done { ticket: of, result } if *of == ticket => {
+                Some(result.clone().map(drop))
+            }
+            _ => None,
+        })
+    }
+
+    fn get(&mut self, key: &RemoteKey, offset: u64, into: &Slice) -> Result<(), Fault> {
+        let (ticket, target) = (self.ticket(), Target { key: key.clone(), offset });
+        self.cards[0].get(self.nodes[0], &target, into, ticket).unwrap();
+        self.done(ticket)
+    }
+
+    fn put(&mut self, key: &RemoteKey, offset: u64, from: &Slice) -> Result<(), Fault> {
+        let (ticket, target) = (self.ticket(), Target { key: key.clone(), offset });
+        self.cards[0].put(self.nodes[0], &target, from, Some(9), ticket).unwrap();
+        self.done(ticket)
+    }
+
+    /// Has one side lose the other, which says why.
+    fn lost(&mut self, at: usize) -> LostReason {
+        self.find(at, "it is lost", |event| match event {
+            DeviceEvent::Lost { reason, .. } => Some(reason.clone()),
+            _ => None,
+        })
+    }
+
+    /// The first side sends a packet, which is changed on its way.
+    fn changed(&mut self, len: usize, change: impl Fn(&mut Vec<u8>)) {
+        self.cards[0].send(self.nodes[0], Class::Control, &[&vec![0; len]]).unwrap();
+        let is = |packet: &Vec<u8>| packet.len() == 17 + len && packet[16] == 1;
+        tamper(|queue| queue.iter_mut().filter(|packet| is(packet)).for_each(&change));
+    }
+
+    fn packet(&mut self, at: usize) -> (Class, Vec<u8>) {
+        self.find(at, "a packet", |event| match event {
+            DeviceEvent::Packet { class, bytes, .. } => Some((*class, bytes.to_vec())),
+            _ => None,
+        })
+    }
+}
+
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
+}
+
+#[test]
+fn packets_of_both_classes() {
+    let mut pair = Pair::new(true);
+    for len in [0, 1, 3000, 10_000, pair.cards[0].limits().packet] {
+        for class in [Class::Data, Class::Control] {
+            let whole = bytes(len);
+            let (first, rest) = whole.split_at(len / 3);
+            pair.cards[0].send(pair.nodes[0], class, &[first, rest]).unwrap();
+            assert!(pair.packet(1) == (class, whole), "{len} bytes");
+        }
+    }
+    // Data packets that are not asked for hold up nothing.
+    let node = pair.nodes[0];
+    pair.cards[0].send(node, Class::Data, &[&[1]]).unwrap();
+    pair.cards[0].send(node, Class::Control, &[&[2]]).unwrap();
+    let end = Instant::now() + PATIENCE;
+    while pair.events[1].is_empty() {
+        pair.poll(1, false);
+        assert!(Instant::now() < end);
+    }
+    assert_eq!(pair.packet(1), (Class::Control, vec![2]));
+    assert_eq!(pair.packet(1), (Class::Data, vec![1]));
+}
+
+/// By the library, or by the owner's card; with memory that the library does not get, and what is
+/// refused.
+#[test]
+fn what_is_put_and_got() {
+    for native in [true, false] {
+        let mut pair = Pair::new(native);
+        let memory = Region::from_vec(bytes(LONG));
+        let all = Access::READ.with(Access::WRITE);
+        let (registration, key) = pair.cards[1].register(&memory.whole(), all, 5).unwrap();
+        for (offset, len) in [(0, LONG), (17, 5), (LONG - 1, 1), (7, 0)] {
+            let mut into = vec![0; len];
+            let at = NonNull::new(into.as_mut_ptr()).unwrap();
+            // SAFETY: the vector outlives the get, and nothing else uses it meanwhile.
+            let raw = unsafe { Slice::raw(at, len) };
+            assert_eq!(pair.get(&key, offset as u64, &raw), Ok(()));
+            assert!(into == bytes(LONG)[offset..offset + len], "{len} bytes at {offset}");
+        }
+        assert_eq!(pair.cards[0].counters().accesses, if native { 3 } else { 0 });
+        for (offset, len) in [(1, LONG - 1), (3, 8)] {
+            let put = vec![9; len];
+            assert_eq!(pair.put(&key, offset, &Slice::from(put)), Ok(()));
+            let arrived = pair.find(1, "a put", |event| match event {
+                DeviceEvent::PutArrived { tag, offset, len, data, .. } => {
+                    Some((*tag, *offset + *len, *data))
+                }
+                _ => None,
+            });
+            assert_eq!(arrived, (5, offset + len as u64, 9), "one event, of the last part");
+        }
+        assert!(memory.to_vec()[1..] == vec![9; LONG - 1]);
+        let some = Region::zeroed(8).whole();
+        for offset in [LONG as u64 - 7, u64::MAX - 3] {
+            assert_eq!(pair.get(&key, offset, &some), Err(Fault::OutOfBounds));
+            assert_eq!(pair.put(&key, offset, &some), Err(Fault::OutOfBounds));
+        }
+        let (_, readable) = pair.cards[1].register(&memory.whole(), Access::READ, 6).unwrap();
+        assert_eq!(pair.put(&readable, 0, &some), Err(Fault::Denied));
+        let (_, writable) = pair.cards[1].register(&memory.whole(), Access::WRITE, 7).unwrap();
+        assert_eq!(pair.get(&writable, 0, &some), Err(Fault::Denied));
+        let mut guessed = key.as_bytes().to_vec();
+        guessed[9] ^= 1;
+        let guessed = RemoteKey::new(&guessed).unwrap();
+        assert_eq!(pair.put(&guessed, 0, &some), Err(Fault::Stale));
+        let target = Target { key: guessed, offset: 0 };
+        pair.cards[0].put_immediate(pair.nodes[0], &target, &[1; 8], None).unwrap();
+        let refused = pair.find(0, "a refusal", |event| match event {
+            DeviceEvent::Refused { fault, .. } => Some(*fault),
+            _ => None,
+        });
+        assert_eq!(refused, Fault::Stale);
+        pair.cards[1].deregister(registration, None);
+        assert_eq!(pair.put(&key, 0, &some), Err(Fault::Stale));
+        assert!(memory.to_vec()[1..] == vec![9; LONG - 1], "nothing of that was written");
+    }
+}
+
+#[test]
+fn packets_that_overtake_each_other() {
+    let mut pair = Pair::new(true);
+    let (mut sent, mut taken, mut turn) = (0_u32, 0, 0_usize);
+    while taken < 1000 {
+        while sent < 1000
+            && pair.cards[0].send(pair.nodes[0], Class::Data, &[&sent.to_le_bytes()]).is_ok()
+        {
+            sent += 1;
+        }
+        turn += 1;
+        tamper(|queue| {
+            let middle = turn * 5 % queue.len().max(1);
+            queue.rotate_left(middle);
+            queue.make_contiguous().reverse();
+        });
+        pair.poll(1, true);
+        pair.poll(0, true);
+        for event in pair.events[1].drain(..) {
+            if let DeviceEvent::Packet { bytes, .. } = event {
+                assert_eq!(bytes[..], u32::to_le_bytes(taken));
+                taken += 1;
+            }
+        }
+    }
+    assert!(pair.cards[1].counters().deferred > 100, "they were overtaken");
+}
+
+/// Whatever is no packet of a card's, or answers what was not asked, ends the connection.
+#[test]
+fn garbage() {
+    let over = |id: u32, code| [&[5][..], &id.to_le_bytes(), &[code]].concat();
+    let part = |id: u32| [&[7][..], &id.to_le_bytes(), &[1, 2, 3]].concat();
+    let garbage: Vec<(Vec<u8>, &str)> = vec![
+        (vec![8, 0, 0, 0, 0], "an unknown kind"),
+        (vec![0x85, 0, 0, 0, 0, 0], "an unknown kind"),
+        (vec![2; 20], "cut short"),
+        (vec![3], "cut short"),
+        (vec![3, 0, 0], "too long"),
+        (vec![4; 37], "cut short"),
+        (vec![6; 36], "cut short"),
+        (vec![6; 38], "too long"),
+        (over(0, 0), "an answer to nothing"),
+        (over(u32::MAX, 1), "an answer to nothing"),
+        (part(0), "a part of nothing"),
+    ];
+    for (packet, why) in garbage {
+        let mut pair = Pair::new(true);
+        pair.changed(60, |whole| {
+            whole.truncate(16);
+            whole.extend_from_slice(&packet);
+        });
+        let reason = pair.lost(1);
+        let said = matches!(&reason, LostReason::Protocol(said) if said.contains(why));
+        assert!(said, "{packet:?}: {reason}");
+        pair.lost(0);
+    }
+    // A packet that was there.
+    let mut pair = Pair::new(true);
+    pair.cards[0].send(pair.nodes[0], Class::Control, &[&[1; 100]]).unwrap();
+    tamper(|queue| {
+        let again: Vec<_> = queue.iter().filter(|packet| packet.len() == 117).cloned().collect();
+        queue.extend(again);
+    });
+    assert!(matches!(pair.lost(1), LostReason::Protocol(_)));
+}
+
+/// Answers that do not fit what was asked.
+#[test]
+fn false_answers() {
+    let part = |id: u32, len: usize| [&[7][..], &id.to_le_bytes(), &vec![1; len]].concat();
+    let over = |id: u32| [&[5][..], &id.to_le_bytes(), &[0]].concat();
+    let answers = [
+        (part(0, 9), "more than was asked for"),
+        (part(0, 0), "a part without bytes"),
+        (over(0), "a get that ended early"),
+    ];
+    for (answer, why) in answers {
+        let mut pair = Pair::new(false);
+        let memory = Region::zeroed(8).whole();
+        let (_, key) = pair.cards[0].register(&memory, Access::READ, 1).unwrap();
+        let (ticket, target) = (pair.ticket(), Target { key, offset: 0 });
+        let into = Region::zeroed(8).whole();
+        pair.cards[1].get(pair.nodes[1], &target, &into, ticket).unwrap();
+        // Before the true answer.
+        pair.changed(60, |whole| {
+            whole.truncate(16);
+            whole.extend_from_slice(&answer);
+        });
+        let reason = pair.lost(1);
+        let said = matches!(&reason, LostReason::Protocol(said) if said.contains(why));
+        assert!(said, "{reason}");
+        assert!(into.to_vec() == [0; 8]);
+        let ended = pair.find(1, "the get ends", |event| match event {
+            DeviceEvent::Done { ticket: of, result } if *of == ticket => Some(result.clone()),
+            _ => None,
+        });
+        assert_eq!(ended.unwrap_err(), Fault::Lost);
+    }
+}
+
+/// A peer that asks for more and more, and takes no answer, is cut off.
+#[test]
+fn a_peer_that_takes_no_answers() {
+    let mut pair = Pair::new(false);
+    let (end, mut asked, mut ticket) = (Instant::now() + PATIENCE, 0, Vec::new());
+    let reason = 'lost: loop {
+        while pair.cards[0].send(pair.nodes[0], Class::Control, &[&[0; 36]]).is_ok() {
+            asked += 1;
+        }
+        tamper(|queue| {
+            for packet in queue.iter_mut().filter(|packet| packet.len() == 16 + 37) {
+                // A get of nothing known.
+                packet[16] = 6;
+                ticket = packet[8..16].to_vec();
+            }
+            // It says of everything that it took nothing.
+            let its = queue.iter_mut().filter(|packet| packet[8..16] == ticket);
+            its.for_each(|packet| packet[4..6].fill(0));
+        });
+        pair.poll(1, true);
+        // It does not mind what it is answered.
+        let answers = |queue: &mut VecDeque<Vec<u8>>| {
+            queue.iter_mut().filter(|packet| packet.len() == 16 + 6).for_each(|p| p[16] = 1);
+        };
+        tamper(answers);
+        pair.poll(0, true);
+        for event in pair.events[1].drain(..) {
+            if let DeviceEvent::Lost { reason, .. } = event {
+                break 'lost reason;
+            }
+        }
+        assert!(Instant::now() < end, "after {asked}");
+    };
+    let why = "more puts and gets than it takes answers to";
+    assert!(matches!(&reason, LostReason::Protocol(said) if said.contains(why)), "{reason}");
+    assert!((1024..4096).contains(&asked), "{asked} were asked for");
+}
+
+/// What was under way with a peer that is lost ends before its loss is told, though the library
+/// does not complete it; and memory that its program keeps is not touched after that.
+#[test]
+fn a_lost_peer() {
+    let mut pair = Pair::new(true);
+    let memory = Region::from_vec(vec![7; 4096]);
+    let (_, key) = pair.cards[1].register(&memory.whole(), Access::READ, 1).unwrap();
+    be_silent(true);
+    let mut into = vec![0_u8; 4096];
+    // SAFETY: the vector outlives the get, and is looked at when that is over.
+    let raw = unsafe { Slice::raw(NonNull::new(into.as_mut_ptr()).unwrap(), 4096) };
+    let (ticket, target) = (pair.ticket(), Target { key, offset: 0 });
+    pair.cards[0].get(pair.nodes[0], &target, &raw, ticket).unwrap();
+    let Pair { cards: [mut lives, dies], clock, .. } = pair;
+    drop(dies);
+    let (mut events, end) = (Vec::new(), Instant::now() + PATIENCE);
+    while !events.iter().any(|event| matches!(event, DeviceEvent::Lost { .. })) {
+        lives.poll(clock.now(), true, 64, &mut events);
+        assert!(Instant::now() < end);
+    }
+    let ended = |event: &DeviceEvent| matches!(event, DeviceEvent::Done { ticket: of, result: Err(Fault::Lost) } if *of == ticket);
+    let at = events.iter().position(ended).expect("the get has ended");
+    let lost = events.iter().position(|event| matches!(event, DeviceEvent::Lost { .. }));
+    assert!(at < lost.unwrap());
+    assert_eq!(lives.counters().lost, 1, "the library has it still");
+    be_silent(false);
+    complete_all();
+    lives.poll(clock.now(), true, 64, &mut events);
+    assert_eq!(lives.counters().lost, 0);
+    assert!(into.iter().all(|byte| *byte != LATE), "it was touched");
+}
+
+/// A card and an endpoint without channels refuse each other, and each says why.
+#[test]
+fn others_are_refused() {
+    let mut card = open(&config(true));
+    let place = Address::parse("mock://*").unwrap();
+    let mut plain = Datagrams::<Mock>::open(&place, config(true)).unwrap();
+    let to = plain.address().clone();
+    // By their addresses.
+    let refused = plain.resolve(&card.address().clone(), PATIENCE).unwrap_err().to_string();
+    assert!(refused.contains("go by channels"), "{refused}");
+    let mut events = Vec::new();
+    card.resolve(&to, PATIENCE);
+    card.poll(Clock::start().now(), true, 64, &mut events);
+    let said = |event: &DeviceEvent| matches!(event, DeviceEvent::Unreachable { reason, .. } if reason.contains("?channels"));
+    assert!(events.iter().any(said), "{events:?}");
+    // By their greetings, where an address says what is not so.
+    let false_address = |of: &Address, add: bool| {
+        let bare = of.as_str().trim_end_matches("?channels");
+        Address::parse(&format!("{bare}{}", if add { "?channels" } else { "" })).unwrap()
+    };
+    card.resolve(&false_address(&to, true), PATIENCE);
+    plain.resolve(&false_address(card.address(), false), PATIENCE).unwrap();
+    let clock = Clock::start();
+    let (mut told, mut others) = (VecDeque::new(), Vec::new());
+    events.clear();
+    let end = Instant::now() + PATIENCE;
+    while told.len() < 2 {
+        card.poll(clock.now(), true, 64, &mut events);
+        plain.progress(clock.now(), 64, &mut others);
+        for event in events.drain(..) {
+            match event {
+                DeviceEvent::Unreachable { reason, .. } => told.push_back(reason),
+                DeviceEvent::Lost { reason, .. } => told.push_back(reason.to_string()),
+                other => assert!(matches!(other, DeviceEvent::Up { .. }), "{other:?}"),
+            }
+        }
+        for event in others.drain(..) {
+            if let Event::PeerLost { reason, .. } = event {
+                told.push_back(reason.to_string());
+            }
+        }
+        assert!(Instant::now() < end, "{told:?}");
+    }
+    let named = told.iter().any(|why| why.contains("`channels;mock`") && why.contains("`mock`"));
+    assert!(named, "{told:?}");
+}

@@ -1,0 +1,152 @@
+//! What a message takes over libfabric, by datagrams and by channels: both ends on one thread, so
+//! that neither waits for a processor. For a network or for shared memory of this machine:
+//!
+//! ```text
+//! cargo run --release -p petasos-ofi --example channels [ofi+tcp://127.0.0.1:0] [COUNT]
+//! cargo run --release -p petasos-ofi --example channels 'ofi+shm://*'
+//! ```
+//!
+//! Each line has the least time per message of several rounds, in turn for both. Messages of up to
+//! 64 KiB are injected; what is longer is a long message into memory of the receiver's.
+
+use bytes::Bytes;
+use petasos_channel::Channels;
+use petasos_fabric::{
+    Address, Body, Clock, Endpoint, Event, InjectError, Operation, Peer, Region, Token,
+};
+use petasos_ofi::{Card, Config, Ofi};
+use std::{
+    collections::VecDeque,
+    error::Error,
+    time::{Duration, Instant},
+};
+
+const SIZES: [usize; 4] = [8, 4 << 10, 64 << 10, 1 << 20];
+const ROUNDS: usize = 5;
+/// The longest message that is injected.
+const SHORT: usize = 64 << 10;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Two ends that know each other.
+struct Line {
+    ends: [Box<dyn Endpoint>; 2],
+    to: Peer,
+    clock: Clock,
+    events: Vec<Event>,
+}
+
+impl Line {
+    fn new(open: impl Fn() -> Result<Box<dyn Endpoint>>) -> Result<Line> {
+        let mut ends = [open()?, open()?];
+        let address = ends[1].address().clone();
+        let to = ends[0].resolve(&address, PATIENCE)?;
+        let mut line = Line { ends, to, clock: Clock::start(), events: Vec::new() };
+        let up = |event: &Event| matches!(event, Event::PeerUp { .. });
+        line.find(1, |event| up(event).then_some(()))?;
+        Ok(line)
+    }
+
+    /// Drives both until one has an event that is wanted.
+    fn find<T>(&mut self, at: usize, wanted: impl Fn(&Event) -> Option<T>) -> Result<T> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            for turn in [1 - at, at] {
+                let now = self.clock.now();
+                self.events.clear();
+                self.ends[turn].progress(now, 64, &mut self.events);
+                if let Some(Event::PeerLost { reason, .. }) =
+                    self.events.iter().find(|event| matches!(event, Event::PeerLost { .. }))
+                {
+                    return Err(reason.to_string().into());
+                }
+                if turn == at
+                    && let Some(found) = self.events.iter().find_map(&wanted)
+                {
+                    return Ok(found);
+                }
+            }
+            if Instant::now() > end {
+                return Err(format!("nothing of the kind in {PATIENCE:?}").into());
+            }
+        }
+    }
+
+    fn short(&mut self, bytes: &[u8]) -> Result<()> {
+        loop {
+            match self.ends[0].inject(self.to, &[bytes]) {
+                Ok(()) => break,
+                Err(InjectError::Full) => {
+                    for end in &mut self.ends {
+                        end.progress(self.clock.now(), 64, &mut Vec::new());
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let len = bytes.len();
+        self.find(1, |event| match event {
+            Event::Message { message, .. } if message.len() == len => Some(()),
+            _ => None,
+        })
+    }
+
+    fn long(&mut self, from: &Region, into: &Region) -> Result<()> {
+        let (peer, header, body) = (self.to, Bytes::new(), from.whole());
+        let send = Operation::SendLong { token: Token(1), peer, header, body };
+        self.ends[0].submit(&mut VecDeque::from([send]));
+        let body: Body = self.find(1, |event| match event {
+            Event::LongMessage { body, .. } => Some(*body),
+            _ => None,
+        })?;
+        let receive = Operation::Receive { token: Token(2), body, into: into.whole() };
+        self.ends[1].submit(&mut VecDeque::from([receive]));
+        self.find(1, |event| match event {
+            Event::Done { result, .. } => Some(result.is_ok()),
+            _ => None,
+        })?;
+        Ok(())
+    }
+
+    /// What one message takes.
+    fn measure(&mut self, len: usize, count: usize) -> Result<Duration> {
+        let bytes = vec![7; len];
+        let (from, into) = (Region::from_vec(bytes.clone()), Region::zeroed(len));
+        let begin = Instant::now();
+        for _ in 0..count {
+            if len <= SHORT { self.short(&bytes)? } else { self.long(&from, &into)? }
+        }
+        Ok(begin.elapsed() / count as u32)
+    }
+}
+
+fn main() -> Result<()> {
+    petasos_ofi::prepare();
+    let mut arguments = std::env::args().skip(1);
+    let url = arguments.next().unwrap_or_else(|| "ofi+tcp://127.0.0.1:0".to_owned());
+    let count: usize = arguments.next().map_or(Ok(2000), |count| count.parse())?;
+    let address = Address::parse(&url)?;
+    let datagrams =
+        || -> Result<Box<dyn Endpoint>> { Ok(Box::new(Ofi::open(&address, Config::default())?)) };
+    let channels = || -> Result<Box<dyn Endpoint>> {
+        let mut config = petasos_channel::Config::default();
+        (config.limits.max_message, config.limits.max_inject) = (SHORT, SHORT);
+        Ok(Box::new(Channels::new(Card::open(&address, Config::default())?, config)))
+    };
+    let mut lines = [Line::new(datagrams)?, Line::new(channels)?];
+    println!("{:>9} {:>12} {:>12}   µs per message over {url}", "bytes", "datagrams", "channels");
+    for len in SIZES {
+        // Fewer of the long ones.
+        let count = (count * 1024 / len.max(1024)).clamp(20, count.max(20));
+        let mut least = [Duration::MAX; 2];
+        for _ in 0..ROUNDS {
+            for (line, least) in lines.iter_mut().zip(&mut least) {
+                *least = line.measure(len, count)?.min(*least);
+            }
+        }
+        let [datagrams, channels] = least.map(|time| time.as_secs_f64() * 1e6);
+        println!("{len:>9} {datagrams:>12.1} {channels:>12.1}");
+    }
+    Ok(())
+}

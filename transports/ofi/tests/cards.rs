@@ -1,0 +1,150 @@
+//! The contract, kept by the channels over cards made of libfabric's providers for a network and for
+//! shared memory.
+
+mod common;
+
+use common::{SHM, found, network};
+use petasos_channel::{Channels, Force};
+use petasos_conformance::{Fixture, Network, RealTime, conformance};
+use petasos_fabric::{Address, Clock, Endpoint, Event, Time};
+use petasos_ofi::{Card, Config, Secret};
+use std::time::Duration;
+
+struct OverCard {
+    time: RealTime,
+    network: Network,
+    config: Config,
+    force: Force,
+}
+
+impl OverCard {
+    fn new(network: Network, secret: bool, force: Force) -> OverCard {
+        let mut config = common::config(network);
+        if secret {
+            config.secret = Some(Secret::new("a secret for the tests").unwrap());
+        }
+        OverCard { time: RealTime::default(), network, config, force }
+    }
+
+    /// Nothing is read by the library: the owner's card sends it.
+    fn asking(network: Network, force: Force) -> OverCard {
+        let mut over = OverCard::new(network, false, force);
+        over.config.remote_access = false;
+        over
+    }
+}
+
+impl Fixture for OverCard {
+    fn fresh(&self) -> Address {
+        let place = self.network.fresh(&self.time);
+        Address::parse(&format!("{place}?channels")).unwrap()
+    }
+
+    fn open(&self, at: &Address) -> Box<dyn Endpoint> {
+        let mut config = petasos_channel::Config::default();
+        config.force = self.force;
+        Box::new(Channels::new(Card::open(at, self.config.clone()).unwrap(), config))
+    }
+
+    fn missing(&self) -> Option<String> {
+        let Some(found) = found() else { return Some("it is not here".to_owned()) };
+        // The suite has both ends in one process.
+        let joins_its_own = self.network != SHM || found.starts_with("libfabric 1.");
+        let why = format!("{found}: its provider shm does not connect endpoints of one process");
+        (!joins_its_own).then(|| {
+            petasos_testing::skip(&why);
+            why
+        })
+    }
+
+    fn now(&self) -> Time {
+        self.time.now()
+    }
+
+    fn deadline(&self) -> Duration {
+        // A read takes a round trip, for which the sender's thread has to run.
+        let times = if self.force == Force::Shared { 3 } else { 1 };
+        Duration::from_secs(20) * times
+    }
+
+    fn stands_still(&self) -> Option<&'static str> {
+        let why = "a command to a peer takes a lock in its memory, which a stopped one may hold";
+        (self.network == SHM).then_some(why)
+    }
+}
+
+/// By size and traffic.
+mod networks {
+    use super::*;
+    conformance!(OverCard::new(network(), false, Force::None));
+    conformance!(faulty, OverCard::new(network(), true, Force::None));
+    conformance!(out_of_process, OverCard::new(network(), true, Force::None));
+    conformance!(stopped, OverCard::new(network(), true, Force::None));
+}
+
+mod shm {
+    use super::*;
+    conformance!(OverCard::new(SHM, false, Force::None));
+    conformance!(faulty, OverCard::new(SHM, true, Force::None));
+    conformance!(stopped, OverCard::new(SHM, false, Force::None));
+}
+
+/// Everything is read by its receiver.
+mod shared {
+    use super::*;
+    conformance!(OverCard::new(network(), false, Force::Shared));
+
+    /// Everything is asked for.
+    mod asking {
+        use super::*;
+        conformance!(OverCard::asking(network(), Force::Shared));
+    }
+}
+
+/// Everything goes through exclusive channels.
+mod exclusive {
+    use super::*;
+    conformance!(OverCard::new(network(), false, Force::Exclusive));
+    conformance!(stopped, OverCard::new(network(), false, Force::Exclusive));
+}
+
+/// The address says how messages go, to whoever opens it, and to whoever resolves it.
+#[test]
+fn an_address_chooses() {
+    if found().is_none() {
+        return;
+    }
+    let open = |option: &str| {
+        let place = format!("{}{option}", network().anywhere());
+        petasos_ofi::open(&Address::parse(&place).unwrap(), common::config(network())).unwrap()
+    };
+    let (mut by_channels, mut other) = (open("?channels"), open("?channels"));
+    let mut plain = open("");
+    let patience = Duration::from_secs(20);
+    let (to, at) = (other.address().clone(), by_channels.address().clone());
+    assert!(at.as_str().ends_with("?channels") && !plain.address().as_str().contains('?'));
+    let refused = plain.resolve(&at, patience).unwrap_err().to_string();
+    assert!(refused.contains("go by channels"), "{refused}");
+    let not_up = by_channels.resolve(&plain.address().clone(), patience).unwrap();
+    let up = by_channels.resolve(&to, patience).unwrap();
+    let (clock, mut lost) = (Clock::start(), None);
+    let long = vec![5; 60_000];
+    while lost.is_none() || by_channels.inject(up, &[&long]).is_err() {
+        assert!(clock.now() < Time::ZERO.after(patience), "{lost:?}");
+        let mut events = Vec::new();
+        by_channels.progress(clock.now(), 64, &mut events);
+        other.progress(clock.now(), 64, &mut Vec::new());
+        lost = lost.or(events.into_iter().find_map(|event| match event {
+            Event::PeerLost { peer, reason } if peer == not_up => Some(reason.to_string()),
+            _ => None,
+        }));
+    }
+    assert!(lost.as_ref().unwrap().contains("?channels"), "{lost:?}");
+    let mut events = Vec::new();
+    let is = |event: &Event| matches!(event, Event::Message { message, .. } if message[..] == long);
+    while !events.iter().any(is) {
+        assert!(clock.now() < Time::ZERO.after(patience), "{events:?}");
+        by_channels.progress(clock.now(), 64, &mut Vec::new());
+        other.progress(clock.now(), 64, &mut events);
+    }
+}

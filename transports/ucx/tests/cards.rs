@@ -1,0 +1,66 @@
+//! The contract, kept by the channels over cards made of UCX's TCP: what is long is asked for, as
+//! processes cannot be kept from each other's memory there.
+
+mod common;
+
+use common::{is_here, network};
+use petasos_channel::{Channels, Force};
+use petasos_conformance::{Fixture, RealTime, conformance};
+use petasos_fabric::{Address, Endpoint, Time};
+use petasos_ucx::Card;
+use std::time::Duration;
+
+struct OverCard {
+    time: RealTime,
+    force: Force,
+}
+
+impl OverCard {
+    fn new(force: Force) -> OverCard {
+        OverCard { time: RealTime::default(), force }
+    }
+}
+
+impl Fixture for OverCard {
+    fn fresh(&self) -> Address {
+        let place = network().fresh(&self.time);
+        Address::parse(&format!("{place}?channels")).unwrap()
+    }
+
+    fn open(&self, at: &Address) -> Box<dyn Endpoint> {
+        let mut config = petasos_channel::Config::default();
+        config.force = self.force;
+        let card = Card::open(at, common::config(network())).unwrap();
+        Box::new(Channels::new(card, config))
+    }
+
+    fn missing(&self) -> Option<String> {
+        (!is_here(network())).then(|| "it is not here".to_owned())
+    }
+
+    fn now(&self) -> Time {
+        self.time.now()
+    }
+
+    fn holds_up_others(&self) -> Option<&'static str> {
+        let shared = self.force == Force::Shared;
+        shared.then_some("a peer that fetches nothing keeps all that the endpoint may lend")
+    }
+
+    fn deadline(&self) -> Duration {
+        // A get takes a round trip, for which the sender's thread has to run.
+        let times = if self.force == Force::Shared { 3 } else { 1 };
+        Duration::from_secs(20) * times
+    }
+}
+
+mod usual {
+    use super::*;
+    conformance!(OverCard::new(Force::None));
+    conformance!(stopped, OverCard::new(Force::None));
+}
+
+mod shared {
+    use super::*;
+    conformance!(OverCard::new(Force::Shared));
+}
