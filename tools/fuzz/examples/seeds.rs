@@ -6,6 +6,11 @@ use petasos_auto::{
     AutoAddress, Node,
     handshake::{Handshake, Wish},
 };
+use petasos_channel::{
+    device::{Class, Fault},
+    immediate::{NAME, PutHeader},
+};
+use petasos_datagram::card::packet as card;
 use petasos_datagram::frame::{Control, HEADER_LEN, Header, Permission, TARGET};
 use petasos_fabric::{Access, Address, Incarnation, Key, key::KeyParts};
 use petasos_fuzz::zoo;
@@ -40,7 +45,33 @@ fn main() -> io::Result<()> {
     write("pmix41", petasos_launch::fuzzing::pmix41_seeds())?;
     write("engine", engines())?;
     write("networks", networks())?;
+    write("card", cards())?;
     write("forms", forms())
+}
+
+/// A packet of each kind.
+fn cards() -> Vec<Vec<u8>> {
+    let name = [7; NAME];
+    let put = |event| PutHeader { name, offset: 64, event };
+    let headers = [
+        card::Header::Packet(Class::Data),
+        card::Header::Packet(Class::Control),
+        card::Header::Immediate(put(Some(5))),
+        card::Header::Refused(Fault::Stale),
+        card::Header::Put { id: 3, put: put(None), last: false },
+        card::Header::Put { id: 3, put: put(Some(9)), last: true },
+        card::Header::Over { id: 3, result: Ok(()) },
+        card::Header::Over { id: 4, result: Err(Fault::OutOfBounds) },
+        card::Header::Get { id: 5, name, offset: 64, len: 1 << 20 },
+        card::Header::Part { id: 5 },
+    ];
+    let mut seeds: Vec<_> = headers.iter().map(|h| h.encode().as_bytes().to_vec()).collect();
+    // With what follows.
+    for at in [0, 2, 4, 9] {
+        let longer = [&seeds[at][..], &[1; 20]].concat();
+        seeds.push(longer);
+    }
+    seeds
 }
 
 fn write(target: &str, seeds: impl IntoIterator<Item = Vec<u8>>) -> io::Result<()> {
