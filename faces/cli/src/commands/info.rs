@@ -55,6 +55,7 @@ struct Shown {
     put_with_event: &'static str,
     flush: &'static str,
     keys_to_parts: &'static str,
+    quotas_of_peers: bool,
     read_in_place: &'static str,
     passive_target: bool,
     third_party_keys: bool,
@@ -66,6 +67,8 @@ struct Shown {
     max_inject_bytes: usize,
     max_transfer_bytes: u64,
     max_regions: usize,
+    max_keys: usize,
+    max_operations: usize,
     max_peers: usize,
 }
 
@@ -164,6 +167,7 @@ fn shown(capabilities: &Capabilities) -> Shown {
         put_with_event: support(capabilities.put_with_event),
         flush: support(capabilities.flush),
         keys_to_parts: support(capabilities.part_keys),
+        quotas_of_peers: capabilities.peer_quotas,
         read_in_place: support(capabilities.map),
         passive_target: capabilities.passive_target,
         third_party_keys: capabilities.third_party,
@@ -185,6 +189,8 @@ fn shown(capabilities: &Capabilities) -> Shown {
         max_inject_bytes: limits.max_inject,
         max_transfer_bytes: limits.max_transfer,
         max_regions: limits.max_regions,
+        max_keys: limits.max_keys,
+        max_operations: limits.max_operations,
         max_peers: limits.max_peers,
     }
 }
@@ -283,6 +289,7 @@ fn show(report: &Report) -> Outcome {
     row("put with event", &|c| c.put_with_event.to_owned());
     row("flush", &|c| c.flush.to_owned());
     row("keys to parts of regions", &|c| c.keys_to_parts.to_owned());
+    row("quotas of peers", &|c| yes(c.quotas_of_peers));
     row("memory read in place", &|c| c.read_in_place.to_owned());
     row("access while the target sleeps", &|c| yes(c.passive_target));
     row("keys that may be passed on", &|c| yes(c.third_party_keys));
@@ -293,6 +300,8 @@ fn show(report: &Report) -> Outcome {
     row("longest message", &|c| output::size(c.max_message_bytes as u64));
     row("largest transfer", &|c| output::size(c.max_transfer_bytes));
     row("regions", &|c| c.max_regions.to_string());
+    row("keys", &|c| c.max_keys.to_string());
+    row("operations under way", &|c| c.max_operations.to_string());
     row("peers", &|c| c.max_peers.to_string());
     text += &table.to_string();
     for found in &report.transports {

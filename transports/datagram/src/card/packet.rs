@@ -11,8 +11,8 @@
 //! | 7 | a part of what the receiver gets: its number, and the bytes |
 //!
 //! Numbers are little-endian. Those of puts and gets are of 4 bytes, and chosen by the side that
-//! began them. The last part of a put is the one that asks for an answer: its first byte has
-//! [`LAST`] set.
+//! began them. The last part of a put is the one that asks for an answer: its first byte has the
+//! highest bit set, too.
 
 use crate::frame::Garbled;
 use petasos_channel::{
