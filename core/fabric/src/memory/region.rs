@@ -64,12 +64,30 @@ enum Backing {
     Foreign(Owner),
     /// The same; at the end the owner, which is always there before, goes to a queue.
     Lent { owner: Option<Owner>, queue: Arc<Queue> },
-    /// Of a device: `base` is an address that is not accessed.
+    /// Memory that is reached by copies alone.
+    Copied(Copied),
+}
+
+/// What copies memory that the processor does not touch at `base`. One variant of [`Backing`], as
+/// each copy of any memory asks whether it is this.
+enum Copied {
+    /// `base` is an address that is not accessed.
     Device(Box<dyn DeviceMemory>),
-    /// Of pieces: `base` is no address.
+    /// `base` is no address.
     Pieces(Pieces),
     /// All there is: `base` is no address.
     AddressSpace(ByKernel),
+}
+
+impl Copied {
+    #[cold]
+    fn device(&self) -> &dyn DeviceMemory {
+        match self {
+            Copied::Device(device) => &**device,
+            Copied::Pieces(pieces) => pieces,
+            Copied::AddressSpace(space) => space,
+        }
+    }
 }
 
 // SAFETY: the memory is owned by this value (or kept alive by the owner of foreign memory, which is
@@ -151,9 +169,9 @@ impl Region {
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self.0.backing {
-            Backing::Device(_) => Kind::Device,
-            Backing::Pieces(_) => Kind::Pieces,
-            Backing::AddressSpace(_) => Kind::AddressSpace,
+            Backing::Copied(Copied::Device(_)) => Kind::Device,
+            Backing::Copied(Copied::Pieces(_)) => Kind::Pieces,
+            Backing::Copied(Copied::AddressSpace(_)) => Kind::AddressSpace,
             _ if self.0.shared => Kind::Shared,
             _ => Kind::Host,
         }
@@ -162,11 +180,10 @@ impl Region {
     /// The device whose memory it is, if it is of one. That of several pieces copies to and from
     /// them.
     #[must_use]
+    #[inline]
     pub fn device(&self) -> Option<&dyn DeviceMemory> {
         match &self.0.backing {
-            Backing::Device(device) => Some(&**device),
-            Backing::Pieces(pieces) => Some(pieces),
-            Backing::AddressSpace(space) => Some(space),
+            Backing::Copied(copied) => Some(copied.device()),
             _ => None,
         }
     }
@@ -174,14 +191,14 @@ impl Region {
     /// All memory of this process.
     pub(super) fn of_address_space() -> Region {
         let (base, len, backing) =
-            (ByKernel.address(), ByKernel.len(), Backing::AddressSpace(ByKernel));
+            (ByKernel.address(), ByKernel.len(), Backing::Copied(Copied::AddressSpace(ByKernel)));
         Region(Arc::new(Inner { base, len, writable: true, shared: true, backing }))
     }
 
     /// The pieces that it is made of, if it is.
     pub(super) fn as_pieces(&self) -> Option<&Pieces> {
         match &self.0.backing {
-            Backing::Pieces(pieces) => Some(pieces),
+            Backing::Copied(Copied::Pieces(pieces)) => Some(pieces),
             _ => None,
         }
     }
@@ -214,7 +231,7 @@ impl Region {
     pub fn of_pieces(pieces: impl IntoIterator<Item = Slice>) -> Region {
         let pieces = Pieces::new(pieces);
         let (base, len, writable) = (pieces.address(), pieces.len(), pieces.are_writable());
-        let backing = Backing::Pieces(pieces);
+        let backing = Backing::Copied(Copied::Pieces(pieces));
         Region(Arc::new(Inner { base, len, writable, shared: true, backing }))
     }
 
@@ -250,7 +267,7 @@ impl Region {
         let exists = len <= isize::MAX as usize && base.addr().checked_add(len).is_some();
         assert!(exists, "no memory has {len} bytes from {base:p} on");
         // As if it were shared: it is never exclusive.
-        let backing = Backing::Device(memory);
+        let backing = Backing::Copied(Copied::Device(memory));
         Region(Arc::new(Inner { base, len, writable: true, shared: true, backing }))
     }
 
@@ -381,11 +398,7 @@ impl Drop for Inner {
                 drop(Buffer::from_parts(bytes, self.len));
             }
             Backing::Lent { owner, queue } => owner.take().into_iter().for_each(|o| queue.put(o)),
-            Backing::Pages(_)
-            | Backing::Foreign(_)
-            | Backing::Device(_)
-            | Backing::Pieces(_)
-            | Backing::AddressSpace(_) => {}
+            Backing::Pages(_) | Backing::Foreign(_) | Backing::Copied(_) => {}
         }
     }
 }
