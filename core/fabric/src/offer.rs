@@ -40,6 +40,45 @@ struct State {
     taker: Option<u32>,
 }
 
+/// The memory of a receive that waits for an expected message: for endpoints that match such
+/// messages themselves.
+#[derive(Debug)]
+pub enum Room {
+    /// That of a [`PostReceive`](crate::Operation::PostReceive).
+    Own(Slice),
+    /// That of a [`PostOffered`](crate::Operation::PostOffered): another endpoint may take it before.
+    Offered(Offered),
+}
+
+impl Room {
+    /// Whether it is not gone to another endpoint.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        match self {
+            Room::Own(_) => true,
+            Room::Offered(offered) => offered.is_open(),
+        }
+    }
+
+    /// Whether it is in part this memory.
+    #[must_use]
+    pub fn overlaps(&self, memory: &Slice) -> bool {
+        match self {
+            Room::Own(into) => into.overlaps(memory),
+            Room::Offered(offered) => offered.overlaps(memory),
+        }
+    }
+
+    /// Takes it, for a message that is there; `None` if it is gone: see [`Offered::take`].
+    #[must_use]
+    pub fn take(self) -> Option<Slice> {
+        match self {
+            Room::Own(into) => Some(into),
+            Room::Offered(offered) => offered.take(),
+        }
+    }
+}
+
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     // Nothing panics while it is held.
     state.lock().unwrap_or_else(PoisonError::into_inner)

@@ -8,7 +8,7 @@
 //! posting. That is all that the order of receives means, so matching by members gives what one
 //! list for all would give.
 
-use crate::{Auto, outstanding::Pending, peers::Route};
+use crate::{Auto, outstanding::Pending, peers::Route, receive::of_peer};
 use petasos_fabric::{
     Done, Event, LostReason, Offer, OpError, OpErrorKind, Operation, Peer, PeerState, Slice, Token,
 };
@@ -212,8 +212,8 @@ impl Auto {
         let token = self.end_any(index, Some(member))?;
         let result = match result {
             Ok(Done::Tagged { peer, tag, len }) => {
-                let route = Route { member, peer };
-                self.known(route).map(|peer| Done::Tagged { peer, tag, len })
+                let done = Done::Tagged { peer, tag, len };
+                self.known(Route { member, peer }).map(|ours| of_peer(done, ours))
             }
             Ok(done) => Ok(done),
             Err(error) => Err(self.reworded_by_member(member, error)),
@@ -277,15 +277,9 @@ impl Auto {
     ) -> Option<Event> {
         let Peeking { token, member, .. } = peeking;
         let result = match result {
-            Ok(Done::Peeked(Some(mut peeked))) => {
+            Ok(Done::Peeked(Some(peeked))) => {
                 let route = Route { member, peer: peeked.peer };
-                self.known(route).map(|ours| {
-                    peeked.peer = ours;
-                    if let Some(claimed) = &mut peeked.claimed {
-                        claimed.peer = ours;
-                    }
-                    Done::Peeked(Some(peeked))
-                })
+                self.known(route).map(|ours| of_peer(Done::Peeked(Some(peeked)), ours))
             }
             Ok(_) if peeking.left > 0 => {
                 let member = (member + 1) % self.members.len();

@@ -205,7 +205,7 @@ impl Auto {
 }
 
 /// What was done, with our handle of the peer.
-fn of_peer(done: Done, ours: Peer) -> Done {
+pub(crate) fn of_peer(done: Done, ours: Peer) -> Done {
     match done {
         Done::Tagged { tag, len, .. } => Done::Tagged { peer: ours, tag, len },
         Done::Peeked(Some(mut peeked)) => {

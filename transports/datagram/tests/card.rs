@@ -386,6 +386,60 @@ fn a_lost_peer() {
     assert!(into.iter().all(|byte| *byte != LATE), "it was touched");
 }
 
+/// Reads of which the library completes none take no more of its room than they leave.
+#[test]
+fn a_peer_that_stands_still_leaves_reads_to_others() {
+    let mut settings = config(true);
+    settings.sends = 8;
+    let mut reader = open(&settings);
+    let mut owners = [(); 2].map(|()| open(&config(true)));
+    let memory = Region::zeroed(64);
+    let mut targets = Vec::new();
+    for owner in &mut owners {
+        let (_, key) = owner.register(&memory.whole(), Access::READ, 1).unwrap();
+        targets.push(Target { key, offset: 0 });
+        reader.resolve(&owner.address().clone(), PATIENCE);
+    }
+    let (clock, end, mut events) = (Clock::start(), Instant::now() + PATIENCE, Vec::new());
+    let mut drive = |reader: &mut Card<Mock>, events: &mut Vec<DeviceEvent>| {
+        reader.poll(clock.now(), true, 64, events);
+        for owner in &mut owners {
+            owner.poll(clock.now(), true, 64, &mut Vec::new());
+        }
+        assert!(Instant::now() < end, "{events:?}");
+        owners.each_ref().map(|owner| owner.address().clone())
+    };
+    let up = |events: &[DeviceEvent], at: &Address| {
+        events.iter().find_map(|event| match event {
+            DeviceEvent::Up { node, address, .. } if address == at => Some(*node),
+            _ => None,
+        })
+    };
+    let [still, other] = loop {
+        let [one, two] = drive(&mut reader, &mut events);
+        if let (Some(one), Some(two)) = (up(&events, &one), up(&events, &two)) {
+            break [one, two];
+        }
+    };
+    be_silent(true);
+    let into = Region::zeroed(64).whole();
+    let begin = |reader: &mut Card<Mock>, node, nth: usize, ticket| {
+        reader.get(node, &targets[nth], &into, Ticket(ticket))
+    };
+    // Half of what is under way at a time are reads, and half of those one peer's.
+    let begun = (0..8).take_while(|ticket| begin(&mut reader, still, 0, *ticket).is_ok()).count();
+    assert_eq!(begun, 2);
+    begin(&mut reader, other, 1, 100).unwrap();
+    be_silent(false);
+    complete_all();
+    let is_room =
+        |event: &DeviceEvent| matches!(event, DeviceEvent::Room { node } if *node == still);
+    while !events.iter().any(is_room) {
+        drive(&mut reader, &mut events);
+    }
+    begin(&mut reader, still, 0, 200).unwrap();
+}
+
 /// A card and an endpoint without channels refuse each other, and each says why.
 #[test]
 fn others_are_refused() {

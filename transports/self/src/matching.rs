@@ -6,7 +6,9 @@ use crate::{
     offer::Offer,
 };
 use bytes::Bytes;
-use petasos_fabric::{Claimed, Done, LostReason, Offered, OpErrorKind, Peeked, Peer, Slice, Token};
+use petasos_fabric::{
+    Claimed, Done, LostReason, OpErrorKind, Peeked, Peer, Slice, Token, offer::Room,
+};
 use petasos_match::{Envelope, Key, MessageQueue, Pattern, PatternList};
 use std::{collections::HashMap, sync::Arc};
 
@@ -19,37 +21,6 @@ pub(crate) struct Posted {
     pub(crate) tag: u64,
     pub(crate) ignore: u64,
     pub(crate) into: Room,
-}
-
-/// The memory of a receive.
-pub(crate) enum Room {
-    Own(Slice),
-    /// Another endpoint may take it before.
-    Offered(Offered),
-}
-
-impl Room {
-    /// Whether it is not gone to another endpoint.
-    fn is_there(&self) -> bool {
-        match self {
-            Room::Own(_) => true,
-            Room::Offered(offered) => offered.is_open(),
-        }
-    }
-
-    fn overlaps(&self, memory: &Slice) -> bool {
-        match self {
-            Room::Own(into) => into.overlaps(memory),
-            Room::Offered(offered) => offered.overlaps(memory),
-        }
-    }
-
-    fn take(self) -> Option<Slice> {
-        match self {
-            Room::Own(into) => Some(into),
-            Room::Offered(offered) => offered.take(),
-        }
-    }
 }
 
 pub(crate) struct Arrived {

@@ -5,14 +5,14 @@ use crate::{
     flush::{Queued, accessed},
     hub::Refused,
     local::Local,
-    matching::{Arrived, Fetch, Posted, Room},
+    matching::{Arrived, Fetch, Posted},
     offer::Offer,
     outgoing::Outgoing,
     peers::{Entry, State},
 };
 use petasos_fabric::{
     Access as Rights, Body, Claimed, Done, LostReason, OpError, OpErrorKind, Operation, Peer,
-    Remote, Slice, Slices, Spans, Token,
+    Remote, Slice, Slices, Spans, Token, offer::Room,
 };
 use petasos_match::Pattern;
 use std::sync::Arc;

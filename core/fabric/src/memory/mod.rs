@@ -35,8 +35,8 @@
 //!
 //! *Memory of a device* ([`DeviceMemory`]) has no pointer for the processor: [`Region::host_ptr`]
 //! is `None`. All copies of slices know it; what works with pointers has to ask. The same holds for
-//! a region of several pieces ([`Region::of_pieces`]), which has more than one, and for the address space
-//! ([`AddressSpace`]), of which only the kernel can tell what is there.
+//! a region of several pieces ([`Region::of_pieces`]), which has more than one, and for the address
+//! space ([`AddressSpace`]), of which only the kernel can tell what is there.
 //!
 //! *Exclusive access* begins with the count of holders, so that all copies of this process are over
 //! and seen; what peers do is over when the region was deregistered. Memory that another process

@@ -92,9 +92,8 @@ impl Copied {
 
 // SAFETY: the memory is owned by this value (or kept alive by the owner of foreign memory, which is
 // itself Send and Sync, by the promise of `RegionBuilder::build`, or of a device or of slices,
-// likewise), and it
-// is accessed only through opaque copies, the device's copies and atomics, for which concurrent use
-// from several threads is defined.
+// likewise), and it is accessed only through opaque copies, the device's copies and atomics, for
+// which concurrent use from several threads is defined.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}

@@ -4,7 +4,9 @@ use super::{
     claims::Claims,
     ledger::{Ledger, Location},
 };
-use crate::{Buffer, Claimed, Done, Offered, OpError, OpErrorKind, Peeked, Peer, Slice, Token};
+use crate::{
+    Buffer, Claimed, Done, Offered, OpError, OpErrorKind, Peeked, Peer, Slice, Token, offer::Room,
+};
 use petasos_match::{Envelope, Key, MessageQueue, Pattern, PatternList};
 
 /// Both are in order: receives match as they were posted, messages of one sender as they were sent.
@@ -26,23 +28,6 @@ pub(super) struct Matching {
 struct Receive {
     token: Token,
     into: Room,
-}
-
-/// The memory of a receive that waits.
-#[derive(Debug)]
-enum Room {
-    Own(Slice),
-    /// Another endpoint may take it before.
-    Offered(Offered),
-}
-
-impl Room {
-    fn overlaps(&self, memory: &Slice) -> bool {
-        match self {
-            Room::Own(into) => into.overlaps(memory),
-            Room::Offered(offered) => offered.overlaps(memory),
-        }
-    }
 }
 
 /// A receive that a message was found for.
@@ -223,11 +208,7 @@ impl Matching {
         let envelope = Envelope::new(peer.to_bits(), tag);
         loop {
             let (key, Receive { token, into }) = self.posted.take(envelope)?;
-            let into = match into {
-                Room::Own(into) => Some(into),
-                Room::Offered(offered) => offered.take(),
-            };
-            match into {
+            match into.take() {
                 Some(into) => return Some(Posted { key: Some(key), token, into }),
                 None => cancelled(token, key, ledger),
             }

@@ -75,7 +75,8 @@ pub(super) struct Measuring {
     /// How often each figure is measured, in turn with its limit [default: 5; with --quick 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=101))]
     pub(super) rounds: Option<u8>,
-    /// Time of one measurement, which others take parts of [default: 300ms; with --quick 100ms]
+    /// Time of one measurement, which others take parts of; less than 5ms is a trial, whether all
+    /// works, with one sample of what is slow [default: 300ms; with --quick 100ms]
     #[arg(long, value_parser = parse_measurement)]
     pub(super) time: Option<Duration>,
     /// Write a page with plots to this directory, and the results as JSON beside it

@@ -120,7 +120,8 @@ impl<N: Network> Card<N> {
         into: &Slice,
         ticket: Ticket,
     ) -> Result<(), Refusal> {
-        if self.operations.reads() >= self.inner.config.sends / 2 {
+        let left = self.operations.reads_left(self.inner.config.sends);
+        if self.nodes.live(node).is_none_or(|reached| reached.reads >= left) {
             return Err(Refusal::Full);
         }
         let link = self.inner.links.get_mut(node.0).filter(|link| link.is_up());
@@ -138,6 +139,9 @@ impl<N: Network> Card<N> {
         let begun = self.inner.net.access(at, RemoteOp::Get, local, &key, offset, mark);
         let Err(refusal) = begun else {
             self.inner.counters.accesses += 1;
+            if let Some(reached) = self.nodes.live(node) {
+                reached.reads += 1;
+            }
             if let Some(link) = self.inner.links.get_mut(node.0) {
                 link.out.begin_operations(1);
                 if link.rings && self.inner.rings {
@@ -176,7 +180,13 @@ impl<N: Network> Card<N> {
             }
             None => self.inner.lost_done(peer),
         }
+        // Otherwise the node is lost, and what was counted with it.
         let Some(ticket) = ticket else { return };
+        if let Some(node) = self.nodes.node(peer)
+            && let Some(reached) = self.nodes.live(node)
+        {
+            reached.reads -= 1;
+        }
         if let (Ok(()), Kind::Read { copy: Some((copy, into)) }) = (result, &kind) {
             copy.copy_to(into);
         }

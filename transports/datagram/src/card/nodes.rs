@@ -26,6 +26,8 @@ pub(super) struct Reached {
     pub(super) stashed: usize,
     /// Puts and gets of ours that it has not answered.
     pub(super) asked: usize,
+    /// Reads of its memory that the library has not completed.
+    pub(super) reads: usize,
     pub(super) owed: VecDeque<Owed>,
     /// It is to be told that an immediate put of its was refused.
     pub(super) refused: Option<Fault>,
@@ -58,6 +60,7 @@ impl Reachable {
             lost: false,
             stashed: 0,
             asked: 0,
+            reads: 0,
             owed: VecDeque::new(),
             refused: None,
             put_failed: None,

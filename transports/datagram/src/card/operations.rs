@@ -46,9 +46,10 @@ impl Operations {
         (slot as u32, serial)
     }
 
-    /// How many the library carries out, with nodes that are not lost.
-    pub(super) fn reads(&self) -> usize {
-        self.reads
+    /// How many more reads the library is given, of so many sends and accesses; one node has no
+    /// more of them than that, so that one which stands still leaves some to the others.
+    pub(super) fn reads_left(&self, sends: usize) -> usize {
+        (sends / 2).saturating_sub(self.reads)
     }
 
     /// The operation in a slot, of which a peer says something.

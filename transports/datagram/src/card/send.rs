@@ -241,11 +241,12 @@ impl<N: Network> Card<N> {
     /// Tells the user of nodes to which there is room again.
     pub(super) fn tell_room(&mut self) {
         let (links, sends) = (&self.inner.links, self.inner.config.sends);
-        let reads = self.operations.reads() < sends / 2;
+        let left = self.operations.reads_left(sends);
         let roomy = self.nodes.take_roomy(|reached| {
             let link = links.get(reached.peer.index);
             let up = link.filter(|link| link.peer() == reached.peer && link.is_up());
             let asked = reached.asked < Card::<N>::ASKED;
+            let reads = reached.reads < left;
             !reached.lost && asked && reads && up.is_some_and(|link| link.out.has_window())
         });
         self.mail.extend(roomy.into_iter().map(|node| DeviceEvent::Room { node }));
