@@ -2,9 +2,11 @@
 
 use crate::RealTime;
 use petasos_fabric::Address;
+use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
 use std::{
-    net::{IpAddr, TcpListener},
+    net::IpAddr,
     os::{
+        fd::OwnedFd,
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr, UnixListener},
     },
@@ -94,7 +96,7 @@ pub fn free_port(host: &str) -> u16 {
     loop {
         if let Some(port) = ours.last_mut().and_then(Block::next) {
             // It may be another program's.
-            if TcpListener::bind((host, port)).is_ok() {
+            if claim(host, port).is_some() {
                 return port;
             }
             continue;
@@ -104,6 +106,17 @@ pub fn free_port(host: &str) -> u16 {
         let block = (0..BLOCKS).find_map(|nth| Block::take((begin + nth) % BLOCKS));
         ours.push(block.expect("a block of ports"));
     }
+}
+
+/// A socket at a port at which no process listens. It does not listen either: a process that another
+/// thread starts just now has it for a moment, and others may listen there all the same.
+fn claim(host: &str, port: u16) -> Option<OwnedFd> {
+    let host: IpAddr = host.parse().expect("an address of this machine");
+    let family = if host.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let claimed = socket(family, SocketType::STREAM, None).ok()?;
+    sockopt::set_socket_reuseaddr(&claimed, true).ok()?;
+    bind(&claimed, &std::net::SocketAddr::from((host, port))).ok()?;
+    Some(claimed)
 }
 
 /// Ports of this process, until it ends: an abstract name, which only one has at a time, says so.
@@ -131,6 +144,16 @@ impl Block {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_is_claimed_without_keeping_others_from_it() {
+        const HOST: &str = "127.0.0.1";
+        let port = free_port(HOST);
+        let claimed = claim(HOST, port).unwrap();
+        let listener = std::net::TcpListener::bind((HOST, port)).unwrap();
+        assert!(claim(HOST, port).is_none(), "it is listened at");
+        drop((claimed, listener));
+    }
 
     /// Each port is one process's: the test runs itself again, and both ask for many.
     #[test]
