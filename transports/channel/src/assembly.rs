@@ -19,6 +19,8 @@ pub(crate) struct Assembly {
     todo: VecDeque<Fetch>,
     /// Fetches under way.
     running: usize,
+    /// Of these, into bounce buffers.
+    buffers: usize,
 }
 
 /// A piece of lent memory that is to be fetched.
@@ -41,11 +43,17 @@ pub(crate) enum Into {
     },
 }
 
+impl Into {
+    fn is_buffer(&self) -> bool {
+        matches!(self, Into::Buffer { .. })
+    }
+}
+
 impl Assembly {
     /// A packet with a payload of `total` bytes, of which nothing has arrived.
     pub(crate) fn new(placement: Placement, total: usize) -> Assembly {
         let (lent, todo) = (VecDeque::new(), VecDeque::new());
-        Assembly { placement, at: 0, total, complete: false, lent, todo, running: 0 }
+        Assembly { placement, at: 0, total, complete: false, lent, todo, running: 0, buffers: 0 }
     }
 
     /// Bytes of the payload that have neither arrived nor are being fetched.
@@ -106,12 +114,19 @@ impl Assembly {
         }
         let fetch = self.todo.pop_front()?;
         self.running += 1;
+        self.buffers += usize::from(fetch.into.is_buffer());
         Some(fetch)
+    }
+
+    /// How many fetches into bounce buffers are under way, the one that begins counted.
+    pub(crate) fn buffers(&self) -> usize {
+        self.buffers
     }
 
     /// A fetch could not begin: it remains the next one.
     pub(crate) fn fetch_refused(&mut self, fetch: Fetch) {
         self.running -= 1;
+        self.buffers -= usize::from(fetch.into.is_buffer());
         self.todo.push_front(fetch);
     }
 
@@ -122,6 +137,7 @@ impl Assembly {
             copy(data, 0, &mut self.placement, at);
         }
         self.running -= 1;
+        self.buffers -= usize::from(bounce.is_some());
         if let Some((_, left)) = self.lent.iter_mut().find(|(of, _)| *of == seq) {
             *left -= 1;
         }

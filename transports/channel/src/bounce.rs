@@ -3,7 +3,8 @@
 use crate::device::{Device, Registration, RemoteKey};
 use petasos_fabric::{Access, Region, RegisterError, Slice};
 
-/// A bounded number of buffers of one length. They are made when needed, and kept.
+/// Buffers of one length, made when needed and kept, up to a limit. A peer has no more of them than
+/// are free, so that one that stands still leaves some to the others.
 #[derive(Debug)]
 pub(crate) struct Bounces {
     free: Vec<Bounce>,
@@ -11,8 +12,8 @@ pub(crate) struct Bounces {
     limit: usize,
     len: usize,
     access: Access,
-    /// How many are in use for records whose turn has not come.
-    ahead: usize,
+    /// Bytes of the buffers beyond the limit.
+    beyond: usize,
 }
 
 /// One of them.
@@ -21,6 +22,8 @@ pub(crate) struct Bounce {
     memory: Region,
     registration: Registration,
     pub(crate) key: RemoteKey,
+    /// It is beyond the limit, and not kept.
+    beyond: bool,
 }
 
 impl Bounce {
@@ -32,7 +35,7 @@ impl Bounce {
 
 impl Bounces {
     pub(crate) fn new(limit: usize, len: usize, access: Access) -> Bounces {
-        Bounces { free: Vec::new(), made: 0, limit, len, access, ahead: 0 }
+        Bounces { free: Vec::new(), made: 0, limit, len, access, beyond: 0 }
     }
 
     /// The length of each, in bytes.
@@ -42,75 +45,81 @@ impl Bounces {
 
     /// Bytes held by all buffers.
     pub(crate) fn memory(&self) -> usize {
-        self.made * self.len
+        self.made * self.len + self.beyond
     }
 
-    /// How many are not in use.
-    pub(crate) fn available(&self) -> usize {
-        self.limit - self.made + self.free.len()
-    }
-
-    /// A buffer; `None` while all are in use, or when the device registers no more memory.
-    pub(crate) fn take(&mut self, device: &mut impl Device) -> Option<Bounce> {
+    /// A buffer for a peer that has `held` of them; `None` while no more than that are free, or when
+    /// the device registers no more memory.
+    pub(crate) fn take(&mut self, device: &mut impl Device, held: usize) -> Option<Bounce> {
+        if held >= self.limit - self.made + self.free.len() {
+            return None;
+        }
         if let Some(bounce) = self.free.pop() {
             return Some(bounce);
         }
-        if self.made == self.limit {
-            return None;
-        }
-        let bounce = self.make(device).ok()?;
+        let bounce = self.make(device, self.len, false).ok()?;
         self.made += 1;
         Some(bounce)
     }
 
-    /// A buffer for a record whose turn has not come. At most half of the buffers serve such
-    /// records, and at least one never does, so that the next record always gets one in the end.
-    pub(crate) fn take_ahead(&mut self, device: &mut impl Device) -> Option<Bounce> {
-        if self.ahead == self.limit / 2 {
+    /// The same for `len` bytes without which a peer does not get on. If it has no buffer for such,
+    /// which `waits` says, it gets one in any case: beyond the limit if need be, of just this
+    /// length.
+    pub(crate) fn take_next(
+        &mut self,
+        device: &mut impl Device,
+        held: usize,
+        waits: bool,
+        len: usize,
+    ) -> Option<Bounce> {
+        if let Some(bounce) = self.take(device, held) {
+            return Some(bounce);
+        }
+        if !waits {
             return None;
         }
-        while self.free.is_empty() || self.made < self.ahead + 2 {
-            if self.made == self.limit {
-                return None;
-            }
-            let bounce = self.make(device).ok()?;
-            self.made += 1;
-            self.free.push(bounce);
-        }
-        self.ahead += 1;
-        self.free.pop()
+        let bounce = self.make(device, len, true).ok()?;
+        self.beyond += len;
+        Some(bounce)
     }
 
-    pub(crate) fn give_back_ahead(&mut self, bounce: Bounce) {
-        self.ahead -= 1;
-        self.give_back(bounce);
-    }
-
-    fn make(&self, device: &mut impl Device) -> Result<Bounce, RegisterError> {
-        let memory = Region::zeroed(self.len);
+    fn make(
+        &self,
+        device: &mut impl Device,
+        len: usize,
+        beyond: bool,
+    ) -> Result<Bounce, RegisterError> {
+        let memory = Region::zeroed(len);
         let (registration, key) = device.register(&memory.whole(), self.access, 0)?;
-        Ok(Bounce { memory, registration, key })
+        Ok(Bounce { memory, registration, key, beyond })
     }
 
-    pub(crate) fn give_back(&mut self, bounce: Bounce) {
-        self.free.push(bounce);
-    }
-
-    /// [`Bounces::replace`] for a buffer of a record whose turn had not come.
-    pub(crate) fn replace_ahead(&mut self, bounce: Bounce, device: &mut impl Device) {
-        self.ahead -= 1;
-        self.replace(bounce, device);
+    pub(crate) fn give_back(&mut self, bounce: Bounce, device: &mut impl Device) {
+        match bounce.beyond {
+            true => self.close(&bounce, device),
+            false => self.free.push(bounce),
+        }
     }
 
     /// Closes a buffer and makes another in its place. The peer may still know its key; or the peer
     /// is lost, and not every device that reports this has let go of the memory, which it holds
     /// until it has.
     pub(crate) fn replace(&mut self, bounce: Bounce, device: &mut impl Device) {
-        device.deregister(bounce.registration, None);
-        self.made -= 1;
-        if let Ok(fresh) = self.make(device) {
+        self.close(&bounce, device);
+        if bounce.beyond {
+            return;
+        }
+        if let Ok(fresh) = self.make(device, self.len, false) {
             self.made += 1;
             self.free.push(fresh);
+        }
+    }
+
+    fn close(&mut self, bounce: &Bounce, device: &mut impl Device) {
+        device.deregister(bounce.registration, None);
+        match bounce.beyond {
+            true => self.beyond -= bounce.memory.len(),
+            false => self.made -= 1,
         }
     }
 }

@@ -194,7 +194,7 @@ impl<D: Device> Channels<D> {
     pub(crate) fn forget_deferred(&mut self, deferred: Deferred) {
         self.deferred.remove(deferred.bytes.len());
         if let Ahead::Done(bounce) = deferred.ahead {
-            self.fetching.give_back_ahead(bounce);
+            self.fetching.give_back(bounce, self.port.device_mut());
             self.resume_starved_input();
         }
     }

@@ -76,10 +76,11 @@ pub struct Config {
     /// Fetches under way for one record at a time. Default: 8.
     pub gets: usize,
     /// Records of one peer whose data is fetched at a time, at least 1: the one whose turn it is,
-    /// and behind it those that fit a bounce buffer. At most half of the bounce buffers are used
-    /// ahead of turn. Default: 4.
+    /// and behind it those that fit a bounce buffer. Default: 4.
     pub ahead: usize,
-    /// Bounce buffers for sending, and as many for fetching. Default: 8.
+    /// Bounce buffers for sending, and as many for fetching. One peer has no more of those for
+    /// fetching than are free; one that has none gets one beyond them, of the length of what it
+    /// fetches. Default: 8.
     pub bounces: usize,
     /// Their length. Default: 64 KiB.
     pub bounce: usize,

@@ -146,7 +146,7 @@ impl<D: Device> Channels<D> {
                 let unclaimed = match result {
                     Ok(_) => self.fetched_ahead(peer, seq, bounce),
                     Err(Fault::Lost) => {
-                        self.fetching.replace_ahead(bounce, self.port.device_mut());
+                        self.fetching.replace(bounce, self.port.device_mut());
                         self.resume_starved_input();
                         None
                     }
@@ -156,7 +156,7 @@ impl<D: Device> Channels<D> {
                     }
                 };
                 if let Some(bounce) = unclaimed {
-                    self.fetching.give_back_ahead(bounce);
+                    self.fetching.give_back(bounce, self.port.device_mut());
                     self.resume_starved_input();
                 }
             }
@@ -171,9 +171,10 @@ impl<D: Device> Channels<D> {
                     }
                 };
                 if let Some((bounce, _, _)) = bounce {
+                    let device = self.port.device_mut();
                     match lost {
-                        true => self.fetching.replace(bounce, self.port.device_mut()),
-                        false => self.fetching.give_back(bounce),
+                        true => self.fetching.replace(bounce, device),
+                        false => self.fetching.give_back(bounce, device),
                     }
                     self.resume_starved_input();
                 }

@@ -3,7 +3,7 @@
 use crate::{
     ack::AckDue,
     assembly::Assembly,
-    deferred::Deferred,
+    deferred::{Ahead, Deferred},
     device::{Registration, RemoteKey, Target},
     fifo::{ReceiveFifo, SendFifo},
     header::Kind,
@@ -150,6 +150,11 @@ impl Flow {
         if matches!(self.out, Out::Refused(until) if now >= until) {
             self.out = Out::None;
         }
+    }
+
+    /// How many buffers hold data whose turn has not come, or are being filled with it.
+    pub(crate) fn ahead(&self) -> usize {
+        self.deferred.iter().filter(|deferred| !matches!(deferred.ahead, Ahead::No)).count()
     }
 
     /// Whether the flow holds nothing that is still needed.

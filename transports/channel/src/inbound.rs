@@ -201,13 +201,18 @@ impl<D: Device> Channels<D> {
     /// far as that is memory.
     fn fetch_next(&mut self, peer: Peer, node: Node, flow: &mut Flow) {
         let index = peer.index;
+        let ahead = flow.ahead();
         let Some(assembly) = &mut flow.assembly else { return };
         while let Some(fetch) = assembly.next_fetch(self.config.gets) {
             let target = Target { key: fetch.key.clone(), offset: fetch.offset };
             let (memory, bounce) = match &fetch.into {
                 Into::Memory(memory) => (memory.clone(), None),
                 Into::Buffer { at, len } => {
-                    let Some(bounce) = self.fetching.take(self.port.device_mut()) else {
+                    let next = assembly.buffers() - 1;
+                    let device = self.port.device_mut();
+                    let Some(bounce) =
+                        self.fetching.take_next(device, next + ahead, next == 0, *len)
+                    else {
                         assembly.fetch_refused(fetch);
                         self.counters.retries += 1;
                         self.schedule.starve_input(index);
@@ -223,7 +228,7 @@ impl<D: Device> Channels<D> {
                 if let Some(Pending::Get { bounce: Some((bounce, _, _)), .. }) =
                     self.port.redeem(ticket)
                 {
-                    self.fetching.give_back(bounce);
+                    self.fetching.give_back(bounce, self.port.device_mut());
                 }
                 assembly.fetch_refused(fetch);
                 return;
@@ -236,10 +241,10 @@ impl<D: Device> Channels<D> {
     fn fetch_ahead(&mut self, peer: Peer, node: Node, flow: &mut Flow) {
         let longest = self.fetching.len().min(self.port.device().limits().transfer);
         let next = flow.assembly.as_ref().is_some_and(|a| a.first_lent().is_some());
-        let begun = flow.deferred.iter().filter(|deferred| !matches!(deferred.ahead, Ahead::No));
-        let mut running = usize::from(next) + begun.count();
+        let buffers = flow.assembly.as_ref().map_or(0, Assembly::buffers);
+        let mut ahead = flow.ahead();
         for deferred in &mut flow.deferred {
-            if running >= self.config.ahead || self.config.ahead == 1 {
+            if usize::from(next) + ahead >= self.config.ahead || self.config.ahead == 1 {
                 return;
             }
             // An invalid packet is dealt with when its turn comes.
@@ -255,19 +260,20 @@ impl<D: Device> Channels<D> {
             if len > longest {
                 continue;
             }
-            let Some(bounce) = self.fetching.take_ahead(self.port.device_mut()) else { return };
+            let device = self.port.device_mut();
+            let Some(bounce) = self.fetching.take(device, buffers + ahead) else { return };
             let (memory, target) = (bounce.part(len), Target { key: lent.key, offset: 0 });
             let pending = Pending::Ahead { peer, seq: deferred.seq, bounce };
             let ticket = self.port.issue(pending);
             if self.port.device_mut().get(node, &target, &memory, ticket).is_err() {
                 if let Some(Pending::Ahead { bounce, .. }) = self.port.redeem(ticket) {
-                    self.fetching.give_back_ahead(bounce);
+                    self.fetching.give_back(bounce, self.port.device_mut());
                 }
                 return;
             }
             deferred.ahead = Ahead::Running;
             self.counters.ahead += 1;
-            running += 1;
+            ahead += 1;
         }
     }
 

@@ -63,10 +63,11 @@
 //!   in the slots, since the packets of one sender arrive in order: it waits for a put, or a get,
 //!   which complete by themselves, or for the engine, which waits only for its user. So some
 //!   deferred packet is taken, the slots are read again, and the record arrives.
-//! * Bounce buffers for sending come back with acknowledgements, those for fetching by themselves;
-//!   they are two pools, so that neither waits for the other. Of those for fetching, at most half
-//!   hold data that waits for its turn, and at least one never does: the next record gets one in
-//!   the end.
+//! * Bounce buffers for sending come back with acknowledgements, those for fetching when the data is
+//!   there: two pools, so that neither waits for the other. A device may need the other side to run
+//!   for a get; so one peer has no more buffers than are free, and what is next in a peer's order
+//!   always gets one, if need be beyond the pool, of just its length. Its message lies in memory as
+//!   long as that already, so this at most doubles what such peers cost.
 //!
 //! # Giving and recalling exclusive channels
 //!

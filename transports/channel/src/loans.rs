@@ -76,10 +76,7 @@ impl Loans {
                 (Loan::Memory(registration), Lent { len: len as u32, key })
             }
             None => {
-                if to.bounces >= self.bounces.available() {
-                    return None;
-                }
-                let bounce = self.bounces.take(device)?;
+                let bounce = self.bounces.take(device, to.bounces)?;
                 let len = (packet.len() - from).min(self.bounces.len());
                 let mut bytes = Vec::with_capacity(len);
                 packet.copy(from, len, &mut bytes);

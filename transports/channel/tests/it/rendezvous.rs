@@ -155,3 +155,65 @@ fn buffers_come_back_from_the_dead() {
     assert_eq!(numbers_of(&b, &events[1], &from, 0), COUNT);
     assert!(net.now().since(begin) < LATENCY * COUNT * 2 / 3);
 }
+
+/// How long a number of long messages takes beside peers that stand still while what they sent is
+/// being fetched: a device may need the other side to run for a get. They go on in the end, and all
+/// that they sent comes, too.
+fn beside_stopped(stopped: u32, config: &Config) -> Duration {
+    let mut device = DeviceConfig::with_seed(1);
+    (device.latency, device.jitter) = (LATENCY, Duration::ZERO);
+    device.silence = Duration::from_secs(3600);
+    let net = DeviceNet::new(device);
+    let mut b = open(&net, "b", config);
+    let mut ends: Vec<End> = (0..stopped).map(|i| open(&net, i, config)).collect();
+    for end in &mut ends {
+        let (peer, _) = join(&net, end, &mut b);
+        send(end, peer, 0..10, 12_000);
+    }
+    // What they lend is known here, and not one byte of it has come when they stop.
+    let mut events = Vec::new();
+    while b.counters().memory == 0 {
+        ends.iter_mut().for_each(|end| _ = end.progress(net.now(), 64, &mut Vec::new()));
+        net.run_for(Duration::from_micros(10));
+        b.progress(net.now(), 64, &mut events);
+    }
+    assert_eq!(net.stats().gets, 0);
+    ends.iter().for_each(|end| net.cut(end.address(), b.address()));
+    net.run_for(LATENCY * 4);
+    b.progress(net.now(), 64, &mut events);
+    assert_eq!(messages(&events), 0);
+    let bound = config.bounces * config.bounce + stopped as usize * (12_000 + 10 * 2048);
+    let held = b.counters().memory;
+    assert!(held <= bound as u64, "{held} bytes held, {bound} allowed");
+
+    let mut a = open(&net, "a", config);
+    let (ab, _) = join(&net, &mut a, &mut b);
+    let (begin, from) = (net.now(), a.address().clone());
+    send(&mut a, ab, 0..COUNT, 12_000);
+    let events =
+        until(&net, &mut [&mut a, &mut b], "all of it", |_, events| messages(&events[1]) == COUNT);
+    assert_eq!(numbers_of(&b, &events[1], &from, 0), COUNT);
+    let took = net.now().since(begin);
+
+    ends.iter().for_each(|end| net.heal(end.address(), b.address()));
+    let mut all: Vec<&mut End> = ends.iter_mut().chain([&mut b]).collect();
+    let last = stopped as usize;
+    let events =
+        until(&net, &mut all, "the rest", |_, events| messages(&events[last]) == stopped * 10);
+    for number in 0..last {
+        let from = all[number].address().clone();
+        assert_eq!(numbers_of(all[last], &events[last], &from, 0), 10);
+    }
+    took
+}
+
+#[test]
+fn those_that_stand_still_hold_up_nobody_else() {
+    beside_stopped(8, &config(4));
+}
+
+#[test]
+fn one_that_stands_still_leaves_buffers_to_others() {
+    let took = beside_stopped(1, &config(8));
+    assert!(took < LATENCY * COUNT * 3 / 2, "{took:?}: one at a time");
+}

@@ -1,22 +1,12 @@
-//! The path whose instructions are counted: a put of 8 bytes over shared memory, matched and
-//! acknowledged, both sides on one thread, so that neither waits.
-//!
-//! ```text
-//! cargo run --profile dist -p petasos-portals --example hot_put [put] [COUNT]
-//! ```
-//!
-//! By itself it prints the time of one put, which is the software's alone.
+//! A put of 8 bytes over shared memory, matched and acknowledged, both sides on one thread.
 
-use petasos_fabric::Endpoint;
-use petasos_portals::{
+use crate::timed;
+use petasos::fabric::Endpoint;
+use petasos::portals::{
     Ack, Config, Descriptor, Event, EventQueue, Handle, Idle, Interface, List, MatchEntry,
     Operation, Part, PortalOptions, ProcessId, ProcessMap, Quiet, Target,
 };
-use std::{
-    error::Error,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{error::Error, sync::Arc, time::Duration};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -38,9 +28,9 @@ fn path_put(
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let count = std::env::args().filter_map(|text| text.parse().ok()).next().unwrap_or(1_000_000);
-    let open = || petasos_shm::Shm::open(&"shm://*".parse().expect("a URL"));
+/// Connects two interfaces, and runs the path.
+pub(crate) fn run(count: u64) -> Result<Duration, Box<dyn Error>> {
+    let open = || petasos::shm::Shm::open(&"shm://*".parse().expect("a URL"));
     let ends = [open()?, open()?];
     let map = Arc::new(ProcessMap::ranks(ends.each_ref().map(|end| end.address().clone())));
     let config = Config { idle: Idle::Spin, ..Config::default() };
@@ -61,8 +51,5 @@ fn main() -> Result<(), Box<dyn Error>> {
         initiator.progress();
         target.progress();
     }
-    let begin = Instant::now();
-    path_put(&initiator, &target, put, queue, count);
-    println!("put: {:.1} ns", begin.elapsed().as_nanos() as f64 / count as f64);
-    Ok(())
+    Ok(timed(|| path_put(&initiator, &target, put, queue, count)))
 }

@@ -1,20 +1,13 @@
-//! The paths whose instructions are counted: a message of 32 bytes over one channel, with shared
-//! memory in place of a network card, both ends on one thread, so that neither waits.
-//!
-//! ```text
-//! cargo run --profile dist -p petasos-channel --example hot_channel channel_packet|channel_exclusive [COUNT]
-//! ```
-//!
-//! By itself it prints the time of one message, which is the software's alone.
+//! A message of 32 bytes over one channel, with shared memory in place of a network card, both ends
+//! on one thread.
 
-use petasos_channel::{Channels, Config, Force, Over};
-use petasos_fabric::{Address, Endpoint, Event, Lease, Peer, Time};
-use petasos_shm::Shm;
-use std::{
-    error::Error,
-    process::ExitCode,
-    time::{Duration, Instant},
+use crate::timed;
+use petasos::{
+    channel::{Channels, Config, Force, Over},
+    fabric::{Address, Endpoint, Event, Lease, Peer, Time},
+    shm::Shm,
 };
+use std::{error::Error, time::Duration};
 
 type End = Channels<Over<Shm>>;
 
@@ -103,18 +96,12 @@ fn path_channel(line: &mut Line, count: u64) {
     line.messages(count);
 }
 
-fn run(path: &str, count: u64) -> Result<Duration, Box<dyn Error>> {
-    let force = match path {
-        "channel_packet" => Force::Mp,
-        "channel_exclusive" => Force::Exclusive,
-        _ => return Err("there are channel_packet and channel_exclusive".into()),
-    };
+/// Runs a path by this channel.
+pub(crate) fn run(force: Force, count: u64) -> Result<Duration, Box<dyn Error>> {
     let mut line = Line::new(force)?;
     line.messages(WARM);
     let before = line.a.counters();
-    let begin = Instant::now();
-    path_channel(&mut line, count);
-    let took = begin.elapsed();
+    let took = timed(|| path_channel(&mut line, count));
     let after = line.a.counters();
     // It took the channel that was asked for, and no other.
     let (packets, puts) = (after.mp - before.mp, after.immediate - before.immediate);
@@ -123,22 +110,4 @@ fn run(path: &str, count: u64) -> Result<Duration, Box<dyn Error>> {
         return Err(format!("{packets} by packets, {puts} by puts, of {count}").into());
     }
     Ok(took)
-}
-
-fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    let path = arguments.next().unwrap_or_default();
-    let count = arguments.next().map_or(Ok(1_000_000), |text| text.parse::<u64>());
-    let outcome = count.map_err(Into::into).and_then(|count| {
-        let took = run(&path, count)?;
-        println!("{path}: {:.1} ns", took.as_nanos() as f64 / count.max(1) as f64);
-        Ok::<_, Box<dyn Error>>(())
-    });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("hot_channel PATH [COUNT]: {error}");
-            ExitCode::from(2)
-        }
-    }
 }
