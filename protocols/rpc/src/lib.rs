@@ -55,6 +55,7 @@
 //! | call | the client of the service, or [`Target::call`]; [`CallOptions`] have the time limit |
 //! | serve | the trait of the service, or [`Engine::register`]; [`Context`] describes the call |
 //! | move large data | `#[bulk]` parameters, or [`Engine::bulk`] and [`Engine::open`] |
+//! | lend memory in pieces as one argument | [`Pieces`] |
 //! | read arrays of others where they lie | [`Engine::array`] and [`Engine::borrow`] |
 //! | access memory one-sidedly | [`Engine::export`] and [`Engine::import`] |
 //! | sleep, limit the time of any future | [`Engine::sleep`], [`Engine::limit`] |
@@ -144,7 +145,7 @@ pub use petasos_macros::{Wire, service};
 pub use petasos_wire as wire;
 
 pub use bulk::{
-    Block, BlockStream, Bulk, BulkCall, BulkHandle, Destination, Lent, RemoteBulk, Sink,
+    Block, BlockStream, Bulk, BulkCall, BulkHandle, Destination, Lent, Pieces, RemoteBulk, Sink,
 };
 pub use call::Call;
 pub use config::{EngineConfig, Idle, Refused};

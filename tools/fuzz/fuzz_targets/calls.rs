@@ -195,9 +195,9 @@ impl Attacker {
         let mut frame = Vec::new();
         request.encode(&mut frame);
         if method == BULK && !request.overflow {
-            let pieces = (0..cut.upto(4)).map(|_| (u64::from(cut.u16()), self.key(cut))).collect();
+            let memory = (cut.u8() > 20).then(|| (u64::from(cut.u16()), self.key(cut)));
             let inline = (cut.u8() > 200).then(|| Bytes::copy_from_slice(cut.short()));
-            let bulk = BulkBytes { pieces, inline, access: cut.u8() & 15 };
+            let bulk = BulkBytes { memory, inline, access: cut.u8() & 15 };
             let moved = (bulk, u64::from(cut.u16()), u64::from(cut.u16()));
             petasos_wire::encode_into(request.encoding, &moved, &mut frame);
         } else {

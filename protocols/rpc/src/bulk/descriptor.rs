@@ -1,5 +1,6 @@
 //! The origin's side of bulk transfer: memory, and its descriptor.
 
+use super::pieces;
 use crate::{BulkError, inner::Inner, memory::Exported, operation::Pending};
 use bytes::Bytes;
 use petasos_fabric::{Access, Slice};
@@ -10,11 +11,8 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-/// Pieces that one bulk descriptor may have.
-pub(crate) const MAX_PIECES: usize = 64;
-
-/// Local memory, in one piece or several, that peers may read or write until this is dropped or
-/// closed. To them the pieces are contiguous.
+/// Local memory, in one piece or several ([`Pieces`](crate::Pieces)), that peers may read or write until this is
+/// dropped or closed. To them the pieces are contiguous.
 ///
 /// Keep it for as long as peers need the memory: at least until the call is answered.
 /// When it is dropped, the engine keeps the memory until no access can land any more.
@@ -40,7 +38,7 @@ pub(crate) const MAX_PIECES: usize = 64;
 /// ```
 #[derive(Debug)]
 pub struct Bulk {
-    exported: Vec<Exported>,
+    exported: Option<Exported>,
     handle: BulkHandle,
 }
 
@@ -53,46 +51,37 @@ pub struct Bulk {
 #[derive(Clone, Debug, PartialEq, Eq, Wire)]
 #[wire(crate = "petasos_wire")]
 pub struct BulkHandle {
-    pub(super) pieces: Vec<Piece>,
+    pub(super) memory: Option<Lendable>,
     /// The data itself, when it is small and only to be read.
     pub(super) inline: Option<Bytes>,
     pub(super) access: u8,
 }
 
-/// One piece of bulk memory.
+/// The memory that a descriptor is of.
 #[derive(Clone, Debug, PartialEq, Eq, Wire)]
 #[wire(crate = "petasos_wire")]
-pub(super) struct Piece {
+pub(super) struct Lendable {
     pub(super) len: u64,
     pub(super) key: Bytes,
 }
 
 impl Bulk {
-    pub(crate) fn new(
-        inner: &Rc<Inner>,
-        pieces: &[Slice],
-        access: Access,
-    ) -> Result<Bulk, BulkError> {
-        if pieces.len() > MAX_PIECES {
-            let (len, limit) = (pieces.len() as u64, MAX_PIECES as u64);
-            return Err(BulkError::TooLarge { len, limit });
+    pub(crate) fn new(inner: &Rc<Inner>, memory: Slice, access: Access) -> Result<Bulk, BulkError> {
+        let (pieces, limit) = (pieces::count(&memory), inner.config.bulk_pieces);
+        if pieces > limit {
+            return Err(BulkError::TooManyPieces { pieces, limit });
         }
-        let total: usize = pieces.iter().map(Slice::len).sum();
-        if access == Access::READ && total <= inner.config.bulk_inline {
-            let inline = pieces.iter().flat_map(Slice::to_vec).collect::<Vec<u8>>();
-            let inline = Some(Bytes::from(inline));
-            let handle = BulkHandle { pieces: Vec::new(), inline, access: access.bits() };
-            return Ok(Bulk { exported: Vec::new(), handle });
+        let mut handle = BulkHandle { memory: None, inline: None, access: access.bits() };
+        if access == Access::READ && memory.len() <= inner.config.bulk_inline {
+            handle.inline = Some(Bytes::from(memory.to_vec()));
+            return Ok(Bulk { exported: None, handle });
         }
-        let mut handle = BulkHandle { pieces: Vec::new(), inline: None, access: access.bits() };
-        let mut exported = Vec::with_capacity(pieces.len());
-        for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
-            let export = crate::memory::export(inner, piece, access)?;
-            let key = export.key().as_bytes().clone();
-            handle.pieces.push(Piece { len: piece.len() as u64, key });
-            exported.push(export);
+        if memory.is_empty() {
+            return Ok(Bulk { exported: None, handle });
         }
-        Ok(Bulk { exported, handle })
+        let exported = crate::memory::export(inner, &memory, access)?;
+        handle.memory = Some(Lendable::of(&exported));
+        Ok(Bulk { exported: Some(exported), handle })
     }
 
     /// The descriptor to send to the process that moves the data.
@@ -115,8 +104,8 @@ impl Bulk {
 
     /// The memory, piece by piece: what peers write to it is seen here. Empty if the descriptor
     /// carries the data itself, which peers only read.
-    pub fn pieces(&self) -> impl Iterator<Item = &Slice> {
-        self.exported.iter().map(Exported::memory)
+    pub fn pieces(&self) -> impl Iterator<Item = Slice> {
+        self.exported.iter().flat_map(|exported| pieces::each(exported.memory()))
     }
 
     /// Closes it; when the future is ready, no access can land any more. If the future is dropped,
@@ -129,52 +118,49 @@ impl Bulk {
     }
 
     pub(crate) fn start_closing(self) -> Closing {
-        let pieces = self.exported.into_iter().map(Exported::start_closing).collect();
-        Closing { pieces, next: 0, failed: None }
+        Closing(self.exported.map(Exported::start_closing))
     }
 }
 
-/// The pieces of bulk memory that are being closed, all at a time.
+/// Bulk memory that is being closed.
 #[derive(Debug)]
-pub(crate) struct Closing {
-    pieces: Vec<Pending>,
-    next: usize,
-    /// The first failure.
-    failed: Option<BulkError>,
-}
+pub(crate) struct Closing(Option<Pending>);
 
 impl Future for Closing {
     type Output = Result<(), BulkError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        while let Some(piece) = this.pieces.get_mut(this.next) {
-            if let Err(error) = ready!(Pin::new(piece).poll(context)) {
-                this.failed.get_or_insert(error.into());
-            }
-            this.next += 1;
-        }
-        Poll::Ready(this.failed.take().map_or(Ok(()), Err))
+        let Some(pending) = &mut self.0 else { return Poll::Ready(Ok(())) };
+        let closed = ready!(Pin::new(pending).poll(context));
+        self.0 = None;
+        Poll::Ready(closed.map(drop).map_err(BulkError::from))
+    }
+}
+
+impl Lendable {
+    fn of(exported: &Exported) -> Lendable {
+        let (len, key) = (exported.memory().len() as u64, exported.key().as_bytes().clone());
+        Lendable { len, key }
     }
 }
 
 impl BulkHandle {
     /// Of no memory.
     pub(crate) fn nothing() -> BulkHandle {
-        BulkHandle { pieces: Vec::new(), inline: None, access: Access::READ.bits() }
+        BulkHandle { memory: None, inline: None, access: Access::READ.bits() }
     }
 
     /// Of memory that is open for reading.
     pub(crate) fn of(exported: &Exported) -> BulkHandle {
-        let (len, key) = (exported.memory().len() as u64, exported.key().as_bytes().clone());
-        BulkHandle { pieces: vec![Piece { len, key }], ..BulkHandle::nothing() }
+        BulkHandle { memory: Some(Lendable::of(exported)), ..BulkHandle::nothing() }
     }
 
     /// Its length in bytes, as its maker says.
     #[must_use]
     pub fn len(&self) -> u64 {
         let inline = self.inline.as_ref().map_or(0, |bytes| bytes.len() as u64);
-        self.pieces.iter().fold(inline, |sum, piece| sum.saturating_add(piece.len))
+        let memory = self.memory.as_ref().map_or(0, |memory| memory.len);
+        inline.saturating_add(memory)
     }
 
     /// Whether it has no bytes.

@@ -1,9 +1,6 @@
 //! Calls that lend memory: `#[bulk]` parameters become these.
 
-use super::{
-    Bulk, BulkHandle,
-    descriptor::{Closing, MAX_PIECES},
-};
+use super::{Bulk, BulkHandle, Pieces, descriptor::Closing};
 use crate::{CallError, CallOptions, Method, Target, TypedCall};
 use petasos_fabric::{Access, Region, Slice};
 use petasos_wire::Wire;
@@ -18,7 +15,7 @@ use std::{
 /// Memory into which the target of a call pushes: borrowed from the caller, which reads the data
 /// there afterwards.
 ///
-/// Implemented for `&Region` and `&Slice`. Memory passed by value would be lost, and the data with
+/// Implemented for `&Region`, `&Slice` and `&Pieces`. Memory passed by value would be lost, and the data with
 /// it:
 ///
 /// ```compile_fail,E0277
@@ -56,12 +53,20 @@ impl<'m> Destination<'m> for &'m Slice {
     }
 }
 
+impl<'m> Destination<'m> for &'m Pieces {
+    fn slice(&self) -> Slice {
+        self.as_slice().clone()
+    }
+}
+
 mod sealed {
+    use super::Pieces;
     use petasos_fabric::{Region, Slice};
 
     pub trait Sealed {}
     impl Sealed for &Region {}
     impl Sealed for &Slice {}
+    impl Sealed for &Pieces {}
 }
 
 /// Memory that a call lends to its target: see [`Target::call_lending`].
@@ -121,9 +126,8 @@ impl Target {
         memory: [Lent<'m>; N],
         arguments: impl FnOnce([BulkHandle; N]) -> A,
     ) -> BulkCall<'m, R> {
-        const { assert!(N <= MAX_PIECES, "a call lends at most 64 pieces of memory") };
         let lend = |lent: Lent<'m>| self.lend(method, lent.memory, lent.access);
-        let lent: Result<SmallVec<[Bulk; 2]>, CallError> = memory.into_iter().map(lend).collect();
+        let lent: Result<SmallVec<[Bulk; 1]>, CallError> = memory.into_iter().map(lend).collect();
         let state = match lent {
             Ok(lent) => {
                 let handles = std::array::from_fn(|at| lent[at].handle());
@@ -150,9 +154,9 @@ pub struct BulkCall<'m, R> {
 
 enum State<R> {
     /// Dropped in this order: the memory is closed when the target has been told.
-    Calling(TypedCall<R>, SmallVec<[Bulk; 2]>),
+    Calling(TypedCall<R>, SmallVec<[Bulk; 1]>),
     /// The outcome is known; it is returned when no access can land any more.
-    Closing(Result<R, CallError>, SmallVec<[Closing; 2]>),
+    Closing(Result<R, CallError>, SmallVec<[Closing; 1]>),
     /// It could not be sent.
     Failed(Box<CallError>),
     Over,

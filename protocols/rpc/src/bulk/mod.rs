@@ -7,10 +7,12 @@
 
 mod descriptor;
 mod lending;
+mod pieces;
 mod remote;
 mod stream;
 
 pub use descriptor::{Bulk, BulkHandle};
 pub use lending::{BulkCall, Destination, Lent};
+pub use pieces::Pieces;
 pub use remote::RemoteBulk;
 pub use stream::{Block, BlockStream, Sink};

@@ -6,6 +6,7 @@ mod common;
 mod driving;
 mod eager;
 mod loans;
+mod pieces;
 mod reached;
 mod service;
 mod sleep;
