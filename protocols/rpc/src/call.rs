@@ -140,6 +140,14 @@ impl Call {
         CallError::BadResult { peer, method: method.name, reason }
     }
 
+    /// Its id, if it has a slot.
+    pub(crate) fn id(&self) -> Option<CallId> {
+        match self.state {
+            State::Started(id) => Some(id),
+            State::Failed(_) | State::Over => None,
+        }
+    }
+
     /// Cancels the call, here and at the target. The same as dropping it.
     pub fn cancel(self) {}
 }

@@ -267,6 +267,9 @@ pub enum BulkError {
     /// The data travelled within the descriptor, and can only be read.
     #[error("this bulk memory can only be read")]
     ReadOnly,
+    /// This side has given the memory back.
+    #[error("this bulk memory was given back to its owner")]
+    Released,
     /// The engine has ended.
     #[error("the engine has ended")]
     EngineEnded,

@@ -5,6 +5,7 @@
 
 use crate::{
     EngineConfig, Usage,
+    bulk::Lendings,
     calls::Calls,
     clock::EngineClock,
     commands::Commands,
@@ -44,6 +45,7 @@ pub(crate) struct Inner {
     pub(crate) calls: RefCell<Calls>,
     pub(crate) served: Served,
     pub(crate) operations: Operations,
+    pub(crate) lendings: Lendings,
     pub(crate) timers: RefCell<Timers>,
     tasks: Tasks,
     pub(crate) commands: Arc<Commands>,
@@ -79,6 +81,7 @@ impl Inner {
             calls: RefCell::new(Calls::new(Arc::clone(&main))),
             served: Served::default(),
             operations: Operations::default(),
+            lendings: Lendings::default(),
             timers: RefCell::default(),
             tasks: Tasks::new(Arc::clone(&waker)),
             commands: Commands::new(Arc::clone(&waker)),
@@ -230,6 +233,11 @@ impl Inner {
                     self.deregister(region);
                 }
             }
+            Ok(Frame::GiveBack(key)) => {
+                if !self.take_back(key) {
+                    self.stats.garbage.count();
+                }
+            }
             Err(error) => self.drop_garbage(peer, error),
         }
     }
@@ -262,7 +270,7 @@ impl Inner {
 
     /// Deregisters a region; the engine finishes that by itself.
     pub(crate) fn deregister(&self, region: RegionId) {
-        self.operations.close(&self.transport, region);
+        self.operations.close(&self.transport, region, None);
     }
 
     // Peers.

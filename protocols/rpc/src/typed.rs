@@ -4,7 +4,7 @@ use crate::{
     Arrival, Begun, Call, CallError, CallOptions, Context, Failure, Handler, Method, Reply, Target,
     handler::at_once, inner::Inner,
 };
-use petasos_wire::{Encoding, Wire, encode_head_into, encode_into, from_bytes};
+use petasos_wire::{Encoding, Wire, encode_head_into, encode_into, from_bytes, rpc::CallId};
 use pin_project_lite::pin_project;
 use std::{
     cell::Cell,
@@ -52,6 +52,13 @@ pub struct TypedCall<R> {
     call: Call,
     encoding: Encoding,
     result: PhantomData<fn() -> R>,
+}
+
+impl<R> TypedCall<R> {
+    /// Its id, if it is under way.
+    pub(crate) fn id(&self) -> Option<CallId> {
+        self.call.id()
+    }
 }
 
 impl<R: Wire> Future for TypedCall<R> {

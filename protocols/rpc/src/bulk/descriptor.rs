@@ -1,15 +1,14 @@
 //! The origin's side of bulk transfer: memory, and its descriptor.
 
-use super::pieces;
-use crate::{BulkError, inner::Inner, memory::Exported, operation::Pending};
+use super::{
+    closing::{Closing, Lending, Released},
+    pieces,
+};
+use crate::{BulkError, inner::Inner, memory::Exported};
 use bytes::Bytes;
 use petasos_fabric::{Access, Slice};
 use petasos_macros::Wire;
-use std::{
-    pin::Pin,
-    rc::Rc,
-    task::{Context, Poll, ready},
-};
+use std::rc::Rc;
 
 /// Local memory, in one piece or several ([`Pieces`](crate::Pieces)), that peers may read or write until this is
 /// dropped or closed. To them the pieces are contiguous.
@@ -38,7 +37,9 @@ use std::{
 /// ```
 #[derive(Debug)]
 pub struct Bulk {
-    exported: Option<Exported>,
+    inner: Rc<Inner>,
+    /// None if there is nothing to be reached: no bytes, or they travel within the descriptor.
+    lending: Option<Rc<Lending>>,
     handle: BulkHandle,
 }
 
@@ -74,14 +75,15 @@ impl Bulk {
         let mut handle = BulkHandle { memory: None, inline: None, access: access.bits() };
         if access == Access::READ && memory.len() <= inner.config.bulk_inline {
             handle.inline = Some(Bytes::from(memory.to_vec()));
-            return Ok(Bulk { exported: None, handle });
+            return Ok(Bulk { inner: Rc::clone(inner), lending: None, handle });
         }
-        if memory.is_empty() {
-            return Ok(Bulk { exported: None, handle });
+        let mut lending = None;
+        if !memory.is_empty() {
+            let open = inner.open_lending(&memory, access)?;
+            handle.memory = Some(Lendable::new(memory.len(), open.key()));
+            lending = Some(open);
         }
-        let exported = crate::memory::export(inner, &memory, access)?;
-        handle.memory = Some(Lendable::of(&exported));
-        Ok(Bulk { exported: Some(exported), handle })
+        Ok(Bulk { inner: Rc::clone(inner), lending, handle })
     }
 
     /// The descriptor to send to the process that moves the data.
@@ -103,44 +105,47 @@ impl Bulk {
     }
 
     /// The memory, piece by piece: what peers write to it is seen here. Empty if the descriptor
-    /// carries the data itself, which peers only read.
+    /// carries the data itself, which peers only read, and once the target has given the memory
+    /// back.
     pub fn pieces(&self) -> impl Iterator<Item = Slice> {
-        self.exported.iter().flat_map(|exported| pieces::each(exported.memory()))
+        let memory = self.lending.as_ref().and_then(|lending| lending.memory());
+        memory.into_iter().flat_map(|memory| pieces::each(&memory))
+    }
+
+    /// Ready when the memory is the program's alone again: a target that has the descriptor gave it
+    /// back ([`RemoteBulk::release`](crate::RemoteBulk::release)), or this was closed or dropped.
+    pub fn released(&self) -> Released {
+        Released::new(self.lending.clone(), &self.inner)
     }
 
     /// Closes it; when the future is ready, no access can land any more. If the future is dropped,
     /// the engine closes it nevertheless.
     ///
     /// # Errors
-    /// As [`Exported::close`].
+    /// As [`Exported::close`](crate::Exported::close).
     pub fn close(self) -> impl Future<Output = Result<(), BulkError>> + use<> {
-        self.start_closing()
+        let closing = Closing::of(self.lending.clone());
+        drop(self);
+        closing
     }
 
-    pub(crate) fn start_closing(self) -> Closing {
-        Closing(self.exported.map(Exported::start_closing))
+    /// What was lent, to be closed by the engine when the call has ended to which it is lent.
+    pub(super) fn into_lending(mut self) -> Option<Rc<Lending>> {
+        self.lending.take()
     }
 }
 
-/// Bulk memory that is being closed.
-#[derive(Debug)]
-pub(crate) struct Closing(Option<Pending>);
-
-impl Future for Closing {
-    type Output = Result<(), BulkError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(pending) = &mut self.0 else { return Poll::Ready(Ok(())) };
-        let closed = ready!(Pin::new(pending).poll(context));
-        self.0 = None;
-        Poll::Ready(closed.map(drop).map_err(BulkError::from))
+impl Drop for Bulk {
+    fn drop(&mut self) {
+        if let Some(lending) = &self.lending {
+            self.inner.close_lending(lending);
+        }
     }
 }
 
 impl Lendable {
-    fn of(exported: &Exported) -> Lendable {
-        let (len, key) = (exported.memory().len() as u64, exported.key().as_bytes().clone());
-        Lendable { len, key }
+    fn new(len: usize, key: &Bytes) -> Lendable {
+        Lendable { len: len as u64, key: key.clone() }
     }
 }
 
@@ -152,7 +157,8 @@ impl BulkHandle {
 
     /// Of memory that is open for reading.
     pub(crate) fn of(exported: &Exported) -> BulkHandle {
-        BulkHandle { memory: Some(Lendable::of(exported)), ..BulkHandle::nothing() }
+        let memory = Lendable::new(exported.memory().len(), exported.key().as_bytes());
+        BulkHandle { memory: Some(memory), ..BulkHandle::nothing() }
     }
 
     /// Its length in bytes, as its maker says.

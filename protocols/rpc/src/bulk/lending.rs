@@ -1,7 +1,10 @@
 //! Calls that lend memory: `#[bulk]` parameters become these.
 
-use super::{Bulk, BulkHandle, Pieces, descriptor::Closing};
-use crate::{CallError, CallOptions, Method, Target, TypedCall};
+use super::{
+    Bulk, BulkHandle, Pieces, Released,
+    closing::{Closing, Lending},
+};
+use crate::{CallError, CallOptions, Method, Target, TypedCall, inner::Inner};
 use petasos_fabric::{Access, Region, Slice};
 use petasos_wire::Wire;
 use smallvec::SmallVec;
@@ -9,6 +12,7 @@ use std::{
     fmt,
     marker::PhantomData,
     pin::Pin,
+    rc::Rc,
     task::{Context, Poll, ready},
 };
 
@@ -128,17 +132,24 @@ impl Target {
     ) -> BulkCall<'m, R> {
         let lend = |lent: Lent<'m>| self.lend(method, lent.memory, lent.access);
         let lent: Result<SmallVec<[Bulk; 1]>, CallError> = memory.into_iter().map(lend).collect();
-        let state = match lent {
+        let inner = Rc::clone(self.inner());
+        let (state, lent) = match lent {
             Ok(lent) => {
                 let handles = std::array::from_fn(|at| lent[at].handle());
                 let call = self.call(method, options, &arguments(handles));
-                State::Calling(call, lent)
+                let lent: Lendings = lent.into_iter().map(Bulk::into_lending).collect();
+                let open: SmallVec<[_; 1]> = lent.iter().flatten().cloned().collect();
+                inner.lend_to(call.id(), &open);
+                (State::Calling(call), lent)
             }
-            Err(error) => State::Failed(Box::new(error)),
+            Err(error) => (State::Failed(Box::new(error)), SmallVec::new()),
         };
-        BulkCall { state, borrowed: PhantomData }
+        BulkCall { state, lent, closed: 0, inner, borrowed: PhantomData }
     }
 }
+
+/// The memory of each argument, where there is any to be reached.
+type Lendings = SmallVec<[Option<Rc<Lending>>; 1]>;
 
 /// A call under way that lends memory, and whose result is an `R`: see [`Target::call_lending`].
 /// When the future is ready, no peer accesses the memory any more, unless one that is stopped still
@@ -148,15 +159,19 @@ impl Target {
 #[must_use = "a call that is dropped is cancelled"]
 pub struct BulkCall<'m, R> {
     state: State<R>,
+    lent: Lendings,
+    /// How many of these are closed.
+    closed: usize,
+    inner: Rc<Inner>,
     /// The caller reads after the call what the target pushed, so the memory outlives this.
     borrowed: PhantomData<&'m Slice>,
 }
 
 enum State<R> {
-    /// Dropped in this order: the memory is closed when the target has been told.
-    Calling(TypedCall<R>, SmallVec<[Bulk; 1]>),
+    /// With the call ends the lending, whatever becomes of this.
+    Calling(TypedCall<R>),
     /// The outcome is known; it is returned when no access can land any more.
-    Closing(Result<R, CallError>, SmallVec<[Closing; 1]>),
+    Closing(Result<R, CallError>),
     /// It could not be sent.
     Failed(Box<CallError>),
     Over,
@@ -165,24 +180,40 @@ enum State<R> {
 /// Nothing in it is pinned: the result is moved.
 impl<R> Unpin for BulkCall<'_, R> {}
 
+impl<R> BulkCall<'_, R> {
+    /// Ready when the memory of one `#[bulk]` argument, the first of which is 0, is the program's
+    /// alone again. That is before the call is answered if the target has given it back: memory to
+    /// be pulled as soon as it is pulled and the method has to wait, all other memory when the
+    /// handler says so ([`RemoteBulk::release`](crate::RemoteBulk::release)).
+    ///
+    /// # Panics
+    /// If the call lends no such argument.
+    pub fn released(&self, argument: usize) -> Released {
+        let lending = match self.state {
+            State::Failed(_) => None,
+            _ => self.lent[argument].clone(),
+        };
+        Released::new(lending, &self.inner)
+    }
+}
+
 impl<R: Wire> Future for BulkCall<'_, R> {
     type Output = Result<R, CallError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let State::Calling(call, lent) = &mut self.state {
+        if let State::Calling(call) = &mut self.state {
             let result = ready!(Pin::new(call).poll(context));
-            let closing = lent.drain(..).map(Bulk::start_closing).collect();
-            self.state = State::Closing(result, closing);
+            self.state = State::Closing(result);
         }
-        if let State::Closing(_, closing) = &mut self.state {
-            while let Some(last) = closing.last_mut() {
+        if let State::Closing(_) = self.state {
+            while let Some(next) = self.lent.get(self.closed) {
                 // If a peer still reaches the memory, the engine waits for it.
-                let _ = ready!(Pin::new(last).poll(context));
-                closing.pop();
+                let _ = ready!(Pin::new(&mut Closing::of(next.clone())).poll(context));
+                self.closed += 1;
             }
         }
         match std::mem::replace(&mut self.state, State::Over) {
-            State::Closing(result, _) => Poll::Ready(result),
+            State::Closing(result) => Poll::Ready(result),
             State::Failed(error) => Poll::Ready(Err(*error)),
             _ => panic!("a call is polled after it ended"),
         }
@@ -192,8 +223,8 @@ impl<R: Wire> Future for BulkCall<'_, R> {
 impl<R> fmt::Debug for BulkCall<'_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.state {
-            State::Calling(..) => "BulkCall(under way)",
-            State::Closing(..) => "BulkCall(answered)",
+            State::Calling(_) => "BulkCall(under way)",
+            State::Closing(_) => "BulkCall(answered)",
             State::Failed(_) => "BulkCall(failed)",
             State::Over => "BulkCall(over)",
         })

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use petasos_fabric::{Access, Key, Level, Operation, Peer, Region, RemoteSpan, Slice};
 use smallvec::smallvec;
 use std::{
-    pin::Pin,
+    cell::Cell,
+    pin::{Pin, pin},
     rc::Rc,
     task::{Context, Poll, ready},
 };
@@ -46,6 +47,9 @@ struct Shared {
     inline: Bytes,
     len: u64,
     access: Access,
+    /// To be sent when the memory is given back; none if the data travelled within the descriptor.
+    key: Bytes,
+    released: Cell<bool>,
 }
 
 /// In which direction the data moves.
@@ -61,14 +65,14 @@ impl RemoteBulk {
         handle: &BulkHandle,
         from: Option<Peer>,
     ) -> Result<RemoteBulk, BulkError> {
-        let (mut memory, mut len) = (None, 0);
+        let (mut memory, mut len, mut key) = (None, 0, Bytes::new());
         if let Some(lent) = &handle.memory {
             let imported = Imported::new(inner, &Key::from_bytes(lent.key.clone())?, from)?;
             let bound = imported.remote.len;
             if lent.len > bound {
                 return Err(BulkError::OutOfBounds { offset: 0, len: lent.len, bound });
             }
-            (memory, len) = (Some(imported), lent.len);
+            (memory, len, key) = (Some(imported), lent.len, lent.key.clone());
         }
         let inline = handle.inline.clone().unwrap_or_default();
         if !inline.is_empty() {
@@ -76,7 +80,9 @@ impl RemoteBulk {
         }
         let access = Access::from_bits(handle.access).unwrap_or(Access::NONE);
         let inner = Rc::clone(inner);
-        Ok(RemoteBulk { shared: Rc::new(Shared { inner, memory, inline, len, access }) })
+        let released = Cell::new(false);
+        let shared = Shared { inner, memory, inline, len, access, key, released };
+        Ok(RemoteBulk { shared: Rc::new(shared) })
     }
 
     /// Its length in bytes.
@@ -193,7 +199,43 @@ impl RemoteBulk {
         self.transfer(Direction::Push, offset, from)
     }
 
+    /// Gives the memory back to its owner, before the call is answered: the owner closes it now,
+    /// and its program may use it again ([`Released`](crate::Released)). Whoever has the descriptor
+    /// may say that, for all who have it. What is said twice, or late, changes nothing.
+    ///
+    /// To be called when the transfers have ended: those that are under way may fail, and those
+    /// that begin afterwards fail with [`BulkError::Released`], or at the owner.
+    ///
+    /// ```
+    /// use petasos_rpc::{Access, BulkError, Engine, EngineConfig, Region};
+    ///
+    /// # let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+    /// # let engine = Engine::new(endpoint, EngineConfig::default());
+    /// let bulk = engine.bulk(Region::zeroed(1 << 20), Access::READ)?;
+    /// let remote = engine.open(&bulk.handle())?;
+    /// let data = engine.block_on(remote.pull(0, 1 << 20))?;
+    /// remote.release();
+    /// engine.block_on(bulk.released());
+    /// let error = engine.block_on(remote.pull(0, 1)).unwrap_err();
+    /// assert!(matches!(error, BulkError::Released));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn release(&self) {
+        let Shared { inner, memory, key, released, .. } = &*self.shared;
+        if released.replace(true) {
+            return;
+        }
+        let Some(imported) = memory else { return };
+        // What is lent by this engine itself is closed at once.
+        if !inner.take_back(key) {
+            inner.give_back(imported.remote.peer, key);
+        }
+    }
+
     fn check(&self, offset: u64, len: u64) -> Result<(), BulkError> {
+        if self.shared.released.get() {
+            return Err(BulkError::Released);
+        }
         let bound = self.shared.len;
         let within = offset.checked_add(len).is_some_and(|end| end <= bound);
         if within { Ok(()) } else { Err(BulkError::OutOfBounds { offset, len, bound }) }
@@ -251,4 +293,19 @@ impl Future for Transfer {
         }
         Poll::Ready(Ok(self.memory.clone()))
     }
+}
+
+/// Awaits a method. If it has to wait for anything, the memory that was pulled for it is given back
+/// to the caller meanwhile. For the code that `#[service]` generates.
+#[doc(hidden)]
+pub async fn release_while<M: Future>(method: M, pulled: &[RemoteBulk]) -> M::Output {
+    let (mut method, mut pulled) = (pin!(method), pulled.iter());
+    std::future::poll_fn(|context| {
+        let polled = method.as_mut().poll(context);
+        if polled.is_pending() {
+            pulled.by_ref().for_each(RemoteBulk::release);
+        }
+        polled
+    })
+    .await
 }

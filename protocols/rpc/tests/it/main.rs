@@ -8,6 +8,7 @@ mod eager;
 mod loans;
 mod pieces;
 mod reached;
+mod released;
 mod service;
 mod sleep;
 mod unfetched;
