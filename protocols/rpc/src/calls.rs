@@ -267,6 +267,11 @@ impl Calls {
         }
     }
 
+    /// Whether the outcome is known of a call that is not over.
+    pub(crate) fn is_ended(&self, id: CallId) -> bool {
+        self.slots.get(id.slot as usize).is_some_and(|slot| slot.outcome.is_some())
+    }
+
     /// Whether a deadline still matters.
     #[inline]
     pub(crate) fn is_waiting(&self, id: CallId) -> bool {

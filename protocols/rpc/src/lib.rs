@@ -53,6 +53,7 @@
 //! | drive an endpoint, and get everything else | [`Engine`]; [`EngineThread`] gives it a thread |
 //! | define a service | [`#[service]`](macro@service); [`Method`] if it is known at run time only |
 //! | call | the client of the service, or [`Target::call`]; [`CallOptions`] have the time limit |
+//! | look at a call, or wait a while | [`TypedCall::is_ready`], `ready_within`, `wait_for` |
 //! | serve | the trait of the service, or [`Engine::register`]; [`Context`] describes the call |
 //! | move large data | `#[bulk]` parameters, or [`Engine::bulk`] and [`Engine::open`] |
 //! | lend memory in pieces as one argument | [`Pieces`] |
@@ -138,6 +139,7 @@ mod thread;
 mod timers;
 mod transport;
 mod typed;
+mod waiting;
 
 #[cfg(feature = "tokio")]
 pub mod tokio;

@@ -4,7 +4,7 @@ use crate::{
     Arrival, Begun, Call, CallError, CallOptions, Context, Failure, Handler, Method, Reply, Target,
     handler::at_once, inner::Inner,
 };
-use petasos_wire::{Encoding, Wire, encode_head_into, encode_into, from_bytes, rpc::CallId};
+use petasos_wire::{Encoding, Wire, encode_head_into, encode_into, from_bytes};
 use pin_project_lite::pin_project;
 use std::{
     cell::Cell,
@@ -55,9 +55,9 @@ pub struct TypedCall<R> {
 }
 
 impl<R> TypedCall<R> {
-    /// Its id, if it is under way.
-    pub(crate) fn id(&self) -> Option<CallId> {
-        self.call.id()
+    /// The call, whatever its result is.
+    pub(crate) fn call(&self) -> &Call {
+        &self.call
     }
 }
 

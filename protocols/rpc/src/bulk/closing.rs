@@ -67,6 +67,11 @@ impl Lending {
         self.phase.get() == Phase::Closed
     }
 
+    /// Whether a wait for its end is over: it is closed, or a peer still reaches it.
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_closed() || self.failed.borrow().is_some()
+    }
+
     /// Has the waker woken when anything becomes known of its end.
     fn wait(&self, waker: &Waker) {
         let mut wakers = self.wakers.borrow_mut();
@@ -196,6 +201,7 @@ impl Future for Closing {
 /// let data = Region::from_vec(vec![1; 100_000]);
 /// let call = archive.store(data.clone());
 /// engine.block_on(call.released(0));
+/// assert!(!call.is_ready());
 /// // The next step of a computation may write here, while the call is still under way.
 /// let mut memory = data.into_exclusive().expect("it is ours alone");
 /// memory.fill(2);

@@ -4,7 +4,7 @@ use super::{
     Bulk, BulkHandle, Pieces, Released,
     closing::{Closing, Lending},
 };
-use crate::{CallError, CallOptions, Method, Target, TypedCall, inner::Inner};
+use crate::{CallError, CallOptions, Engine, Method, Target, TypedCall, inner::Inner, waiting};
 use petasos_fabric::{Access, Region, Slice};
 use petasos_wire::Wire;
 use smallvec::SmallVec;
@@ -14,6 +14,7 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 /// Memory into which the target of a call pushes: borrowed from the caller, which reads the data
@@ -139,7 +140,7 @@ impl Target {
                 let call = self.call(method, options, &arguments(handles));
                 let lent: Lendings = lent.into_iter().map(Bulk::into_lending).collect();
                 let open: SmallVec<[_; 1]> = lent.iter().flatten().cloned().collect();
-                inner.lend_to(call.id(), &open);
+                inner.lend_to(call.call().id(), &open);
                 (State::Calling(call), lent)
             }
             Err(error) => (State::Failed(Box::new(error)), SmallVec::new()),
@@ -181,6 +182,44 @@ enum State<R> {
 impl<R> Unpin for BulkCall<'_, R> {}
 
 impl<R> BulkCall<'_, R> {
+    /// Whether the outcome is known and no peer accesses the memory any more: then the future is
+    /// ready. It changes only while the engine is driven.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        let answered = match &self.state {
+            State::Calling(call) => call.is_ready(),
+            State::Closing(_) | State::Failed(_) | State::Over => true,
+        };
+        answered && self.lent.iter().flatten().all(|lending| lending.is_settled())
+    }
+
+    /// Waits until the future is ready, for up to `time` from the first poll: resolves to whether it
+    /// is. The call goes on in either case.
+    ///
+    /// Dropping this future does not cancel the call; dropping the call does.
+    pub fn ready_within(&mut self, time: Duration) -> impl Future<Output = bool> {
+        let call = &*self;
+        waiting::ready_within(&call.inner, time, |context| call.poll_ready(context))
+    }
+
+    /// The same for a thread that blocks, and drives the engine meanwhile.
+    ///
+    /// # Panics
+    /// If it is called within a handler or a task of the same engine.
+    pub fn wait_for(&mut self, time: Duration) -> bool {
+        Engine::borrowed(Rc::clone(&self.inner)).block_on(self.ready_within(time))
+    }
+
+    fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
+        if let State::Calling(call) = &self.state {
+            ready!(call.call().poll_ready(context));
+        }
+        for lending in &self.lent {
+            let _ = ready!(Pin::new(&mut Closing::of(lending.clone())).poll(context));
+        }
+        Poll::Ready(())
+    }
+
     /// Ready when the memory of one `#[bulk]` argument, the first of which is 0, is the program's
     /// alone again. That is before the call is answered if the target has given it back: memory to
     /// be pulled as soon as it is pulled and the method has to wait, all other memory when the

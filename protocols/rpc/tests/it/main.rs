@@ -12,3 +12,4 @@ mod released;
 mod service;
 mod sleep;
 mod unfetched;
+mod waiting;
