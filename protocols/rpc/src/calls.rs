@@ -1,6 +1,11 @@
 //! The calls of ours that are not over: their slots, and how each ends.
 
-use crate::{Method, body::Body, bulk::Lending, peers::SELF};
+use crate::{
+    Method,
+    body::{Body, Kept},
+    bulk::Lending,
+    peers::SELF,
+};
 use petasos_fabric::{Lease, LostReason, Peer, RegionId, driver::MainKick};
 use petasos_wire::rpc::{CallId, Status};
 use smallvec::SmallVec;
@@ -430,10 +435,10 @@ impl Slot {
         &mut self,
         status: Status,
         (message, start): (&mut Lease, usize),
-        main: &MainKick,
+        (kept, main): (&Kept, &MainKick),
     ) -> Option<Waker> {
         self.owed = false;
-        self.body = Body::new(mem::take(message), start);
+        self.body = Body::kept(mem::take(message), start, kept);
         self.outcome = Some(Outcome::Answer(status));
         self.wake(main)
     }

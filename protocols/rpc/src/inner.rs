@@ -5,6 +5,7 @@
 
 use crate::{
     EngineConfig, Usage,
+    body::Kept,
     bulk::Lendings,
     calls::Calls,
     clock::EngineClock,
@@ -41,6 +42,7 @@ pub(crate) struct Inner {
     pub(crate) frames: Frames,
     outbox: Outbox,
     pub(crate) received: Received,
+    pub(crate) kept: Kept,
     pub(crate) peers: RefCell<Peers>,
     pub(crate) calls: RefCell<Calls>,
     pub(crate) served: Served,
@@ -68,7 +70,8 @@ impl Inner {
         clock: EngineClock,
     ) -> Rc<Inner> {
         let address = endpoint.address().clone();
-        let max_inject = endpoint.capabilities().limits.max_inject;
+        let limits = &endpoint.capabilities().limits;
+        let (max_inject, kept) = (limits.max_inject, Kept::new(limits));
         let waker = Kick::new(endpoint.notifier());
         let main = MainKick::new(Arc::clone(&waker));
         Rc::new(Inner {
@@ -77,6 +80,7 @@ impl Inner {
             frames: Frames::new(max_inject, config.lend_above, address.scheme()),
             outbox: Outbox::new(Arc::clone(&waker)),
             received: Received::default(),
+            kept,
             peers: RefCell::new(Peers::new(address.clone())),
             calls: RefCell::new(Calls::new(Arc::clone(&main))),
             served: Served::default(),
@@ -154,7 +158,7 @@ impl Inner {
     /// Keeps the unread result with its call, to make room for other messages.
     #[cold]
     fn keep_unread(&self, message: &mut Lease) {
-        let (call, body) = self.received.take_unread(message);
+        let (call, body) = self.received.take_unread(message, &self.kept);
         self.calls.borrow_mut().keep(call, body);
     }
 

@@ -239,10 +239,10 @@ impl Inner {
         let mut calls = self.calls.borrow_mut();
         let Some(slot) = calls.awaited(peer, call).filter(|_| !overflow) else {
             drop(calls);
-            let body = Body::new(std::mem::take(message), start);
+            let body = Body::kept(std::mem::take(message), start, &self.kept);
             return self.take_any_response(peer, response, body);
         };
-        let waker = slot.answered(status, (message, start), &self.main);
+        let waker = slot.answered(status, (message, start), (&self.kept, &self.main));
         drop(calls);
         if let Some(waker) = waker {
             waker.wake();
