@@ -110,6 +110,7 @@ pub fn derive_wire(input: TokenStream) -> TokenStream {
 /// is lost with it. A result that borrowed the memory would not prevent that if it is used in the
 /// same expression. Give the memory a name.
 ///
+/// Data that was pulled is given back to the caller as soon as the method has to wait.
 /// For full control over transfers, take a `BulkHandle` as an ordinary argument, and open it.
 ///
 /// `#[service(name = "NAME")]` sets the name on the wire (else the trait's), `#[service(crate =

@@ -5,6 +5,7 @@
 //! | request | version and kind 1, flags 1, provider 2, call 4, method 8, generation 4, time left 4 (µs, 0: none), signature 8 — then, as flagged, trace 24 and checksum 4 — then the arguments, or a [`Remote`] that says where they are |
 //! | response | version and kind 1, flags 1, status 1, reserved 1, call 4, generation 4, window 2, reserved 2 — then, as flagged, checksum 4 — then the result, or a [`Remote`] |
 //! | cancel, release | version and kind 1, reserved 3, call 4, generation 4 |
+//! | give back | version and kind 1, reserved 3, the key to the memory |
 //!
 //! The checksum is the CRC-32 of all that precedes it and all that follows it.
 
@@ -24,6 +25,7 @@ const ONE_WAY: u8 = VERSION << 4 | 2;
 const RESPONSE: u8 = VERSION << 4 | 3;
 const CANCEL: u8 = VERSION << 4 | 4;
 const RELEASE: u8 = VERSION << 4 | 5;
+const GIVE_BACK: u8 = VERSION << 4 | 6;
 
 const XDR: u8 = 1;
 const CHECKED: u8 = 2;
@@ -152,6 +154,8 @@ pub enum Frame<'a> {
     Cancel(CallId),
     /// The caller has fetched the result that did not fit.
     Release(CallId),
+    /// The sender is done with memory that was lent to it, whose key this is.
+    GiveBack(&'a [u8]),
 }
 
 impl Request {
@@ -307,6 +311,12 @@ pub fn release(call: CallId) -> [u8; 12] {
     short(RELEASE, call)
 }
 
+/// The header of a frame that gives memory back; the key to it follows.
+#[must_use]
+pub fn give_back() -> [u8; 4] {
+    [GIVE_BACK, 0, 0, 0]
+}
+
 fn short(kind: u8, call: CallId) -> [u8; 12] {
     let mut frame = [0; 12];
     frame[0] = kind;
@@ -366,6 +376,11 @@ pub fn decode(frame: &[u8]) -> Result<Frame<'_>, FrameError> {
             let call = CallId { slot: word(header, 4), generation: word(header, 8) };
             Ok(if kind == CANCEL { Frame::Cancel(call) } else { Frame::Release(call) })
         }
+        Some(&GIVE_BACK) => match frame.get(4..) {
+            Some(key) if !key.is_empty() && key.len() <= MAX_KEY => Ok(Frame::GiveBack(key)),
+            Some(key) if !key.is_empty() => Err(FrameError::Field("key")),
+            _ => Err(FrameError::Short),
+        },
         Some(&kind) if kind >> 4 != VERSION => Err(FrameError::Version(kind >> 4)),
         Some(&kind) => Err(FrameError::Kind(kind & 15)),
         None => Err(FrameError::Short),
@@ -607,6 +622,13 @@ mod tests {
         assert_eq!(decode(&cancel(call)), Ok(Frame::Cancel(call)));
         assert_eq!(decode(&release(call)), Ok(Frame::Release(call)));
         assert_eq!(decode(&cancel(call)[..11]), Err(FrameError::Short));
+        let given = |len| [&give_back()[..], &vec![7; len]].concat();
+        for len in [1, 2, MAX_KEY] {
+            assert_eq!(decode(&given(len)), Ok(Frame::GiveBack(&vec![7; len])));
+        }
+        assert_eq!(decode(&given(0)), Err(FrameError::Short));
+        assert_eq!(decode(&give_back()[..3]), Err(FrameError::Short));
+        assert_eq!(decode(&given(MAX_KEY + 1)), Err(FrameError::Field("key")));
         assert_eq!(decode(&[0x21]), Err(FrameError::Version(2)));
         assert_eq!(decode(&[]), Err(FrameError::Short));
     }

@@ -4,6 +4,7 @@ use crate::{
     CallError, Method, Target,
     body::Body,
     calls::{About, Outcome},
+    inner::Inner,
 };
 use petasos_fabric::Address;
 use petasos_wire::{
@@ -12,6 +13,7 @@ use petasos_wire::{
 };
 use std::{
     pin::Pin,
+    rc::Rc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -138,6 +140,18 @@ impl Call {
         calls.close_answered(id);
         let peer = self.target.address().clone();
         CallError::BadResult { peer, method: method.name, reason }
+    }
+
+    pub(crate) fn inner(&self) -> &Rc<Inner> {
+        self.target.inner()
+    }
+
+    /// Its id, if it has a slot.
+    pub(crate) fn id(&self) -> Option<CallId> {
+        match self.state {
+            State::Started(id) => Some(id),
+            State::Failed(_) | State::Over => None,
+        }
     }
 
     /// Cancels the call, here and at the target. The same as dropping it.

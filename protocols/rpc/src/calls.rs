@@ -1,10 +1,17 @@
 //! The calls of ours that are not over: their slots, and how each ends.
 
-use crate::{Method, body::Body, peers::SELF};
+use crate::{
+    Method,
+    body::{Body, Kept},
+    bulk::Lending,
+    peers::SELF,
+};
 use petasos_fabric::{Lease, LostReason, Peer, RegionId, driver::MainKick};
 use petasos_wire::rpc::{CallId, Status};
+use smallvec::SmallVec;
 use std::{
     mem,
+    rc::Rc,
     sync::Arc,
     task::Waker,
     time::{Duration, Instant},
@@ -70,10 +77,18 @@ enum Waiter {
 struct Extra {
     /// The request, while it waits for credit.
     queued: Option<Vec<u8>>,
-    /// Arguments that did not fit, and are lent.
-    lent: Option<RegionId>,
+    lent: LentBy,
     /// When it began, if latencies are recorded, and the method.
     started: Option<(Instant, &'static str)>,
+}
+
+/// What a call has lent, until it ends.
+#[derive(Debug, Default)]
+pub(crate) struct LentBy {
+    /// Arguments that did not fit.
+    pub(crate) arguments: Option<RegionId>,
+    /// Memory of the program's.
+    pub(crate) memory: SmallVec<[Rc<Lending>; 1]>,
 }
 
 /// All calls of ours.
@@ -144,8 +159,9 @@ impl Calls {
     }
 
     /// Frees the slot of a call that was never sent; returns what it lent.
-    pub(crate) fn close(&mut self, id: CallId) -> Option<RegionId> {
-        let lent = self.get(id)?.withdraw();
+    pub(crate) fn close(&mut self, id: CallId) -> LentBy {
+        let Some(slot) = self.get(id) else { return LentBy::default() };
+        let lent = slot.withdraw();
         self.free(id.slot);
         lent
     }
@@ -173,9 +189,16 @@ impl Calls {
     ) {
         if let Some(slot) = self.get(id) {
             let extra = slot.extra.get_or_insert_default();
-            extra.lent = lent;
+            extra.lent.arguments = lent;
             extra.started = method.map(|method| (Instant::now(), method));
         }
+    }
+
+    /// Notes memory that is lent to a call. False if that has ended.
+    pub(crate) fn lend(&mut self, id: CallId, memory: &[Rc<Lending>]) -> bool {
+        let Some(slot) = self.get(id).filter(|slot| slot.is_waiting()) else { return false };
+        slot.extra.get_or_insert_default().lent.memory.extend(memory.iter().cloned());
+        true
     }
 
     /// The request has to wait for credit.
@@ -247,6 +270,11 @@ impl Calls {
                 each(slot.about.timeout, CallId { slot: at, generation: slot.serial });
             }
         }
+    }
+
+    /// Whether the outcome is known of a call that is not over.
+    pub(crate) fn is_ended(&self, id: CallId) -> bool {
+        self.slots.get(id.slot as usize).is_some_and(|slot| slot.outcome.is_some())
     }
 
     /// Whether a deadline still matters.
@@ -372,7 +400,7 @@ impl Calls {
 pub(crate) struct Answered {
     /// Whether the outcome is awaited.
     pub(crate) wanted: bool,
-    pub(crate) lent: Option<RegionId>,
+    pub(crate) lent: LentBy,
     pub(crate) started: Option<(Instant, &'static str)>,
 }
 
@@ -381,7 +409,7 @@ pub(crate) struct Answered {
 #[must_use]
 pub(crate) struct Ended {
     pub(crate) wake: Option<Waker>,
-    pub(crate) lent: Option<RegionId>,
+    pub(crate) lent: LentBy,
     /// The peer that still works on it, and has to be told.
     pub(crate) owing: Option<Peer>,
 }
@@ -394,10 +422,10 @@ impl Slot {
     }
 
     /// Drops the request, if it waits for credit, and returns what was lent for it.
-    fn withdraw(&mut self) -> Option<RegionId> {
-        let extra = self.extra.as_mut()?;
+    fn withdraw(&mut self) -> LentBy {
+        let Some(extra) = &mut self.extra else { return LentBy::default() };
         extra.queued = None;
-        extra.lent.take()
+        mem::take(&mut extra.lent)
     }
 
     /// The peer has answered an awaited call. Returns a waker to wake once nothing is borrowed.
@@ -407,10 +435,10 @@ impl Slot {
         &mut self,
         status: Status,
         (message, start): (&mut Lease, usize),
-        main: &MainKick,
+        (kept, main): (&Kept, &MainKick),
     ) -> Option<Waker> {
         self.owed = false;
-        self.body = Body::new(mem::take(message), start);
+        self.body = Body::kept(mem::take(message), start, kept);
         self.outcome = Some(Outcome::Answer(status));
         self.wake(main)
     }

@@ -31,7 +31,8 @@ pub struct EngineConfig {
     /// Calls in progress that this engine takes from one caller; more are refused as busy.
     /// Callers learn this number, and send no more. Default: 256.
     pub calls_per_peer: u16,
-    /// Calls in progress that this engine takes in all. Default: 65,536.
+    /// Calls in progress that this engine takes in all. Each may keep its arguments in memory, of up
+    /// to the length of a message. Default: 65,536.
     pub calls_in_all: usize,
     /// Calls to one peer that may wait here for credit; more fail as busy. Default: 65,536.
     pub queue_per_peer: usize,
@@ -47,6 +48,8 @@ pub struct EngineConfig {
     pub retry_after: Duration,
     /// Read-only bulk data of up to so many bytes travels within its descriptor. Default: 256.
     pub bulk_inline: usize,
+    /// Pieces of memory that are lent at a time, as one argument. Default: 1,048,576.
+    pub bulk_pieces: usize,
     /// Whether latencies are recorded, per method. Costs two clock reads a call. Default: no.
     pub measure: bool,
     /// Events taken in one pass: bounds how long a pass takes. Default: 64.
@@ -67,6 +70,7 @@ impl Default for EngineConfig {
             lend_above: None,
             retry_after: Duration::from_millis(1),
             bulk_inline: 256,
+            bulk_pieces: 1 << 20,
             measure: false,
             budget: 64,
         }
@@ -148,6 +152,13 @@ impl EngineConfig {
     #[must_use]
     pub fn bulk_inline(mut self, bulk_inline: usize) -> EngineConfig {
         self.bulk_inline = bulk_inline;
+        self
+    }
+
+    /// Sets how many pieces of memory are lent at a time.
+    #[must_use]
+    pub fn bulk_pieces(mut self, bulk_pieces: usize) -> EngineConfig {
+        self.bulk_pieces = bulk_pieces;
         self
     }
 
@@ -236,6 +247,7 @@ mod tests {
             .lend_above(Some(7))
             .retry_after(Duration::from_secs(8))
             .bulk_inline(9)
+            .bulk_pieces(11)
             .measure(true)
             .budget(10);
         let EngineConfig {
@@ -250,6 +262,7 @@ mod tests {
             lend_above,
             retry_after,
             bulk_inline,
+            bulk_pieces,
             measure,
             budget,
         } = whole;
@@ -257,5 +270,6 @@ mod tests {
         assert_eq!((timeout.as_secs(), patience.as_secs(), retry_after.as_secs()), (1, 2, 8));
         assert_eq!((calls_per_peer, calls_in_all, queue_per_peer), (3, 4, 5));
         assert_eq!((max_body, lend_above, bulk_inline, budget), (6, Some(7), 9, 10));
+        assert_eq!(bulk_pieces, 11);
     }
 }

@@ -129,7 +129,7 @@ impl fmt::Debug for Context {
 }
 
 /// A call that arrived: its context, and the bytes of the arguments, to which it dereferences. See
-/// [`Responder`] for an example.
+/// [`Responder`] for an example. It may be kept for any time: other messages come nevertheless.
 #[derive(Debug)]
 pub struct Incoming {
     context: Context,

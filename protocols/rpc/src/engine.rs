@@ -2,7 +2,7 @@
 
 use crate::{
     Array, Borrowed, Bulk, BulkError, BulkHandle, EngineConfig, EngineHandle, Exported, Handler,
-    Loan, Method, Number, RemoteBulk, RemoteMemory, ServeError, Stats, Target, Usage,
+    Loan, Method, Number, Pieces, RemoteBulk, RemoteMemory, ServeError, Stats, Target, Usage,
     clock::EngineClock, inner::Inner,
 };
 use petasos_fabric::{
@@ -188,17 +188,19 @@ impl Engine {
     ///
     /// # Errors
     /// [`BulkError::Register`] if the endpoint has no room for another region, or memory that may
-    /// only be read is to be written.
+    /// only be read is to be written; [`BulkError::TooManyPieces`] for more pieces than
+    /// [`EngineConfig::bulk_pieces`].
     pub fn bulk(&self, memory: impl Into<Slice>, access: Access) -> Result<Bulk, BulkError> {
-        Bulk::new(&self.inner, &[memory.into()], access)
+        Bulk::new(&self.inner, memory.into(), access)
     }
 
-    /// The same for memory in several pieces, at most 64, which are contiguous to peers.
+    /// The same for memory in any number of pieces, which are contiguous to peers: as
+    /// [`Engine::bulk`] with [`Pieces`].
     ///
     /// # Errors
-    /// As [`Engine::bulk`], and [`BulkError::TooLarge`] for more than 64 pieces.
+    /// As [`Engine::bulk`].
     pub fn bulk_of(&self, pieces: &[Slice], access: Access) -> Result<Bulk, BulkError> {
-        Bulk::new(&self.inner, pieces, access)
+        self.bulk(Pieces::of(pieces.iter().cloned()), access)
     }
 
     /// Opens bulk memory that a peer described. In the engine of a handler
@@ -207,8 +209,8 @@ impl Engine {
     ///
     /// # Errors
     /// [`BulkError::Import`] if the descriptor is damaged, or names no route that this endpoint
-    /// has; [`BulkError::TooLarge`] or [`BulkError::OutOfBounds`] if it says more than its keys
-    /// allow. Whether the memory is still open is known to the transfers only.
+    /// has; [`BulkError::OutOfBounds`] if it says more than its key allows. Whether the memory is
+    /// still open is known to the transfers only.
     pub fn open(&self, handle: &BulkHandle) -> Result<RemoteBulk, BulkError> {
         RemoteBulk::open(&self.inner, handle, self.caller)
     }

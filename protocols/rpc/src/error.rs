@@ -248,7 +248,7 @@ pub enum BulkError {
         /// The length of the bulk memory.
         bound: u64,
     },
-    /// More than [`EngineConfig::max_body`](crate::EngineConfig::max_body), or than 64 pieces.
+    /// More than [`EngineConfig::max_body`](crate::EngineConfig::max_body).
     #[error("{len} bytes are more than the {limit} that are taken into memory")]
     TooLarge {
         /// How many bytes.
@@ -256,9 +256,20 @@ pub enum BulkError {
         /// The limit.
         limit: u64,
     },
+    /// More pieces than [`EngineConfig::bulk_pieces`](crate::EngineConfig::bulk_pieces).
+    #[error("{pieces} pieces of memory are more than the {limit} that are lent at a time")]
+    TooManyPieces {
+        /// How many pieces.
+        pieces: usize,
+        /// The limit.
+        limit: usize,
+    },
     /// The data travelled within the descriptor, and can only be read.
     #[error("this bulk memory can only be read")]
     ReadOnly,
+    /// This side has given the memory back.
+    #[error("this bulk memory was given back to its owner")]
+    Released,
     /// The engine has ended.
     #[error("the engine has ended")]
     EngineEnded,

@@ -113,7 +113,7 @@ impl Arrival<'_> {
     }
 
     fn take_body(&mut self) -> Body {
-        Body::new(std::mem::take(self.message), self.start)
+        Body::kept(std::mem::take(self.message), self.start, &self.inner.kept)
     }
 
     /// Ends the call with this result, encoded as the caller wants it. It is sent at once where

@@ -44,7 +44,7 @@ impl Inner {
             answer.started = Some(Instant::now());
         }
         if request.overflow || request.trace.is_some() {
-            let body = Body::new(std::mem::take(message), start);
+            let body = Body::kept(std::mem::take(message), start, &self.kept);
             return self.serve_any(answer, provider, *request, body);
         }
         let arrival = Arrival {
@@ -98,7 +98,7 @@ impl Inner {
         let context = Context::new(Rc::clone(self), peer, &request, &provider.method);
         let known = context.clone();
         let work = async move {
-            let Body { mut message, start } = match request.overflow {
+            let mut body = match request.overflow {
                 true => inner.fetch_arguments(peer, body).await?,
                 false => body,
             };
@@ -107,8 +107,8 @@ impl Inner {
                 answer: &answer,
                 encoding: request.encoding,
                 method: &provider.method,
-                message: &mut message,
-                start,
+                start: body.start,
+                message: &mut body.message,
                 context: Some(known),
                 in_task: true,
             };

@@ -5,6 +5,8 @@
 
 use crate::{
     EngineConfig, Usage,
+    body::Kept,
+    bulk::Lendings,
     calls::Calls,
     clock::EngineClock,
     commands::Commands,
@@ -40,10 +42,12 @@ pub(crate) struct Inner {
     pub(crate) frames: Frames,
     outbox: Outbox,
     pub(crate) received: Received,
+    pub(crate) kept: Kept,
     pub(crate) peers: RefCell<Peers>,
     pub(crate) calls: RefCell<Calls>,
     pub(crate) served: Served,
     pub(crate) operations: Operations,
+    pub(crate) lendings: Lendings,
     pub(crate) timers: RefCell<Timers>,
     tasks: Tasks,
     pub(crate) commands: Arc<Commands>,
@@ -66,7 +70,8 @@ impl Inner {
         clock: EngineClock,
     ) -> Rc<Inner> {
         let address = endpoint.address().clone();
-        let max_inject = endpoint.capabilities().limits.max_inject;
+        let limits = &endpoint.capabilities().limits;
+        let (max_inject, kept) = (limits.max_inject, Kept::new(limits));
         let waker = Kick::new(endpoint.notifier());
         let main = MainKick::new(Arc::clone(&waker));
         Rc::new(Inner {
@@ -75,10 +80,12 @@ impl Inner {
             frames: Frames::new(max_inject, config.lend_above, address.scheme()),
             outbox: Outbox::new(Arc::clone(&waker)),
             received: Received::default(),
+            kept,
             peers: RefCell::new(Peers::new(address.clone())),
             calls: RefCell::new(Calls::new(Arc::clone(&main))),
             served: Served::default(),
             operations: Operations::default(),
+            lendings: Lendings::default(),
             timers: RefCell::default(),
             tasks: Tasks::new(Arc::clone(&waker)),
             commands: Commands::new(Arc::clone(&waker)),
@@ -151,7 +158,7 @@ impl Inner {
     /// Keeps the unread result with its call, to make room for other messages.
     #[cold]
     fn keep_unread(&self, message: &mut Lease) {
-        let (call, body) = self.received.take_unread(message);
+        let (call, body) = self.received.take_unread(message, &self.kept);
         self.calls.borrow_mut().keep(call, body);
     }
 
@@ -230,6 +237,11 @@ impl Inner {
                     self.deregister(region);
                 }
             }
+            Ok(Frame::GiveBack(key)) => {
+                if !self.take_back(key) {
+                    self.stats.garbage.count();
+                }
+            }
             Err(error) => self.drop_garbage(peer, error),
         }
     }
@@ -262,7 +274,7 @@ impl Inner {
 
     /// Deregisters a region; the engine finishes that by itself.
     pub(crate) fn deregister(&self, region: RegionId) {
-        self.operations.close(&self.transport, region);
+        self.operations.close(&self.transport, region, None);
     }
 
     // Peers.

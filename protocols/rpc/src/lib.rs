@@ -53,8 +53,11 @@
 //! | drive an endpoint, and get everything else | [`Engine`]; [`EngineThread`] gives it a thread |
 //! | define a service | [`#[service]`](macro@service); [`Method`] if it is known at run time only |
 //! | call | the client of the service, or [`Target::call`]; [`CallOptions`] have the time limit |
+//! | look at a call, or wait a while | [`TypedCall::is_ready`], `ready_within`, `wait_for` |
 //! | serve | the trait of the service, or [`Engine::register`]; [`Context`] describes the call |
 //! | move large data | `#[bulk]` parameters, or [`Engine::bulk`] and [`Engine::open`] |
+//! | lend memory in pieces as one argument | [`Pieces`] |
+//! | give memory back before the answer | [`RemoteBulk::release`]; [`BulkCall::released`] waits for it |
 //! | read arrays of others where they lie | [`Engine::array`] and [`Engine::borrow`] |
 //! | access memory one-sidedly | [`Engine::export`] and [`Engine::import`] |
 //! | sleep, limit the time of any future | [`Engine::sleep`], [`Engine::limit`] |
@@ -68,7 +71,11 @@
 //! * Every call ends exactly once: with its result, or with a [`CallError`] that names the peer
 //!   and the method.
 //! * Memory lent for bulk transfer belongs to the engine until the network no longer uses it, even
-//!   if futures are dropped or forgotten.
+//!   if futures are dropped or forgotten. It is lent until the call ends or the target gives it
+//!   back; then its owner revokes the key.
+//! * An answer can always be received. Of the leases that the endpoint lends the engine keeps a
+//!   quarter at most, for results that nobody has read and requests at work; what is more is copied
+//!   to memory of its own. So no answer waits for what the program or another peer does.
 //! * Nothing is unbounded: the target says how many calls it takes from a caller at a time, the
 //!   caller queues a limited number beyond, and then it gets [`CallError::Busy`]. The bounds are in
 //!   [`EngineConfig`].
@@ -135,6 +142,7 @@ mod thread;
 mod timers;
 mod transport;
 mod typed;
+mod waiting;
 
 #[cfg(feature = "tokio")]
 pub mod tokio;
@@ -144,7 +152,8 @@ pub use petasos_macros::{Wire, service};
 pub use petasos_wire as wire;
 
 pub use bulk::{
-    Block, BlockStream, Bulk, BulkCall, BulkHandle, Destination, Lent, RemoteBulk, Sink,
+    Block, BlockStream, Bulk, BulkCall, BulkHandle, Destination, Lent, Pieces, Released,
+    RemoteBulk, Sink, release_while,
 };
 pub use call::Call;
 pub use config::{EngineConfig, Idle, Refused};

@@ -1,6 +1,6 @@
 //! Fabric operations as futures.
 
-use crate::{inner::Inner, transport::Transport};
+use crate::{bulk::Lending, inner::Inner, transport::Transport};
 use petasos_fabric::{Done, OpError, OpErrorKind, Operation, RegionId, Token};
 use slab::Slab;
 use std::{
@@ -23,8 +23,8 @@ enum Slot {
     /// Its future was dropped.
     Orphan,
     /// Its future was dropped, or there never was one, and it closes this region: it stays until
-    /// the region is closed.
-    Closing(RegionId),
+    /// the region is closed. What it is of is told.
+    Closing(RegionId, Option<Rc<Lending>>),
 }
 
 impl Operations {
@@ -39,9 +39,10 @@ impl Operations {
         at
     }
 
-    /// Deregisters a region without a future. The engine finishes that by itself.
-    pub(crate) fn close(&self, transport: &Transport, region: RegionId) {
-        let at = self.slots.borrow_mut().insert(Slot::Closing(region));
+    /// Deregisters a region without a future, and tells what it is of. The engine finishes that by
+    /// itself.
+    pub(crate) fn close(&self, transport: &Transport, region: RegionId, of: Option<Rc<Lending>>) {
+        let at = self.slots.borrow_mut().insert(Slot::Closing(region, of));
         transport.submit(deregister(Token(at as u64), region));
     }
 
@@ -62,13 +63,20 @@ impl Operations {
                     waker.wake();
                 }
             }
-            Some(Slot::Closing(region)) if is_still_reached(&result) => {
-                let again = deregister(token, *region);
+            Some(Slot::Closing(region, of)) if is_still_reached(&result) => {
+                let (again, of) = (deregister(token, *region), of.clone());
                 drop(slots);
                 transport.submit(again);
+                if let (Some(of), Err(error)) = (of, result) {
+                    of.still_reached(error);
+                }
             }
-            Some(Slot::Orphan | Slot::Closing(_)) => {
-                slots.remove(at);
+            Some(Slot::Orphan | Slot::Closing(..)) => {
+                let slot = slots.remove(at);
+                drop(slots);
+                if let Slot::Closing(_, Some(of)) = slot {
+                    of.closed(result.err());
+                }
             }
             Some(Slot::Done(_)) | None => {
                 tracing::error!(token = token.0, "the transport completed an operation twice");
@@ -94,7 +102,7 @@ impl Operations {
     fn abandon(&self, transport: &Transport, at: usize, closes: Option<RegionId>) {
         let mut slots = self.slots.borrow_mut();
         match (&slots[at], closes) {
-            (Slot::Pending(_), Some(region)) => slots[at] = Slot::Closing(region),
+            (Slot::Pending(_), Some(region)) => slots[at] = Slot::Closing(region, None),
             (Slot::Pending(_), None) => {
                 slots[at] = Slot::Orphan;
                 drop(slots);
@@ -107,7 +115,7 @@ impl Operations {
                 slots.remove(at);
                 drop(slots);
                 if let Some(region) = again {
-                    self.close(transport, region);
+                    self.close(transport, region, None);
                 }
             }
             _ => unreachable!("an operation with a future is no orphan"),

@@ -3,7 +3,8 @@
 use crate::{
     CallError, CallOptions, Method, Target,
     body::Body,
-    calls::{About, Answered, Ended, Outcome},
+    bulk::Lending,
+    calls::{About, Answered, Ended, LentBy, Outcome},
     inner::Inner,
     peers::Record,
 };
@@ -12,7 +13,7 @@ use petasos_wire::{
     Encoding,
     rpc::{self, CallId, Remote, Request, Response, Status},
 };
-use std::{rc::Rc, task::Waker, time::Duration};
+use std::{rc::Rc, time::Duration};
 
 impl Inner {
     /// Makes a call. The request is built in `frame`, which is empty. `arguments` appends the
@@ -118,7 +119,7 @@ impl Inner {
         });
         if sent.is_err() {
             let lent = self.calls.borrow_mut().close(id);
-            lent.inspect(|region| self.deregister(*region));
+            self.close_lent(lent);
         }
         sent
     }
@@ -238,10 +239,10 @@ impl Inner {
         let mut calls = self.calls.borrow_mut();
         let Some(slot) = calls.awaited(peer, call).filter(|_| !overflow) else {
             drop(calls);
-            let body = Body::new(std::mem::take(message), start);
+            let body = Body::kept(std::mem::take(message), start, &self.kept);
             return self.take_any_response(peer, response, body);
         };
-        let waker = slot.answered(status, (message, start), &self.main);
+        let waker = slot.answered(status, (message, start), (&self.kept, &self.main));
         drop(calls);
         if let Some(waker) = waker {
             waker.wake();
@@ -261,9 +262,7 @@ impl Inner {
         if let Some((began, method)) = started {
             self.stats.record(method, began.elapsed());
         }
-        if let Some(region) = lent {
-            self.deregister(region);
-        }
+        self.close_lent(lent);
         if response.overflow && wanted {
             // The call counts at the target until its result is fetched and released.
             if let Some(record) = self.peers.borrow_mut().get(peer) {
@@ -348,17 +347,41 @@ impl Inner {
 
     /// Ends all calls.
     pub(crate) fn end_all_calls(&self) {
-        // What they lent is closed with the endpoint.
         let ended = self.calls.borrow_mut().end(None, || Outcome::EngineEnded);
-        ended.into_iter().filter_map(|ended| ended.wake).for_each(Waker::wake);
+        ended.into_iter().for_each(|ended| self.settle(ended));
+    }
+
+    /// Has the memory closed when the call has ended to which it is lent: at once if it has, or was
+    /// not sent.
+    pub(crate) fn lend_to(&self, call: Option<CallId>, memory: &[Rc<Lending>]) {
+        let mut calls = self.calls.borrow_mut();
+        if !call.is_some_and(|call| calls.lend(call, memory)) {
+            drop(calls);
+            memory.iter().for_each(|lending| self.close_lending(lending));
+        }
+    }
+
+    /// Closes what a call has lent.
+    fn close_lent(&self, lent: LentBy) {
+        let LentBy { arguments, memory } = lent;
+        if let Some(region) = arguments {
+            self.deregister(region);
+        }
+        memory.iter().for_each(|lending| self.close_lending(lending));
+    }
+
+    /// Tells the owner of memory that this side is done with it.
+    pub(crate) fn give_back(&self, owner: Peer, key: &[u8]) {
+        // A record, so that the frame can wait for room.
+        if self.ensure_peer(owner) {
+            self.send_parts(owner, &[&rpc::give_back(), key]);
+        }
     }
 
     /// What is left to do for a call that ended.
     #[inline]
     fn settle(&self, ended: Ended) {
-        if let Some(region) = ended.lent {
-            self.deregister(region);
-        }
+        self.close_lent(ended.lent);
         if let Some(waker) = ended.wake {
             waker.wake();
         }

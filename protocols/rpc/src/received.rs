@@ -3,7 +3,7 @@
 //! It is handled before the next one is taken, with one exception: the result of the only call
 //! under way, whose caller blocks on the engine, stays here until that caller decodes it.
 
-use crate::body::Body;
+use crate::body::{Body, Kept};
 use petasos_fabric::Lease;
 use petasos_wire::rpc::{self, CallId, RESPONSE_LEN};
 use std::cell::{Cell, RefCell, RefMut};
@@ -40,8 +40,8 @@ impl Received {
     }
 
     /// Takes the unread result out of `message`, to make room for the next one.
-    pub(crate) fn take_unread(&self, message: &mut Lease) -> (CallId, Body) {
-        let body = Body::new(std::mem::take(message), RESPONSE_LEN);
+    pub(crate) fn take_unread(&self, message: &mut Lease, kept: &Kept) -> (CallId, Body) {
+        let body = Body::kept(std::mem::take(message), RESPONSE_LEN, kept);
         (self.unread.replace(rpc::NO_CALL), body)
     }
 

@@ -49,6 +49,8 @@ pub struct Stats {
     pub one_way_dropped: u64,
     /// Frames that were dropped: garbage, or answers to calls that are over.
     pub garbage: u64,
+    /// Memory that targets gave back before they answered.
+    pub lent_released: u64,
     /// Peers that were lost.
     pub peers_lost: u64,
     latencies: Latencies,
@@ -120,6 +122,7 @@ pub(crate) struct Counters {
     pub(crate) served_too_late: Counter,
     pub(crate) one_way_dropped: Counter,
     pub(crate) garbage: Counter,
+    pub(crate) lent_released: Counter,
     pub(crate) peers_lost: Counter,
     latencies: RefCell<Latencies>,
 }
@@ -157,6 +160,7 @@ impl Counters {
             served_too_late: self.served_too_late.0.get(),
             one_way_dropped: self.one_way_dropped.0.get(),
             garbage: self.garbage.0.get(),
+            lent_released: self.lent_released.0.get(),
             peers_lost: self.peers_lost.0.get(),
             latencies: self.latencies.borrow().clone(),
         }

@@ -1,7 +1,7 @@
 //! Targets: the peers to which calls are made.
 
 use crate::{
-    Bulk, Call, CallError, CallOptions, Method,
+    Bulk, BulkError, Call, CallError, CallOptions, Method,
     calls::About,
     inner::Inner,
     peers::{NO_PEER, SELF},
@@ -124,12 +124,15 @@ impl Target {
     /// Lends memory to a call of `method`, which is named in the error.
     ///
     /// # Errors
-    /// [`CallError::Transfer`] if the memory cannot be registered.
+    /// [`CallError::Transfer`] if the memory cannot be registered; [`CallError::TooLarge`] for more
+    /// pieces than [`EngineConfig::bulk_pieces`](crate::EngineConfig::bulk_pieces).
     pub fn lend(&self, method: Method, memory: Slice, access: Access) -> Result<Bulk, CallError> {
-        Bulk::new(self.inner(), &[memory], access).map_err(|error| CallError::Transfer {
-            peer: self.address().clone(),
-            method: method.name,
-            reason: error.to_string(),
+        Bulk::new(self.inner(), memory, access).map_err(|error| {
+            let (peer, method, reason) = (self.address().clone(), method.name, error.to_string());
+            match error {
+                BulkError::TooManyPieces { .. } => CallError::TooLarge { peer, method, reason },
+                _ => CallError::Transfer { peer, method, reason },
+            }
         })
     }
 

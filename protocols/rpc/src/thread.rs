@@ -10,6 +10,7 @@ use std::{
     sync::Arc,
     task::{Context, Poll},
     thread::JoinHandle,
+    time::{Duration, Instant},
 };
 
 /// Pieces of work that may wait for an engine's thread.
@@ -121,7 +122,36 @@ impl<T> Running<T> {
     /// # Errors
     /// [`ThreadError::Ended`] if the engine has ended, [`ThreadError::Full`] if the work was not
     /// taken.
-    pub fn wait(self) -> Result<T, ThreadError> {
+    pub fn wait(mut self) -> Result<T, ThreadError> {
+        loop {
+            if let Some(output) = self.wait_for(Duration::MAX) {
+                return output;
+            }
+        }
+    }
+
+    /// Blocks this thread until the work is done, but for no longer than `time`: `None` if it is
+    /// not done then. The work goes on, and may be waited for again. Its output is given once. Not
+    /// to be called on an engine's thread.
+    ///
+    /// # Errors
+    /// As [`Running::wait`].
+    ///
+    /// ```
+    /// use petasos_rpc::{EngineConfig, EngineThread};
+    /// use std::time::Duration;
+    ///
+    /// let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+    /// let thread = EngineThread::start(endpoint, EngineConfig::default(), |_| {})?;
+    /// let mut nap = thread.handle().run(|engine| async move {
+    ///     engine.sleep(Duration::from_millis(50)).await;
+    ///     7
+    /// });
+    /// assert_eq!(nap.wait_for(Duration::ZERO), None);
+    /// assert_eq!(nap.wait_for(Duration::from_secs(10)), Some(Ok(7)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait_for(&mut self, time: Duration) -> Option<Result<T, ThreadError>> {
         struct Unpark(std::thread::Thread);
         impl std::task::Wake for Unpark {
             fn wake(self: Arc<Self>) {
@@ -130,11 +160,15 @@ impl<T> Running<T> {
         }
         let waker = Arc::new(Unpark(std::thread::current())).into();
         let mut context = Context::from_waker(&waker);
-        let mut this = self;
+        let end = Instant::now().checked_add(time);
         loop {
-            match Pin::new(&mut this).poll(&mut context) {
-                Poll::Ready(output) => return output,
-                Poll::Pending => std::thread::park(),
+            if let Poll::Ready(output) = Pin::new(&mut *self).poll(&mut context) {
+                return Some(output);
+            }
+            match end.map(|end| end.saturating_duration_since(Instant::now())) {
+                None => std::thread::park(),
+                Some(Duration::ZERO) => return None,
+                Some(left) => std::thread::park_timeout(left),
             }
         }
     }

@@ -54,6 +54,13 @@ pub struct TypedCall<R> {
     result: PhantomData<fn() -> R>,
 }
 
+impl<R> TypedCall<R> {
+    /// The call, whatever its result is.
+    pub(crate) fn call(&self) -> &Call {
+        &self.call
+    }
+}
+
 impl<R: Wire> Future for TypedCall<R> {
     type Output = Result<R, CallError>;
 

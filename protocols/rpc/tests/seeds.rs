@@ -7,7 +7,7 @@
 
 use petasos_fabric::{Access, Address, Region};
 use petasos_rpc::{
-    BulkHandle, CallError, CallOptions, Context, Engine, EngineConfig, Method, Usage, serve,
+    BulkHandle, CallError, CallOptions, Context, Engine, EngineConfig, Method, Pieces, Usage, serve,
 };
 use petasos_sim::{Random, SimConfig, SimNet};
 use petasos_wire::Wire;
@@ -120,6 +120,11 @@ impl Run {
                         let bytes = block.map_err(|e| e.to_string())?.to_vec();
                         sum += bytes.iter().map(|b| u64::from(*b)).sum::<u64>();
                     }
+                    // Some give the memory back, and go on.
+                    if handle.len().is_multiple_of(8) {
+                        bulk.release();
+                        yield_once().await;
+                    }
                     Ok::<u64, String>(sum)
                 }
             }),
@@ -153,8 +158,14 @@ impl Run {
             }
             _ => {
                 let region = Region::from_vec(vec![3u8; size]);
-                let bulk = engine.bulk(region, Access::READ).unwrap();
+                // In one piece, or in up to 40.
+                let piece = size.div_ceil(1 + self.random.below(40) as usize).max(1);
+                let part = |at| region.slice(at, piece.min(size - at)).unwrap();
+                let pieces = Pieces::of((0..size).step_by(piece).map(part));
+                let bulk = engine.bulk(pieces, Access::READ).unwrap();
                 let call = target.call::<_, Result<u64, String>>(SUM, &options, &bulk.handle());
+                // Whatever becomes of the call, this ends, or something stays.
+                engine.spawn(bulk.released());
                 engine.spawn(fate.follow(call, patience, move |sum| {
                     // A transfer fails when one of the two dies: then so does the call, mostly.
                     if let Ok(sum) = sum {

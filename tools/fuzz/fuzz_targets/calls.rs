@@ -98,6 +98,9 @@ fn victim() -> Engine {
             let moved = async {
                 let memory = context.engine().open(&handle)?;
                 let data = memory.pull(offset, len.min(MAX_BODY)).await?;
+                if len & 1 == 1 {
+                    memory.release();
+                }
                 memory.push(offset, data.whole()).await
             };
             moved.await.map(|data| data.to_vec()).map_err(|error| error.to_string())
@@ -141,6 +144,7 @@ impl Attacker {
                     }
                 }
                 Frame::Cancel(call) | Frame::Release(call) => self.ids.insert(0, call),
+                Frame::GiveBack(key) => self.keys.insert(0, Bytes::copy_from_slice(key)),
             }
         }
         self.ids.truncate(16);
@@ -195,9 +199,9 @@ impl Attacker {
         let mut frame = Vec::new();
         request.encode(&mut frame);
         if method == BULK && !request.overflow {
-            let pieces = (0..cut.upto(4)).map(|_| (u64::from(cut.u16()), self.key(cut))).collect();
+            let memory = (cut.u8() > 20).then(|| (u64::from(cut.u16()), self.key(cut)));
             let inline = (cut.u8() > 200).then(|| Bytes::copy_from_slice(cut.short()));
-            let bulk = BulkBytes { pieces, inline, access: cut.u8() & 15 };
+            let bulk = BulkBytes { memory, inline, access: cut.u8() & 15 };
             let moved = (bulk, u64::from(cut.u16()), u64::from(cut.u16()));
             petasos_wire::encode_into(request.encoding, &moved, &mut frame);
         } else {
@@ -256,8 +260,11 @@ impl<'a> World<'a> {
             5 | 6 => attacker.say(&attacker.response(cut)),
             7 => {
                 let id = attacker.id(cut);
-                let frame = if cut.u8() & 1 == 0 { rpc::cancel(id) } else { rpc::release(id) };
-                attacker.say(&frame);
+                match cut.u8() % 3 {
+                    0 => attacker.say(&rpc::cancel(id)),
+                    1 => attacker.say(&rpc::release(id)),
+                    _ => attacker.say(&[&rpc::give_back()[..], &attacker.key(cut)].concat()),
+                }
             }
             8 | 9 => {
                 let times = 1 + cut.upto(4);

@@ -44,6 +44,10 @@ fn understood(data: &[u8], frame: Frame<'_>) {
         }
         Frame::Cancel(call) => again.extend(rpc::cancel(call)),
         Frame::Release(call) => again.extend(rpc::release(call)),
+        Frame::GiveBack(key) => {
+            again.extend(rpc::give_back());
+            again.extend(key);
+        }
     }
     assert_eq!(rpc::decode(&again), Ok(frame), "{data:?}");
 }

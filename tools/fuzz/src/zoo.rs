@@ -89,7 +89,7 @@ pub struct Chain {
 #[derive(Wire, Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub struct BulkBytes {
-    pub pieces: Vec<(u64, Bytes)>,
+    pub memory: Option<(u64, Bytes)>,
     pub inline: Option<Bytes>,
     pub access: u8,
 }

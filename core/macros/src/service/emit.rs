@@ -85,8 +85,8 @@ fn emit_registration(service: &Service, method: &Method) -> TokenStream {
         match parameter.role {
             Role::Argument | Role::Context => quote!(),
             Role::Pull => quote! {
-                let #name = context.engine().open(&#name)?;
-                let #name = #name.pull(0, #name.len());
+                let #remote = context.engine().open(&#name)?;
+                let #name = #remote.pull(0, #remote.len());
             },
             Role::Push => quote! {
                 let #remote = context.engine().open(&#name)?;
@@ -99,14 +99,24 @@ fn emit_registration(service: &Service, method: &Method) -> TokenStream {
         let name = &parameter.name;
         quote!(let #name = #name.await?;)
     });
-    let hands = method.parameters.iter().map(|parameter| {
-        let name = &parameter.name;
-        match parameter.role {
-            Role::Context => quote!(::core::clone::Clone::clone(&context)),
-            Role::Push => quote!(::core::clone::Clone::clone(&#name)),
-            Role::Argument | Role::Pull => quote!(#name),
-        }
-    });
+    let hands: Vec<_> = method
+        .parameters
+        .iter()
+        .map(|parameter| {
+            let name = &parameter.name;
+            match parameter.role {
+                Role::Context => quote!(::core::clone::Clone::clone(&context)),
+                Role::Push => quote!(::core::clone::Clone::clone(&#name)),
+                Role::Argument | Role::Pull => quote!(#name),
+            }
+        })
+        .collect();
+    let gives_back = method.parameters.iter().filter(|p| p.role == Role::Pull);
+    let gives_back: Vec<_> = gives_back.map(|p| format_ident!("remote_{}", p.name)).collect();
+    let work = match gives_back.is_empty() {
+        true => quote!(this.#name(#(#hands),*)),
+        false => quote!(#krate::release_while(this.#name(#(#hands),*), &[#(#gives_back),*])),
+    };
     let pushes = method.parameters.iter().filter(|p| p.role == Role::Push).map(|parameter| {
         let name = &parameter.name;
         let remote = format_ident!("remote_{name}");
@@ -133,7 +143,7 @@ fn emit_registration(service: &Service, method: &Method) -> TokenStream {
                     async move {
                         #(#before)*
                         #(#pulled)*
-                        let result = this.#name(#(#hands),*).await;
+                        let result = #work.await;
                         #(#pushes)*
                         #(#pushed)*
                         ::core::result::Result::<_, #krate::Failure>::Ok(result)

@@ -1,20 +1,17 @@
 //! The origin's side of bulk transfer: memory, and its descriptor.
 
-use crate::{BulkError, inner::Inner, memory::Exported, operation::Pending};
+use super::{
+    closing::{Closing, Lending, Released},
+    pieces,
+};
+use crate::{BulkError, inner::Inner, memory::Exported};
 use bytes::Bytes;
 use petasos_fabric::{Access, Slice};
 use petasos_macros::Wire;
-use std::{
-    pin::Pin,
-    rc::Rc,
-    task::{Context, Poll, ready},
-};
+use std::rc::Rc;
 
-/// Pieces that one bulk descriptor may have.
-pub(crate) const MAX_PIECES: usize = 64;
-
-/// Local memory, in one piece or several, that peers may read or write until this is dropped or
-/// closed. To them the pieces are contiguous.
+/// Local memory, in one piece or several ([`Pieces`](crate::Pieces)), that peers may read or write until this is
+/// dropped or closed. To them the pieces are contiguous.
 ///
 /// Keep it for as long as peers need the memory: at least until the call is answered.
 /// When it is dropped, the engine keeps the memory until no access can land any more.
@@ -40,7 +37,9 @@ pub(crate) const MAX_PIECES: usize = 64;
 /// ```
 #[derive(Debug)]
 pub struct Bulk {
-    exported: Vec<Exported>,
+    inner: Rc<Inner>,
+    /// None if there is nothing to be reached: no bytes, or they travel within the descriptor.
+    lending: Option<Rc<Lending>>,
     handle: BulkHandle,
 }
 
@@ -53,46 +52,38 @@ pub struct Bulk {
 #[derive(Clone, Debug, PartialEq, Eq, Wire)]
 #[wire(crate = "petasos_wire")]
 pub struct BulkHandle {
-    pub(super) pieces: Vec<Piece>,
+    pub(super) memory: Option<Lendable>,
     /// The data itself, when it is small and only to be read.
     pub(super) inline: Option<Bytes>,
     pub(super) access: u8,
 }
 
-/// One piece of bulk memory.
+/// The memory that a descriptor is of.
 #[derive(Clone, Debug, PartialEq, Eq, Wire)]
 #[wire(crate = "petasos_wire")]
-pub(super) struct Piece {
+pub(super) struct Lendable {
     pub(super) len: u64,
     pub(super) key: Bytes,
 }
 
 impl Bulk {
-    pub(crate) fn new(
-        inner: &Rc<Inner>,
-        pieces: &[Slice],
-        access: Access,
-    ) -> Result<Bulk, BulkError> {
-        if pieces.len() > MAX_PIECES {
-            let (len, limit) = (pieces.len() as u64, MAX_PIECES as u64);
-            return Err(BulkError::TooLarge { len, limit });
+    pub(crate) fn new(inner: &Rc<Inner>, memory: Slice, access: Access) -> Result<Bulk, BulkError> {
+        let (pieces, limit) = (pieces::count(&memory), inner.config.bulk_pieces);
+        if pieces > limit {
+            return Err(BulkError::TooManyPieces { pieces, limit });
         }
-        let total: usize = pieces.iter().map(Slice::len).sum();
-        if access == Access::READ && total <= inner.config.bulk_inline {
-            let inline = pieces.iter().flat_map(Slice::to_vec).collect::<Vec<u8>>();
-            let inline = Some(Bytes::from(inline));
-            let handle = BulkHandle { pieces: Vec::new(), inline, access: access.bits() };
-            return Ok(Bulk { exported: Vec::new(), handle });
+        let mut handle = BulkHandle { memory: None, inline: None, access: access.bits() };
+        if access == Access::READ && memory.len() <= inner.config.bulk_inline {
+            handle.inline = Some(Bytes::from(memory.to_vec()));
+            return Ok(Bulk { inner: Rc::clone(inner), lending: None, handle });
         }
-        let mut handle = BulkHandle { pieces: Vec::new(), inline: None, access: access.bits() };
-        let mut exported = Vec::with_capacity(pieces.len());
-        for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
-            let export = crate::memory::export(inner, piece, access)?;
-            let key = export.key().as_bytes().clone();
-            handle.pieces.push(Piece { len: piece.len() as u64, key });
-            exported.push(export);
+        let mut lending = None;
+        if !memory.is_empty() {
+            let open = inner.open_lending(&memory, access)?;
+            handle.memory = Some(Lendable::new(memory.len(), open.key()));
+            lending = Some(open);
         }
-        Ok(Bulk { exported, handle })
+        Ok(Bulk { inner: Rc::clone(inner), lending, handle })
     }
 
     /// The descriptor to send to the process that moves the data.
@@ -114,67 +105,68 @@ impl Bulk {
     }
 
     /// The memory, piece by piece: what peers write to it is seen here. Empty if the descriptor
-    /// carries the data itself, which peers only read.
-    pub fn pieces(&self) -> impl Iterator<Item = &Slice> {
-        self.exported.iter().map(Exported::memory)
+    /// carries the data itself, which peers only read, and once the target has given the memory
+    /// back.
+    pub fn pieces(&self) -> impl Iterator<Item = Slice> {
+        let memory = self.lending.as_ref().and_then(|lending| lending.memory());
+        memory.into_iter().flat_map(|memory| pieces::each(&memory))
+    }
+
+    /// Ready when the memory is the program's alone again: a target that has the descriptor gave it
+    /// back ([`RemoteBulk::release`](crate::RemoteBulk::release)), or this was closed or dropped.
+    pub fn released(&self) -> Released {
+        Released::new(self.lending.clone(), &self.inner)
     }
 
     /// Closes it; when the future is ready, no access can land any more. If the future is dropped,
     /// the engine closes it nevertheless.
     ///
     /// # Errors
-    /// As [`Exported::close`].
+    /// As [`Exported::close`](crate::Exported::close).
     pub fn close(self) -> impl Future<Output = Result<(), BulkError>> + use<> {
-        self.start_closing()
+        let closing = Closing::of(self.lending.clone());
+        drop(self);
+        closing
     }
 
-    pub(crate) fn start_closing(self) -> Closing {
-        let pieces = self.exported.into_iter().map(Exported::start_closing).collect();
-        Closing { pieces, next: 0, failed: None }
+    /// What was lent, to be closed by the engine when the call has ended to which it is lent.
+    pub(super) fn into_lending(mut self) -> Option<Rc<Lending>> {
+        self.lending.take()
     }
 }
 
-/// The pieces of bulk memory that are being closed, all at a time.
-#[derive(Debug)]
-pub(crate) struct Closing {
-    pieces: Vec<Pending>,
-    next: usize,
-    /// The first failure.
-    failed: Option<BulkError>,
-}
-
-impl Future for Closing {
-    type Output = Result<(), BulkError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        while let Some(piece) = this.pieces.get_mut(this.next) {
-            if let Err(error) = ready!(Pin::new(piece).poll(context)) {
-                this.failed.get_or_insert(error.into());
-            }
-            this.next += 1;
+impl Drop for Bulk {
+    fn drop(&mut self) {
+        if let Some(lending) = &self.lending {
+            self.inner.close_lending(lending);
         }
-        Poll::Ready(this.failed.take().map_or(Ok(()), Err))
+    }
+}
+
+impl Lendable {
+    fn new(len: usize, key: &Bytes) -> Lendable {
+        Lendable { len: len as u64, key: key.clone() }
     }
 }
 
 impl BulkHandle {
     /// Of no memory.
     pub(crate) fn nothing() -> BulkHandle {
-        BulkHandle { pieces: Vec::new(), inline: None, access: Access::READ.bits() }
+        BulkHandle { memory: None, inline: None, access: Access::READ.bits() }
     }
 
     /// Of memory that is open for reading.
     pub(crate) fn of(exported: &Exported) -> BulkHandle {
-        let (len, key) = (exported.memory().len() as u64, exported.key().as_bytes().clone());
-        BulkHandle { pieces: vec![Piece { len, key }], ..BulkHandle::nothing() }
+        let memory = Lendable::new(exported.memory().len(), exported.key().as_bytes());
+        BulkHandle { memory: Some(memory), ..BulkHandle::nothing() }
     }
 
     /// Its length in bytes, as its maker says.
     #[must_use]
     pub fn len(&self) -> u64 {
         let inline = self.inline.as_ref().map_or(0, |bytes| bytes.len() as u64);
-        self.pieces.iter().fold(inline, |sum, piece| sum.saturating_add(piece.len))
+        let memory = self.memory.as_ref().map_or(0, |memory| memory.len);
+        inline.saturating_add(memory)
     }
 
     /// Whether it has no bytes.

@@ -1,11 +1,16 @@
 //! The target's side of bulk transfer: moving the data.
 
-use super::{BulkHandle, descriptor::MAX_PIECES};
+use super::BulkHandle;
 use crate::{BulkError, inner::Inner, memory::Imported, operation::Pending};
 use bytes::Bytes;
 use petasos_fabric::{Access, Key, Level, Operation, Peer, Region, RemoteSpan, Slice};
-use smallvec::{SmallVec, smallvec};
-use std::rc::Rc;
+use smallvec::smallvec;
+use std::{
+    cell::Cell,
+    pin::{Pin, pin},
+    rc::Rc,
+    task::{Context, Poll, ready},
+};
 
 /// The bulk memory of a peer, open for transfers. Cheap to clone.
 ///
@@ -37,10 +42,14 @@ pub struct RemoteBulk {
 #[derive(Debug)]
 struct Shared {
     inner: Rc<Inner>,
-    pieces: SmallVec<[(u64, Imported); 1]>,
+    /// None if it has no bytes, or these travelled within the descriptor.
+    memory: Option<Imported>,
     inline: Bytes,
     len: u64,
     access: Access,
+    /// To be sent when the memory is given back; none if the data travelled within the descriptor.
+    key: Bytes,
+    released: Cell<bool>,
 }
 
 /// In which direction the data moves.
@@ -56,18 +65,14 @@ impl RemoteBulk {
         handle: &BulkHandle,
         from: Option<Peer>,
     ) -> Result<RemoteBulk, BulkError> {
-        if handle.pieces.len() > MAX_PIECES {
-            let (len, limit) = (handle.pieces.len() as u64, MAX_PIECES as u64);
-            return Err(BulkError::TooLarge { len, limit });
-        }
-        let mut pieces = SmallVec::new();
-        let mut len = 0u64;
-        for piece in &handle.pieces {
-            let imported = Imported::new(inner, &Key::from_bytes(piece.key.clone())?, from)?;
+        let (mut memory, mut len, mut key) = (None, 0, Bytes::new());
+        if let Some(lent) = &handle.memory {
+            let imported = Imported::new(inner, &Key::from_bytes(lent.key.clone())?, from)?;
             let bound = imported.remote.len;
-            let sum = len.checked_add(piece.len).filter(|_| piece.len <= bound);
-            len = sum.ok_or(BulkError::OutOfBounds { offset: 0, len: piece.len, bound })?;
-            pieces.push((piece.len, imported));
+            if lent.len > bound {
+                return Err(BulkError::OutOfBounds { offset: 0, len: lent.len, bound });
+            }
+            (memory, len, key) = (Some(imported), lent.len, lent.key.clone());
         }
         let inline = handle.inline.clone().unwrap_or_default();
         if !inline.is_empty() {
@@ -75,7 +80,9 @@ impl RemoteBulk {
         }
         let access = Access::from_bits(handle.access).unwrap_or(Access::NONE);
         let inner = Rc::clone(inner);
-        Ok(RemoteBulk { shared: Rc::new(Shared { inner, pieces, inline, len, access }) })
+        let released = Cell::new(false);
+        let shared = Shared { inner, memory, inline, len, access, key, released };
+        Ok(RemoteBulk { shared: Rc::new(shared) })
     }
 
     /// Its length in bytes.
@@ -172,12 +179,11 @@ impl RemoteBulk {
         Ok(Region::from_vec(vec![0; len as usize]))
     }
 
-    /// Maps all of it, to be read in place; `None` if it is not just one piece of memory.
+    /// Maps all of it, to be read in place; `None` if the data travelled within the descriptor, or
+    /// the key is to more.
     pub(crate) async fn map(&self) -> Option<Result<Region, BulkError>> {
-        let [(len, imported)] = &self.shared.pieces[..] else { return None };
-        // The key may be to more than the descriptor says.
-        let remote = imported.remote;
-        if remote.len != *len || !self.shared.inline.is_empty() {
+        let remote = self.shared.memory.as_ref()?.remote;
+        if remote.len != self.shared.len || !self.shared.inline.is_empty() {
             return None;
         }
         Some(crate::memory::map(&self.shared.inner, remote).await)
@@ -193,7 +199,43 @@ impl RemoteBulk {
         self.transfer(Direction::Push, offset, from)
     }
 
+    /// Gives the memory back to its owner, before the call is answered: the owner closes it now,
+    /// and its program may use it again ([`Released`](crate::Released)). Whoever has the descriptor
+    /// may say that, for all who have it. What is said twice, or late, changes nothing.
+    ///
+    /// To be called when the transfers have ended: those that are under way may fail, and those
+    /// that begin afterwards fail with [`BulkError::Released`], or at the owner.
+    ///
+    /// ```
+    /// use petasos_rpc::{Access, BulkError, Engine, EngineConfig, Region};
+    ///
+    /// # let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+    /// # let engine = Engine::new(endpoint, EngineConfig::default());
+    /// let bulk = engine.bulk(Region::zeroed(1 << 20), Access::READ)?;
+    /// let remote = engine.open(&bulk.handle())?;
+    /// let data = engine.block_on(remote.pull(0, 1 << 20))?;
+    /// remote.release();
+    /// engine.block_on(bulk.released());
+    /// let error = engine.block_on(remote.pull(0, 1)).unwrap_err();
+    /// assert!(matches!(error, BulkError::Released));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn release(&self) {
+        let Shared { inner, memory, key, released, .. } = &*self.shared;
+        if released.replace(true) {
+            return;
+        }
+        let Some(imported) = memory else { return };
+        // What is lent by this engine itself is closed at once.
+        if !inner.take_back(key) {
+            inner.give_back(imported.remote.peer, key);
+        }
+    }
+
     fn check(&self, offset: u64, len: u64) -> Result<(), BulkError> {
+        if self.shared.released.get() {
+            return Err(BulkError::Released);
+        }
         let bound = self.shared.len;
         let within = offset.checked_add(len).is_some_and(|end| end <= bound);
         if within { Ok(()) } else { Err(BulkError::OutOfBounds { offset, len, bound }) }
@@ -207,7 +249,6 @@ impl RemoteBulk {
     ) -> Result<Transfer, BulkError> {
         self.check(offset, memory.len() as u64)?;
         let shared = &self.shared;
-        let mut parts = SmallVec::new();
         if !shared.inline.is_empty() {
             if direction == Direction::Push {
                 return Err(BulkError::ReadOnly);
@@ -215,59 +256,56 @@ impl RemoteBulk {
             // Checked above: the offset is within data that is in memory.
             let from = offset as usize;
             memory.write(0, &shared.inline[from..from + memory.len()]);
-            return Ok(Transfer { parts, memory, next: 0 });
+            return Ok(Transfer { operation: None, memory });
         }
-        let (mut at, mut done) = (offset, 0);
-        for (len, imported) in &shared.pieces {
-            if at >= *len {
-                at -= *len;
-                continue;
+        let Some(imported) = shared.memory.as_ref().filter(|_| !memory.is_empty()) else {
+            return Ok(Transfer { operation: None, memory });
+        };
+        let remote = imported.remote;
+        let local = smallvec![memory.clone()];
+        let spans = smallvec![RemoteSpan { offset, len: memory.len() as u64 }];
+        let operation = Pending::submit(&shared.inner, |token| match direction {
+            Direction::Pull => Operation::Get { token, remote, local, spans },
+            Direction::Push => {
+                let level = Level::Visible;
+                Operation::Put { token, remote, local, spans, level, event: None }
             }
-            if done == memory.len() {
-                break;
-            }
-            let part = (*len - at).min((memory.len() - done) as u64) as usize;
-            let local = smallvec![memory.part(done, part).expect("a part of the memory")];
-            let spans = smallvec![RemoteSpan { offset: at, len: part as u64 }];
-            let remote = imported.remote;
-            parts.push(Pending::submit(&shared.inner, |token| match direction {
-                Direction::Pull => Operation::Get { token, remote, local, spans },
-                Direction::Push => {
-                    let level = Level::Visible;
-                    Operation::Put { token, remote, local, spans, level, event: None }
-                }
-            }));
-            done += part;
-            at = 0;
-        }
-        Ok(Transfer { parts, memory, next: 0 })
+        });
+        Ok(Transfer { operation: Some(operation), memory })
     }
 }
 
-/// A transfer under direction: one operation a piece. Gives the memory back.
+/// A transfer under way. Gives the memory back.
 #[derive(Debug)]
 pub(super) struct Transfer {
-    parts: SmallVec<[Pending; 1]>,
+    /// None if there was nothing to be moved.
+    operation: Option<Pending>,
     memory: Slice,
-    next: usize,
 }
 
 impl Future for Transfer {
     type Output = Result<Slice, BulkError>;
 
-    fn poll(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Self::Output> {
-        use std::task::Poll;
-        while self.next < self.parts.len() {
-            let next = self.next;
-            match std::pin::Pin::new(&mut self.parts[next]).poll(context) {
-                Poll::Ready(Ok(_)) => self.next += 1,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
-                Poll::Pending => return Poll::Pending,
-            }
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(operation) = &mut self.operation {
+            ready!(Pin::new(operation).poll(context))?;
+            self.operation = None;
         }
         Poll::Ready(Ok(self.memory.clone()))
     }
+}
+
+/// Awaits a method. If it has to wait for anything, the memory that was pulled for it is given back
+/// to the caller meanwhile. For the code that `#[service]` generates.
+#[doc(hidden)]
+pub async fn release_while<M: Future>(method: M, pulled: &[RemoteBulk]) -> M::Output {
+    let (mut method, mut pulled) = (pin!(method), pulled.iter());
+    std::future::poll_fn(|context| {
+        let polled = method.as_mut().poll(context);
+        if polled.is_pending() {
+            pulled.by_ref().for_each(RemoteBulk::release);
+        }
+        polled
+    })
+    .await
 }
