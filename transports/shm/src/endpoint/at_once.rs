@@ -127,8 +127,7 @@ impl Shm {
             return false;
         }
         let Some(header) = engine.expected_around(peer, tag, bytes.len()) else { return false };
-        let pieces = [Piece::of(&header), Piece::of(bytes)];
-        let sent = channel.pair.send(kind::PACKET, &pieces, header.len() + bytes.len());
+        let sent = channel.pair.send_expected(&header, bytes);
         if sent == Ok(true) {
             engine.sent_expected_around(peer);
             counters.wake_ups += u64::from(channel.published(peer.index, pending));

@@ -30,12 +30,17 @@ impl Shm {
         events: &mut Vec<Event>,
     ) -> bool {
         let worked = self.receive_others(index, end, events);
+        self.answer(end, events);
+        worked
+    }
+
+    /// Sends what the engine answers, and reports its events.
+    pub(super) fn answer(&mut self, end: usize, events: &mut Vec<Event>) {
         if self.engine.has_output() {
             self.transmit_all();
             self.ring_pending();
         }
         self.hear_engine(end, events);
-        worked
     }
 
     fn receive_others(&mut self, index: u32, end: usize, events: &mut Vec<Event>) -> bool {

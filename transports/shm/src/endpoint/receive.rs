@@ -6,11 +6,22 @@ use crate::{
     channel::kind,
     watchlist::{FRONT, PER_PEER},
 };
-use petasos_fabric::{Event, Lease, Peer};
+use petasos_fabric::{
+    Event, Lease, Peer,
+    two_sided::{ExpectedPlace, header::EXPECTED},
+};
 
 /// A long message counts as one for each so many bytes: a peer that sends long ones does not keep
 /// out others for longer than one that sends short ones.
 const AS_ONE: usize = 4 << 10;
+
+/// What comes next from a peer, and is no short plain message.
+enum Next {
+    /// An expected message, which was taken.
+    Taken,
+    Nothing,
+    Other,
+}
 
 /// The room that each of so many peers gets in a pass: some for each, if there is that much.
 fn share(room: usize, peers: usize) -> usize {
@@ -247,14 +258,71 @@ impl Shm {
         let mut message = Lease::default();
         let mut weighed = 0;
         while events.len() < end && weighed < PER_PEER {
-            let Some(peer) = self.receive_message(index, &mut message) else {
-                let others = self.is_there(index) && self.receive_and_answer(index, end, events);
-                return others || events.len() > before;
+            let peer = match self.receive_short(index, &mut message) {
+                Some(&peer) => Some(peer),
+                None => match self.receive_expected(index, events) {
+                    Next::Taken => {
+                        weighed += 1;
+                        continue;
+                    }
+                    Next::Nothing => break,
+                    Next::Other => self.receive_longer(index, &mut message),
+                },
+            };
+            let Some(peer) = peer else {
+                // What expected messages have caused is to be sent and reported in this pass, too.
+                let others = (self.is_there(index) || !self.engine.is_quiet())
+                    && self.receive_and_answer(index, end, events);
+                return others || weighed > 0;
             };
             weighed += weight(&message);
             events.push(Event::Message { peer, message: std::mem::take(&mut message) });
         }
-        room > 0
+        if weighed > 0 && !self.engine.is_quiet() {
+            self.answer(end, events);
+        }
+        weighed > 0
+    }
+
+    /// Takes the next message of a peer if it is a short expected one for which a receive is posted.
+    #[inline]
+    fn receive_expected(&mut self, index: u32, events: &mut Vec<Event>) -> Next {
+        let Shm { channels, engine, counters, now, .. } = self;
+        let Some(channel) = channels.get_mut(index) else { return Next::Nothing };
+        if channel.pair.is_within() {
+            return Next::Other;
+        }
+        let incoming = match channel.pair.consumer.peek() {
+            Ok(Some(incoming)) => incoming,
+            Ok(None) => return Next::Nothing,
+            Err(_) => return Next::Other,
+        };
+        if incoming.kind != kind::PACKET || incoming.announced || incoming.len < EXPECTED {
+            return Next::Other;
+        }
+        let ring = &channel.pair.consumer;
+        // Whatever else the packet is, it begins with as many bytes.
+        let header = ring.first_bytes();
+        let data = incoming.len - EXPECTED;
+        let place = |place: ExpectedPlace<'_>| match place {
+            ExpectedPlace::Buffer(buffer) => ring.read(&incoming, EXPECTED, buffer),
+            ExpectedPlace::Memory(memory) => {
+                assert!(memory.is_writable() && memory.len() >= data, "receiving into it");
+                // SAFETY: the memory is writable for as many bytes, as was checked just now, lives
+                // as long as the slice, and lies in no ring.
+                unsafe { ring.read_raw(&incoming, EXPECTED, memory.as_ptr(), data) }
+            }
+        };
+        if !engine.take_expected(channel.handle, header, incoming.len, place, events) {
+            return Next::Other;
+        }
+        channel.touched = *now;
+        counters.received += 1;
+        if channel.pair.finish(incoming) {
+            counters.wake_ups += 1;
+            channel.ring();
+        }
+        Next::Taken
     }
 
     /// Ends the peers that have hung up, once what they sent is taken.

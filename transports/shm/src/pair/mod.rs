@@ -37,6 +37,7 @@ use self::{
     long::{LongReceiver, LongSender},
 };
 use crate::{
+    channel::kind,
     hazard::{Announced, Ended},
     ring::{
         CELL, Consumer, Flag, Incoming, Piece, Producer, Report, RingError, Shared, longest, part,
@@ -174,6 +175,22 @@ impl Pair {
         }
         let report = Report { consumed: &self.out[0] };
         self.producer.send(report, kind, pieces, len)
+    }
+
+    /// Sends a packet of the engine's that has this header, as [`Pair::send`] does.
+    #[inline]
+    pub(crate) fn send_expected(
+        &mut self,
+        header: &[u8; 16],
+        bytes: &[u8],
+    ) -> Result<bool, RingError> {
+        let (words, _) = header.as_chunks::<8>();
+        let begin = [words[0], words[1]].map(u64::from_ne_bytes);
+        if self.producer.send_line(kind::PACKET, begin, bytes) {
+            return Ok(true);
+        }
+        let pieces = [Piece::of(header), Piece::of(bytes)];
+        self.send(kind::PACKET, &pieces, header.len() + bytes.len())
     }
 
     #[inline(never)]
