@@ -189,12 +189,16 @@ impl Shm {
                 if *at == buffer.len()
                     && let Some(Assembly::Message(buffer, _)) = channel.assembly.take()
                 {
-                    whole = Some(buffer);
+                    whole = Some(buffer.into_lease());
                 }
             } else if kind == kind::SHORT {
                 // A pad was in front of it.
                 return self.receive_short(index, message).copied();
-            } else if kind == kind::MESSAGE && incoming.len <= config.max_message {
+            } else if kind == kind::ASKING && incoming.len <= Lease::LINES && !incoming.announced {
+                whole = Some(Lease::short(incoming.len, |room| ring.read(&incoming, 0, room)));
+            } else if matches!(kind, kind::MESSAGE | kind::ASKING)
+                && incoming.len <= config.max_message
+            {
                 let Ok(mut buffer) = engine.buffer(channel.handle, incoming.len) else {
                     channel.overdrawn = true;
                     return None;
@@ -203,17 +207,21 @@ impl Shm {
                     channel.assembly = Some(Assembly::Message(buffer, 0));
                 } else {
                     ring.read(&incoming, 0, &mut buffer);
-                    whole = Some(buffer);
+                    whole = Some(buffer.into_lease());
                 }
             } else {
                 return None;
             }
-            if channel.pair.finish(incoming) {
+            let rings = match kind {
+                kind::ASKING => channel.pair.finish_asking(incoming),
+                _ => channel.pair.finish(incoming),
+            };
+            if rings {
                 counters.wake_ups += 1;
                 channel.ring();
             }
-            if let Some(buffer) = whole {
-                *message = buffer.into_lease();
+            if let Some(whole) = whole {
+                *message = whole;
                 channel.touched = self.now;
                 self.counters.received += 1;
                 return Some(channel.handle);
@@ -263,7 +271,10 @@ impl Shm {
                 None => match self.receive_expected(index, events) {
                     Next::Taken => {
                         weighed += 1;
-                        continue;
+                        if self.has_come(index) {
+                            continue;
+                        }
+                        break;
                     }
                     Next::Nothing => break,
                     Next::Other => self.receive_longer(index, &mut message),
@@ -284,7 +295,8 @@ impl Shm {
         weighed > 0
     }
 
-    /// Takes the next message of a peer if it is a short expected one for which a receive is posted.
+    /// Takes the next message of a peer if it is a short expected one for which a receive is
+    /// posted.
     #[inline]
     fn receive_expected(&mut self, index: u32, events: &mut Vec<Event>) -> Next {
         let Shm { channels, engine, counters, now, .. } = self;

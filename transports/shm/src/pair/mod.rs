@@ -177,6 +177,28 @@ impl Pair {
         self.producer.send(report, kind, pieces, len)
     }
 
+    /// Sends a message of one piece of which it is to be known when it is consumed: when so many
+    /// cells are. `None` if there is no room, or if it is longer than a piece.
+    pub(crate) fn send_asking(&mut self, kind: u8, bytes: &[u8]) -> Result<Option<u64>, RingError> {
+        if bytes.len() > self.part {
+            return Ok(None);
+        }
+        let report = Report { consumed: &self.out[0] };
+        let sent = self.producer.send(report, kind, &[Piece::of(bytes)], bytes.len())?;
+        Ok(sent.then(|| self.producer.head()))
+    }
+
+    /// How many cells the receiver has consumed, as far as it has reported.
+    pub(crate) fn consumed(&mut self) -> Result<u64, RingError> {
+        self.producer.consumed(Report { consumed: &self.out[0] })
+    }
+
+    /// The receiver rings when it reports more. Look again after this.
+    pub(crate) fn wait_for_report(&self) {
+        self.starve();
+        fence(Ordering::SeqCst);
+    }
+
     /// Sends a packet of the engine's that has this header, as [`Pair::send`] does.
     #[inline]
     pub(crate) fn send_expected(
@@ -289,6 +311,18 @@ impl Pair {
             self.consumer.pause();
         }
         reported && self.take_starving()
+    }
+
+    /// The same of a message whose sender wants to know.
+    pub(crate) fn finish_asking(&mut self, incoming: Incoming) -> bool {
+        if self.is_within() || incoming.announced {
+            return self.finish(incoming);
+        }
+        let report = Report { consumed: &self.back[0] };
+        if !self.consumer.finish(incoming, report) {
+            self.consumer.report_all(report);
+        }
+        self.take_starving()
     }
 
     fn finish_part(&mut self, part: Incoming) -> bool {

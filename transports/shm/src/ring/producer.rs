@@ -255,7 +255,7 @@ impl<M: Memory> Producer<M> {
         }
     }
 
-    #[cfg(all(test, not(loom)))]
+    /// Cells written since the beginning.
     pub(crate) fn head(&self) -> u64 {
         self.head
     }
@@ -265,12 +265,18 @@ impl<M: Memory> Producer<M> {
         if last - self.consumed <= self.cells as u64 {
             return Ok(true);
         }
+        self.consumed(report)?;
+        Ok(last - self.consumed <= self.cells as u64)
+    }
+
+    /// Cells that the receiver has consumed, as it has reported.
+    pub(crate) fn consumed(&mut self, report: Report<'_>) -> Result<u64, RingError> {
         let reported = report.consumed.load(Ordering::Acquire);
         if reported < self.consumed || reported > self.head {
             return Err(RingError::Consumed { reported, sent: self.head });
         }
         self.consumed = reported;
-        Ok(last - self.consumed <= self.cells as u64)
+        Ok(reported)
     }
 
     /// Notes that cells begin with payload.
