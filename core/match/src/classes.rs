@@ -38,6 +38,8 @@ struct Class {
 pub(crate) struct Classes {
     /// Empty ones are used again.
     all: Vec<Class>,
+    /// The one that was used last.
+    latest: usize,
     by_mask: HashMap<(u64, u64), u32, SeededState>,
 }
 
@@ -68,6 +70,19 @@ impl Classes {
 
     /// The class with these masks, which is made if there is none.
     fn class_of(&mut self, ignore: u64, mask: u64) -> u32 {
+        // Most patterns are like the one before.
+        if let Some(class) = self.all.get(self.latest)
+            && (class.ignore, class.mask) == (ignore, mask)
+            && class.len > 0
+        {
+            return self.latest as u32;
+        }
+        let at = self.find_class(ignore, mask);
+        self.latest = at as usize;
+        at
+    }
+
+    fn find_class(&mut self, ignore: u64, mask: u64) -> u32 {
         let in_use = self.by_mask.len();
         let hash = self.by_mask.hasher().clone();
         match self.by_mask.entry((ignore, mask)) {
@@ -89,8 +104,32 @@ impl Classes {
         }
     }
 
+    /// Takes the first in the list that matches out, if there is one class only: then one look-up
+    /// finds the chain, and changes it. `None` if there are several; inside of it, if none matches.
+    pub(crate) fn take_only<T>(
+        &mut self,
+        nodes: &mut Nodes<Position, T>,
+        envelope: Envelope,
+    ) -> Option<Option<u32>> {
+        let [class] = &mut self.all[..] else { return None };
+        let key = (envelope.bits & !class.ignore, envelope.source & class.mask);
+        let hash_map::Entry::Occupied(mut entry) = class.chains.entry(key) else {
+            return Some(None);
+        };
+        let chain = entry.get_mut();
+        let slot = chain.head;
+        chain.remove(nodes, slot);
+        if chain.is_empty() {
+            entry.remove();
+        }
+        class.len -= 1;
+        self.clean(nodes[slot].indexed);
+        Some(Some(slot))
+    }
+
     pub(crate) fn remove<T>(&mut self, nodes: &mut Nodes<Position, T>, slot: u32) {
-        let Position { pattern, class, .. } = nodes[slot].indexed;
+        let position = nodes[slot].indexed;
+        let Position { pattern, class, .. } = position;
         let class = &mut self.all[class as usize];
         class.len -= 1;
         if let hash_map::Entry::Occupied(mut chain) =
@@ -101,6 +140,13 @@ impl Classes {
                 chain.remove();
             }
         }
+        self.clean(position);
+    }
+
+    /// A pattern was taken out: its class goes with the last one.
+    #[inline]
+    fn clean(&mut self, Position { pattern, class, .. }: Position) {
+        let class = &mut self.all[class as usize];
         if class.len == 0 {
             class.chains = HashMap::with_hasher(self.by_mask.hasher().clone());
             self.by_mask.remove(&(pattern.ignore, pattern.mask));

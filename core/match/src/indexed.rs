@@ -91,9 +91,25 @@ impl<T> IndexedList<T> {
 
     pub(crate) fn remove(&mut self, slot: u32) -> Row<Pattern, T> {
         self.classes.remove(&mut self.nodes, slot);
+        self.unlink(slot)
+    }
+
+    /// Takes a pattern that is in no class any more out of the list.
+    fn unlink(&mut self, slot: u32) -> Row<Pattern, T> {
         self.order.remove(&mut self.nodes, slot);
         let Node { key, indexed, value, .. } = self.nodes.remove(slot);
         Row { matched: indexed.pattern, key, value }
+    }
+
+    /// Removes the first pattern that takes the envelope.
+    pub(crate) fn take(&mut self, envelope: Envelope) -> Option<Row<Pattern, T>> {
+        if self.is_walked() {
+            return self.first(envelope).map(|slot| self.remove(slot));
+        }
+        match self.classes.take_only(&mut self.nodes, envelope) {
+            Some(slot) => slot.map(|slot| self.unlink(slot)),
+            None => self.first(envelope).map(|slot| self.remove(slot)),
+        }
     }
 
     /// Removes the first pattern.
@@ -263,6 +279,30 @@ mod tests {
                 expected.reverse();
             }
             assert_eq!(stamped.drain(), expected);
+        }
+    }
+
+    /// Taken in the order of the list, whether there is one class or there are several; and nothing
+    /// is left.
+    #[test]
+    fn all_are_taken_in_order() {
+        for classes in [1, 2] {
+            let (mut list, mut stamps) = (IndexedList::default(), Stamps::default());
+            for _ in 0..2 {
+                for value in 0..100_u64 {
+                    // The second class ignores a bit that no envelope has.
+                    let pattern = Pattern::new(None, value % 10, value / 10 % classes * 16);
+                    list.insert_after(list.last(), stamps.next(), pattern, value);
+                }
+                assert_eq!(list.classes.len() as u64, classes);
+                for bits in 0..10 {
+                    let take = || list.take(Envelope::new(3, bits)).map(|row| row.value);
+                    let taken: Vec<u64> = std::iter::from_fn(take).collect();
+                    let wanted: Vec<u64> = (0..100).filter(|value| value % 10 == bits).collect();
+                    assert_eq!(taken, wanted);
+                }
+                assert!(list.classes.len() == 0 && list.len() == 0);
+            }
         }
     }
 

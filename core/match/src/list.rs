@@ -175,7 +175,7 @@ impl<T> PatternList<T> {
                 let at = self.rows.position(|pattern| pattern.matches(envelope))?;
                 self.rows.remove(at)?
             }
-            Some(list) => self.remove_indexed(list.first(envelope)?)?,
+            Some(_) => self.take_indexed(envelope)?,
         };
         Some((row.key, row.value))
     }
@@ -223,15 +223,30 @@ impl<T> PatternList<T> {
     /// Removes a pattern of a list that is indexed. If few are left, they are scanned again.
     #[inline(never)]
     fn remove_indexed(&mut self, slot: u32) -> Option<Row<Pattern, T>> {
-        let list = self.indexed.as_mut()?;
-        let row = list.remove(slot);
-        if list.len() <= SCAN_AGAIN {
+        let row = self.indexed.as_mut()?.remove(slot);
+        self.scan_again();
+        Some(row)
+    }
+
+    /// The same of the first that takes the envelope.
+    #[inline(never)]
+    fn take_indexed(&mut self, envelope: Envelope) -> Option<Row<Pattern, T>> {
+        let row = self.indexed.as_mut()?.take(envelope)?;
+        self.scan_again();
+        Some(row)
+    }
+
+    /// If few patterns are left in the index, they are scanned again.
+    #[inline]
+    fn scan_again(&mut self) {
+        if let Some(list) = &mut self.indexed
+            && list.len() <= SCAN_AGAIN
+        {
             while let Some(row) = list.pop_front() {
                 self.rows.push_back(row);
             }
             self.indexed = None;
         }
-        Some(row)
     }
 }
 

@@ -26,6 +26,8 @@ use std::{
 /// How long each row is measured for.
 const TIME: Duration = Duration::from_millis(200);
 const BATCH: u32 = 200;
+/// Receives of other messages that are posted, too.
+const DEPTHS: [u64; 2] = [1000, 10_000];
 const DATA: &[u8] = b"8 bytes.";
 
 type Failure = Box<dyn Error>;
@@ -134,8 +136,12 @@ struct Report {
 }
 
 impl Report {
+    fn is_wanted(&self, name: &str) -> bool {
+        self.wanted.as_ref().is_none_or(|wanted| name.contains(wanted))
+    }
+
     fn row<E: Endpoint>(&self, name: &str, pair: &mut Pair<E>, mut one: impl FnMut(&mut Pair<E>)) {
-        if self.wanted.as_ref().is_some_and(|wanted| !name.contains(wanted)) {
+        if !self.is_wanted(name) {
             return;
         }
         // The first opens what the peers allow each other.
@@ -163,6 +169,21 @@ impl Report {
         if pair.ends[0].capabilities().tagged != Support::None {
             let name = format!("{over}: tagged, receive posted");
             self.row(&name, &mut pair, |p| p.send_tagged(&into));
+            let mut posted = 0;
+            for depth in DEPTHS {
+                let name = format!("{over}: tagged, behind {depth} others");
+                if !self.is_wanted(&name) {
+                    continue;
+                }
+                for tag in posted..depth {
+                    let (source, ignore, into) = (Some(pair.peers[1]), 0, into.whole());
+                    let (token, tag) = (Token(tag), 1000 + tag);
+                    let receive = Operation::PostReceive { token, source, tag, ignore, into };
+                    pair.submit(1, receive);
+                }
+                posted = depth;
+                self.row(&name, &mut pair, |p| p.send_tagged(&into));
+            }
         }
 
         let memory = pair.ends[1].alloc(4096)?;

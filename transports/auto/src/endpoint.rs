@@ -103,6 +103,7 @@ impl Endpoint for Auto {
         sent
     }
 
+    #[inline]
     fn submit(&mut self, operations: &mut VecDeque<Operation>) {
         self.submit_all(operations);
     }
@@ -124,11 +125,14 @@ impl Endpoint for Auto {
         let all = self.pace.begin_pass();
         let before = events.len();
         let limit = before.saturating_add(budget.max(1));
-        events.append(&mut self.early);
+        if !self.early.is_empty() {
+            events.append(&mut self.early);
+        }
         let mut worked = false;
         self.flush();
-        for nth in 0..self.members.len() {
-            let member = self.pace.nth(nth);
+        let count = self.members.len();
+        for nth in 0..count {
+            let member = self.pace.nth(nth, count);
             let room = limit.saturating_sub(events.len());
             if room == 0 {
                 if all {
@@ -136,7 +140,7 @@ impl Endpoint for Auto {
                 }
                 break;
             }
-            if !all && !self.pace.is_due(&self.members, member) {
+            if !all && !self.pace.is_due(member) {
                 continue;
             }
             self.pace.polled(member);
@@ -145,9 +149,7 @@ impl Endpoint for Auto {
                 worked = true;
                 self.pace.worked(member);
             }
-            if events.len() > from {
-                self.translate(member, from, events);
-            }
+            self.translate(member, from, events);
         }
         if !self.greetings.is_empty() {
             worked |= self.serve_greetings();
@@ -161,7 +163,9 @@ impl Endpoint for Auto {
         if !self.full.is_empty() {
             worked |= self.tell_room(Some(events));
         }
-        events.append(&mut self.early);
+        if !self.early.is_empty() {
+            events.append(&mut self.early);
+        }
         worked | (events.len() > before)
     }
 

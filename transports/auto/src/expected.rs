@@ -216,7 +216,10 @@ impl Auto {
                 self.known(Route { member, peer }).map(|ours| of_peer(done, ours))
             }
             Ok(done) => Ok(done),
-            Err(error) => Err(self.reworded_by_member(member, error)),
+            Err(mut error) => {
+                self.reword_error(member, &mut error);
+                Err(error)
+            }
         };
         Some(Event::Done { token, result })
     }
@@ -287,31 +290,25 @@ impl Auto {
                 return None;
             }
             Ok(done) => Ok(done),
-            Err(error) => Err(self.reworded_by_member(member, error)),
+            Err(mut error) => {
+                self.reword_error(member, &mut error);
+                Err(error)
+            }
         };
         Some(Event::Done { token, result })
     }
 
     /// Our handle of the peer whose expected message came by this route. A peer sends none before
     /// it has identified itself.
-    fn known(&mut self, route: Route) -> Result<Peer, OpError> {
-        if let Some(ours) = self.peers.introduced(route.member, route.peer) {
+    pub(crate) fn known(&mut self, route: Route) -> Result<Peer, OpError> {
+        let introduced = self.peers.introduced(route.member, route.peer);
+        if let Some(ours) = introduced.or_else(|| self.departed.handle(route)) {
             return Ok(ours);
         }
         let reason = LostReason::Protocol("it did not identify itself".to_owned());
+        let ours = self.peers.link(route).and_then(|link| link.ours);
+        let address = ours.and_then(|ours| Some(self.peers.get(ours)?.address.clone()));
         self.cut(route, reason.clone());
-        Err(OpError::local(OpErrorKind::PeerLost(reason)))
-    }
-
-    /// An error of a member's, about one of its peers that is not known here by a handle: the
-    /// address that we have for it.
-    fn reworded_by_member(&self, member: usize, mut error: OpError) -> OpError {
-        if let Some(there) = error.peer.take() {
-            error.peer = Some({
-                let found = self.peers.address_of(&self.members[member], member, &there);
-                found.unwrap_or(there)
-            });
-        }
-        error
+        Err(OpError::new(OpErrorKind::PeerLost(reason), address))
     }
 }

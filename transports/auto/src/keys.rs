@@ -60,18 +60,8 @@ impl Auto {
     }
 
     /// A member's error, with our address of the peer that it names.
-    fn in_our_words(&self, member: usize, mut error: OpError) -> OpError {
-        let endpoint = &self.members[member].endpoint;
-        let named = error.peer.as_ref().and_then(|named| {
-            let mut entries = self.peers.handles().into_iter().filter_map(|p| self.peers.get(p));
-            entries.find(|entry| {
-                entry.route.member == member
-                    && endpoint.peer(entry.route.peer).is_some_and(|info| info.address == *named)
-            })
-        });
-        if let Some(entry) = named {
-            error.peer = Some(entry.address.clone());
-        }
+    fn in_our_words(&mut self, member: usize, mut error: OpError) -> OpError {
+        self.reword_error(member, &mut error);
         error
     }
 

@@ -29,7 +29,8 @@
 //! its own. A peer is up when its handshake message has arrived, and only then anything else is
 //! sent to it. The member by which it came must have met it at one of the addresses in its whole
 //! address. After that, messages are the members' own, and nothing is added to them: a message
-//! costs a look-up in a table on each side. Handles, tokens and regions are translated. A region is
+//! costs a look-up in a table on each side. Handles and regions are translated; an
+//! operation keeps its token. A region is
 //! registered with all members; its key has a part for each.
 //!
 //! Members are polled in turn. One over which nothing has come for a while is polled less often,
@@ -60,6 +61,7 @@
 
 mod address;
 mod capabilities;
+mod departed;
 mod endpoint;
 mod error;
 mod expected;

@@ -337,6 +337,10 @@ impl Auto {
     /// Has a member forget a peer.
     #[cold]
     pub(crate) fn cut(&mut self, route: Route, reason: LostReason) {
+        let ours = self.peers.link(route).and_then(|link| link.ours);
+        if let Some((ours, entry)) = ours.and_then(|ours| Some((ours, self.peers.get(ours)?))) {
+            self.depart(route, ours, entry.address.clone());
+        }
         self.members[route.member].endpoint.forget(route.peer);
         self.left(route, reason);
         // Nothing that came of it is there any more.
@@ -369,9 +373,15 @@ impl Auto {
             self.fail_held(peer, &OpError::with_peer(kind.clone(), &entry.address));
             self.release_held();
         }
-        self.drop_backlog(peer, &kind, &entry.address);
-        self.outstanding.depart(peer, &entry.address);
+        self.drop_backlog(entry.route, &kind, &entry.address);
+        self.depart(entry.route, peer, entry.address);
         self.peers.unlink(entry.route);
         self.members[entry.route.member].endpoint.forget(entry.route.peer);
+    }
+
+    /// A member is to forget a peer: what it says of it later is about a peer of this name.
+    fn depart(&mut self, route: Route, ours: Peer, address: Address) {
+        let there = self.members[route.member].endpoint.peer(route.peer).map(|info| info.address);
+        self.departed.add(route, there, ours, address);
     }
 }

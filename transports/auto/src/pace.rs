@@ -14,22 +14,31 @@ const SHARED: u32 = 8;
 #[derive(Debug)]
 pub(crate) struct Pace {
     passes: u32,
+    /// The member that is first in the pass.
+    first: usize,
     /// For each member, the pass in which it last had something to do.
     busy: Vec<u32>,
     /// A bit for each member that was given something and has not been polled since.
     given: u32,
+    /// A bit for each member of this node.
+    near: u32,
     /// The caller may have slept since the last pass: all members are polled.
     armed: bool,
 }
 
 impl Pace {
-    pub(crate) fn new(members: usize) -> Pace {
-        Pace { passes: 0, busy: vec![0; members], given: 0, armed: true }
+    pub(crate) fn new(members: &[Member]) -> Pace {
+        let near = members.iter().enumerate();
+        let near = near.filter(|(_, member)| member.scope == Scope::Node);
+        let near = near.fold(0, |near, (nth, _)| near | 1 << nth);
+        Pace { passes: 0, first: 0, busy: vec![0; members.len()], given: 0, near, armed: true }
     }
 
     /// A pass begins. Says whether all members are polled in it.
+    #[inline]
     pub(crate) fn begin_pass(&mut self) -> bool {
         self.passes = self.passes.wrapping_add(1);
+        self.first = if self.first + 1 < self.busy.len() { self.first + 1 } else { 0 };
         std::mem::take(&mut self.armed)
     }
 
@@ -39,8 +48,10 @@ impl Pace {
     }
 
     /// The member whose turn is this in the pass: none is always the first.
-    pub(crate) fn nth(&self, nth: usize) -> usize {
-        (nth + self.passes as usize) % self.busy.len()
+    #[inline]
+    pub(crate) fn nth(&self, nth: usize, members: usize) -> usize {
+        let at = self.first + nth;
+        if at < members { at } else { at - members }
     }
 
     /// A member is given something.
@@ -51,6 +62,7 @@ impl Pace {
     }
 
     /// A member is polled.
+    #[inline]
     pub(crate) fn polled(&mut self, member: usize) {
         self.given &= !(1 << member);
     }
@@ -69,12 +81,11 @@ impl Pace {
 
     /// Whether a member is polled in this pass.
     #[inline]
-    pub(crate) fn is_due(&self, members: &[Member], member: usize) -> bool {
-        let given = self.given & (1 << member) != 0;
-        if given || members[member].scope == Scope::Node || self.passes.is_multiple_of(COLD) {
+    pub(crate) fn is_due(&self, member: usize) -> bool {
+        if (self.given | self.near) & (1 << member) != 0 || self.passes.is_multiple_of(COLD) {
             return true;
         }
-        let near = members[0].scope == Scope::Node && self.is_warm(0);
+        let near = self.near & 1 != 0 && self.is_warm(0);
         self.is_warm(member) && (!near || self.passes.is_multiple_of(SHARED))
     }
 }

@@ -77,6 +77,8 @@ pub(crate) struct Peers {
     links: Vec<Vec<Option<Link>>>,
     /// Lost peers that connected to us, whose handles are still known, oldest first.
     lost: VecDeque<Peer>,
+    /// What [`Peers::address_of`] found last: errors come many at a time, and of one peer.
+    found: Option<(usize, Address, Address)>,
 }
 
 /// How many lost peers are remembered.
@@ -117,6 +119,7 @@ impl Peers {
         });
         let (generation, slot) = &mut self.slots[index as usize];
         let handle = Peer { index, generation: *generation };
+        self.found = None;
         *slot = Some(Entry {
             handle,
             route,
@@ -139,11 +142,13 @@ impl Peers {
     /// A peer is found by this address, too.
     pub(crate) fn name(&mut self, address: &Address, peer: Peer) {
         self.by_address.entry(address.clone()).or_insert(peer);
+        self.found = None;
     }
 
     /// A peer is not found any more.
     pub(crate) fn unname(&mut self, peer: Peer) {
         self.by_address.retain(|_, known| *known != peer);
+        self.found = None;
     }
 
     /// Takes a peer out; its handle is stale from now on.
@@ -216,19 +221,28 @@ impl Peers {
         link.ours.filter(|_| news)
     }
 
-    /// The address of the peer that a member knows by another one.
+    /// The address of the peer that a member knows by another one: of several, of one that is not
+    /// lost.
     pub(crate) fn address_of(
-        &self,
+        &mut self,
         member: &Member,
         nth: usize,
         there: &Address,
     ) -> Option<Address> {
+        if let Some((of, at, address)) = &self.found
+            && (*of, at) == (nth, there)
+        {
+            return Some(address.clone());
+        }
         let entries = self.slots.iter().filter_map(|(_, entry)| entry.as_ref());
-        let mut of_member = entries.filter(|entry| entry.route.member == nth);
-        let is = |entry: &&Entry| {
+        let of_member = entries.filter(|entry| entry.route.member == nth);
+        let named = of_member.filter(|entry| {
             member.endpoint.peer(entry.route.peer).is_some_and(|info| info.address == *there)
-        };
-        of_member.find(is).map(|entry| entry.address.clone())
+        });
+        let found = named.min_by_key(|entry| matches!(entry.state, PeerState::Lost(_)))?;
+        let address = found.address.clone();
+        self.found = Some((nth, there.clone(), address.clone()));
+        Some(address)
     }
 
     /// Takes a link out.

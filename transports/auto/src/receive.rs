@@ -1,12 +1,25 @@
 //! Events of members, translated.
 
-use crate::{Auto, outstanding::Pending, peers::Route};
+use crate::{
+    Auto,
+    outstanding::{Pending, is_name},
+    peers::Route,
+};
 use petasos_fabric::{Done, Event, LostReason, OpError, OpErrorKind, Peer, PeerState, Token};
 use std::mem;
 
 impl Auto {
     /// Translates the events that a member has appended, from `from` on.
+    #[inline]
     pub(crate) fn translate(&mut self, member: usize, from: usize, events: &mut Vec<Event>) {
+        let news = events.get(from..).unwrap_or_default();
+        if let Some(first) = news.iter().position(|event| !is_ours(event)) {
+            self.translate_from(member, from + first, events);
+        }
+    }
+
+    #[inline(never)]
+    fn translate_from(&mut self, member: usize, from: usize, events: &mut Vec<Event>) {
         let mut at = from;
         while at < events.len() {
             let told = self.translate_one(member, &mut events[at]);
@@ -46,18 +59,7 @@ impl Auto {
                     (_, None) => return false,
                 }
             }
-            Event::Done { token, result }
-                if result.is_ok() && self.outstanding.is_plain(*token) =>
-            {
-                let Some(Pending::User { token: ours, peer, .. }) = self.outstanding.take(*token)
-                else {
-                    return false;
-                };
-                *token = ours;
-                if let Ok(Done::Tagged { .. } | Done::Peeked(_)) = result {
-                    self.matched(peer, result);
-                }
-            }
+            Event::Done { token, result } if !is_name(*token) => self.reword(member, result),
             Event::Done { token, result } => {
                 let failed = OpError::local(OpErrorKind::Cancelled);
                 let result = mem::replace(result, Err(failed));
@@ -111,25 +113,14 @@ impl Auto {
     /// A member has completed an operation. Returns the user's event, if it is one of the user's.
     pub(crate) fn done(&mut self, name: Token, result: Result<Done, OpError>) -> Option<Event> {
         match self.outstanding.take(name)? {
-            Pending::User { token, peer, refused, .. } => {
+            Pending::User { token, peer, member, refused } => {
+                let mut result = result;
+                self.reword(member as usize, &mut result);
                 let result = match refused {
                     Some(kind) => self.flushed(peer, *kind, result),
                     None => result,
                 };
-                let address = || self.peers.get(peer).map(|entry| entry.address.clone());
-                let reword = |mut error: OpError| {
-                    error.peer = error.peer.take().and_then(|_| address());
-                    error
-                };
-                Some(Event::Done { token, result: result.map_err(reword) })
-            }
-            Pending::Departed { token, peer, address, .. } => {
-                let result = result.map(|done| of_peer(done, peer));
-                let reword = |mut error: OpError| {
-                    error.peer = error.peer.take().map(|_| address);
-                    error
-                };
-                Some(Event::Done { token, result: result.map_err(reword) })
+                Some(Event::Done { token, result })
             }
             Pending::Any { index, member } => self.any_done(index, member as usize, result),
             Pending::Peeking(peeking) => self.peek_answered(*peeking, result),
@@ -139,19 +130,61 @@ impl Auto {
         }
     }
 
-    /// An expected message of a peer, to which a receive or a peek was confined, has come.
-    fn matched(&mut self, peer: Peer, result: &mut Result<Done, OpError>) {
-        let Some(entry) = self.peers.get(peer) else { return };
-        if entry.state == PeerState::Connecting {
-            // A peer sends nothing before it has identified itself, and is none until then.
-            let reason = LostReason::Protocol("it did not identify itself".to_owned());
-            let kind = OpErrorKind::PeerLost(reason.clone());
-            *result = Err(OpError::with_peer(kind, &entry.address));
-            return self.cut(entry.route, reason);
+    /// The result of an operation of the user's, with our handle and address of its peer in the
+    /// place of the member's.
+    #[inline]
+    fn reword(&mut self, member: usize, result: &mut Result<Done, OpError>) {
+        match result {
+            Ok(Done::Tagged { peer, .. }) => match self.peers.introduced(member, *peer) {
+                Some(ours) => *peer = ours,
+                None => self.reword_stale(member, result),
+            },
+            Ok(Done::Peeked(Some(peeked))) => {
+                let Some(ours) = self.peers.introduced(member, peeked.peer) else {
+                    return self.reword_stale(member, result);
+                };
+                peeked.peer = ours;
+                if let Some(claimed) = &mut peeked.claimed {
+                    claimed.peer = ours;
+                }
+            }
+            Err(_) => self.reword_stale(member, result),
+            Ok(_) => {}
         }
-        if let Ok(done) = result {
-            *done = of_peer(mem::replace(done, Done::Sent), peer);
+    }
+
+    /// The same of an error, and of a message of a peer that is not known any more, or not yet.
+    #[cold]
+    #[inline(never)]
+    fn reword_stale(&mut self, member: usize, result: &mut Result<Done, OpError>) {
+        let peer = match result {
+            Ok(Done::Tagged { peer, .. }) => *peer,
+            Ok(Done::Peeked(Some(peeked))) => peeked.peer,
+            Ok(_) => return,
+            Err(error) => return self.reword_error(member, error),
+        };
+        match self.known(Route { member, peer }) {
+            Ok(ours) => {
+                if let Ok(done) = result {
+                    *done = of_peer(mem::replace(done, Done::Sent), ours);
+                }
+            }
+            Err(error) => *result = Err(error),
         }
+    }
+
+    /// An error of a member's, with the address that we have for the peer that it names.
+    pub(crate) fn reword_error(&mut self, member: usize, error: &mut OpError) {
+        let Some(there) = error.peer.take() else { return };
+        let forgotten = error.kind == OpErrorKind::PeerLost(LostReason::Forgotten);
+        let Auto { peers, departed, members, .. } = self;
+        let departed = || departed.address(member, &there).cloned();
+        let mut known = || peers.address_of(&members[member], member, &there);
+        let found = match forgotten {
+            true => departed().or_else(known),
+            false => known().or_else(departed),
+        };
+        error.peer = Some(found.unwrap_or(there));
     }
 
     /// A member has completed a flush, before which this endpoint refused an access.
@@ -202,6 +235,13 @@ impl Auto {
         });
         !ready.is_empty()
     }
+}
+
+/// Whether the event of a member is one of the user's as it is.
+#[inline(always)]
+fn is_ours(event: &Event) -> bool {
+    let Event::Done { token, result: Ok(done) } = event else { return false };
+    !is_name(*token) && !matches!(done, Done::Tagged { .. } | Done::Peeked(_))
 }
 
 /// What was done, with our handle of the peer.

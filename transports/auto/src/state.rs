@@ -1,9 +1,9 @@
 //! The state of an endpoint.
 
 use crate::{
-    AutoAddress, Member, Node, OpenError, Scope, address::MOST, capabilities, expected::Expected,
-    greetings::Greetings, handshake::LONGEST, outstanding::Outstanding, pace::Pace, peers::Peers,
-    regions::Regions,
+    AutoAddress, Member, Node, OpenError, Scope, address::MOST, capabilities, departed::Departed,
+    expected::Expected, greetings::Greetings, handshake::LONGEST, outstanding::Outstanding,
+    pace::Pace, peers::Peers, regions::Regions,
 };
 use petasos_fabric::{Address, Capabilities, Event, Incarnation, Peer, Time};
 use rustix::event::epoll;
@@ -36,6 +36,7 @@ pub struct Auto {
     pub(crate) by_member: Vec<Capabilities>,
     pub(crate) peers: Peers,
     pub(crate) regions: Regions,
+    pub(crate) departed: Departed,
     pub(crate) outstanding: Outstanding,
     pub(crate) expected: Expected,
     /// Events that are reported next.
@@ -105,8 +106,10 @@ impl Auto {
             capabilities: common,
             peers: Peers::new(count),
             regions: Regions::default(),
+            departed: Departed::default(),
             outstanding: Outstanding::new(count),
             expected: Expected::default(),
+            pace: Pace::new(&members),
             members,
             address,
             node,
@@ -116,7 +119,6 @@ impl Auto {
             full: Vec::new(),
             epoll,
             now: Time::ZERO,
-            pace: Pace::new(count),
         })
     }
 

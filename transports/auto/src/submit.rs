@@ -3,17 +3,18 @@
 use crate::{
     Auto,
     expected::Receive,
-    outstanding::{Pending, ROOM},
+    outstanding::{Pending, ROOM, is_name},
     peers::Route,
 };
 use petasos_fabric::{
-    Address, Done, Event, Full, InUse, OpError, OpErrorKind, Operation, Peer, PeerState, Refused,
-    Slice, Support, Token, submit_each,
+    Address, Done, Event, Full, InUse, Limits, OpError, OpErrorKind, Operation, Peer, PeerState,
+    Refused, Slice, Support, Token, submit_each,
 };
+use smallvec::SmallVec;
 use std::{collections::VecDeque, mem};
 
 /// The peer that an operation is about.
-fn concerns(operation: &Operation) -> Option<Peer> {
+pub(crate) fn concerns(operation: &Operation) -> Option<Peer> {
     match operation {
         Operation::Send { peer, .. }
         | Operation::SendLong { peer, .. }
@@ -61,47 +62,111 @@ fn is_expected(operation: &Operation) -> bool {
     matches!(operation, Operation::SendTagged { .. }) || is_receive(operation)
 }
 
-/// Makes an operation one of a member's.
-fn retarget(operation: &mut Operation, name: Token, there: Peer) {
-    match operation {
-        Operation::Send { token, peer, .. }
-        | Operation::SendLong { token, peer, .. }
-        | Operation::SendTagged { token, peer, .. }
-        | Operation::Flush { token, peer } => {
-            (*token, *peer) = (name, there);
-        }
-        Operation::PostReceive { token, source, .. } | Operation::Peek { token, source, .. } => {
-            (*token, *source) = (name, Some(there));
-        }
-        Operation::ReceiveClaimed { token, message, .. }
-        | Operation::DiscardClaimed { token, message } => {
-            (*token, message.peer) = (name, there);
-        }
-        Operation::Receive { token, body, .. } | Operation::Discard { token, body, .. } => {
-            (*token, body.peer) = (name, there);
-        }
+/// What the hot path has to know of an operation: its token, where its peer stands, and whether
+/// all members would take it. `None` of one about which more is to be decided.
+#[inline(always)]
+fn plainly<'a>(
+    operation: &'a mut Operation,
+    limits: &Limits,
+    tagged: bool,
+    flowing: bool,
+) -> Option<(Token, &'a mut Peer, bool)> {
+    Some(match operation {
         Operation::Put { token, remote, .. }
         | Operation::Get { token, remote, .. }
-        | Operation::Atomic { token, remote, .. }
-        | Operation::Map { token, remote, .. } => (*token, remote.peer) = (name, there),
+        | Operation::Map { token, remote, .. } => (*token, &mut remote.peer, true),
+        Operation::Atomic { token, remote, operand, .. } => {
+            (*token, &mut remote.peer, operand.len() <= limits.max_atomic)
+        }
+        Operation::Send { token, peer, payload, .. } => {
+            (*token, peer, payload.len() <= limits.max_message)
+        }
+        Operation::SendLong { token, peer, header, .. } => {
+            (*token, peer, header.len() <= limits.max_header)
+        }
+        Operation::SendTagged { token, peer, .. } => (*token, peer, tagged),
+        Operation::PostReceive { token, source: Some(peer), .. } => {
+            (*token, peer, tagged && flowing)
+        }
+        Operation::Peek { token, source: Some(peer), .. } => (*token, peer, tagged),
+        Operation::ReceiveClaimed { token, message, .. }
+        | Operation::DiscardClaimed { token, message } => (*token, &mut message.peer, tagged),
+        Operation::Receive { token, body, .. } | Operation::Discard { token, body } => {
+            (*token, &mut body.peer, true)
+        }
+        _ => return None,
+    })
+}
+
+/// Makes an operation one of a member's, which has it under a name.
+fn rename(operation: &mut Operation, name: Token) {
+    match operation {
+        Operation::Send { token, .. }
+        | Operation::SendLong { token, .. }
+        | Operation::SendTagged { token, .. }
+        | Operation::Flush { token, .. }
+        | Operation::PostReceive { token, .. }
+        | Operation::Peek { token, .. }
+        | Operation::ReceiveClaimed { token, .. }
+        | Operation::DiscardClaimed { token, .. }
+        | Operation::Receive { token, .. }
+        | Operation::Discard { token, .. }
+        | Operation::Put { token, .. }
+        | Operation::Get { token, .. }
+        | Operation::Atomic { token, .. }
+        | Operation::Map { token, .. } => *token = name,
+        _ => {}
+    }
+}
+
+/// Puts a member's handle in the place of ours.
+fn retarget(operation: &mut Operation, there: Peer) {
+    match operation {
+        Operation::Send { peer, .. }
+        | Operation::SendLong { peer, .. }
+        | Operation::SendTagged { peer, .. }
+        | Operation::Flush { peer, .. } => *peer = there,
+        Operation::PostReceive { source, .. } | Operation::Peek { source, .. } => {
+            *source = Some(there);
+        }
+        Operation::ReceiveClaimed { message, .. } | Operation::DiscardClaimed { message, .. } => {
+            message.peer = there;
+        }
+        Operation::Receive { body, .. } | Operation::Discard { body, .. } => body.peer = there,
+        Operation::Put { remote, .. }
+        | Operation::Get { remote, .. }
+        | Operation::Atomic { remote, .. }
+        | Operation::Map { remote, .. } => remote.peer = there,
         _ => {}
     }
 }
 
 impl Auto {
+    #[inline]
     pub(crate) fn submit_all(&mut self, operations: &mut VecDeque<Operation>) {
+        // Most programs submit one at a time.
+        if operations.len() == 1
+            && let Some(operation) = operations.front_mut()
+            && let Some(member) = self.prepare(operation)
+        {
+            self.pace.give(member);
+            self.members[member].endpoint.submit(operations);
+            return self.outstanding.left(member, operations);
+        }
+        self.submit_more(operations);
+    }
+
+    #[inline(never)]
+    fn submit_more(&mut self, operations: &mut VecDeque<Operation>) {
         if !self.submit_plainly(operations) {
             submit_each(self, operations);
         }
     }
 
     /// Accepts one operation, if there is room for it. What its member refuses then waits here, one
-    /// operation of each peer at most, but for those that [`Auto::submit_plainly`] left.
+    /// operation of each peer at most, but for those that [`Auto::submit_all`] left.
     pub(crate) fn submit_one(&mut self, mut operation: Operation) -> Result<(), Refused> {
-        if let Some(member) = self.plain_member(&operation)
-            && self.outstanding.is_flushed(member)
-        {
-            self.rename(&mut operation, member);
+        if let Some(member) = self.prepare(&mut operation) {
             self.pace.give(member);
             if let Err(refused) = self.members[member].endpoint.try_submit(operation) {
                 self.outstanding.push(member, refused.operation);
@@ -124,48 +189,76 @@ impl Auto {
         Ok(())
     }
 
-    /// The member for an operation about which there is nothing to decide here.
-    #[inline]
-    fn plain_member(&self, operation: &Operation) -> Option<usize> {
-        match operation {
-            Operation::Flush { .. } => return None,
-            Operation::PostReceive { .. } if !self.expected.is_flowing() => return None,
-            _ => {}
-        }
-        let entry = self.peers.get(concerns(operation)?)?;
-        let plain = entry.open
+    /// The route of an operation about which there is nothing to decide here, and whose member has
+    /// taken all that it was given before; and where the operation says who its peer is. The member
+    /// has it under the program's token.
+    #[inline(always)]
+    fn plain_route<'a>(&self, operation: &'a mut Operation) -> Option<(Route, &'a mut Peer)> {
+        let tagged = self.capabilities.tagged != Support::None;
+        let flowing = self.expected.is_flowing();
+        let limits = &self.capabilities.limits;
+        let (token, peer, taken) = plainly(operation, limits, tagged, flowing)?;
+        let entry = self.peers.get(*peer)?;
+        let plain = taken
+            && !is_name(token)
+            && entry.open
             && !matches!(entry.state, PeerState::Lost(_))
-            && self.check(operation).is_ok();
-        plain.then_some(entry.route.member)
+            && self.outstanding.is_flushed(entry.route.member);
+        plain.then_some((entry.route, peer))
     }
 
-    /// Gives a member all these operations without a queue between, if they are all for it, it has
-    /// taken what it was given before, and they are no more than may wait for it. Its tokens and
-    /// handles take the place of the user's where they are. False if nothing was done.
+    /// Makes a plain operation one of its member's.
+    #[inline(always)]
+    fn prepare(&self, operation: &mut Operation) -> Option<usize> {
+        let (route, peer) = self.plain_route(operation)?;
+        *peer = route.peer;
+        Some(route.member)
+    }
+
+    /// Gives a member all these operations without a queue between, if they are all plain and for
+    /// it, and are no more than may wait for it. Its handles take the place of the user's where
+    /// they are. False if nothing was done.
     fn submit_plainly(&mut self, operations: &mut VecDeque<Operation>) -> bool {
-        let (first, second) = operations.as_mut_slices();
-        let Some(member) = first.first().and_then(|first| self.plain_member(first)) else {
-            return false;
-        };
-        let same = |operation: &Operation| self.plain_member(operation) == Some(member);
-        let all = first[1..].iter().all(same) && second.iter().all(same);
-        if !all || first.len() + second.len() > ROOM || !self.outstanding.is_flushed(member) {
+        if operations.len() > ROOM {
             return false;
         }
-        first.iter_mut().chain(second).for_each(|operation| self.rename(operation, member));
+        let mut routes = SmallVec::<[Peer; 64]>::new();
+        let mut member = None;
+        for operation in &mut *operations {
+            match self.plain_route(operation) {
+                Some((route, _)) if *member.get_or_insert(route.member) == route.member => {
+                    routes.push(route.peer);
+                }
+                _ => return false,
+            }
+        }
+        let Some(member) = member else { return true };
+        for (operation, there) in operations.iter_mut().zip(routes) {
+            retarget(operation, there);
+        }
         self.pace.give(member);
         self.members[member].endpoint.submit(operations);
         self.outstanding.left(member, operations);
         true
     }
 
-    /// Puts the member's token and handle in the place of the user's.
-    fn rename(&mut self, operation: &mut Operation, member: usize) {
-        let Some(peer) = concerns(operation) else { return };
-        let Some(there) = self.peers.get(peer).map(|entry| entry.route.peer) else { return };
-        let (token, member) = (operation.token(), member as u32);
-        let name = self.outstanding.token(Pending::User { token, peer, member, refused: None });
-        retarget(operation, name, there);
+    /// Makes an operation with a peer one of its member's; `refused` is what a flush has to tell
+    /// beside what the member says.
+    fn give_to(
+        &mut self,
+        mut operation: Operation,
+        peer: Peer,
+        Route { member, peer: there }: Route,
+        refused: Option<Box<OpErrorKind>>,
+    ) {
+        let token = operation.token();
+        if refused.is_some() || is_name(token) {
+            let pending = Pending::User { token, peer, member: member as u32, refused };
+            rename(&mut operation, self.outstanding.token(pending));
+        }
+        retarget(&mut operation, there);
+        self.pace.give(member);
+        self.outstanding.push(member, operation);
     }
 
     /// What has no room for an operation, if anything.
@@ -198,7 +291,7 @@ impl Auto {
     }
 
     /// Takes an operation in.
-    pub(crate) fn accept(&mut self, mut operation: Operation) {
+    pub(crate) fn accept(&mut self, operation: Operation) {
         let token = operation.token();
         if let Operation::Deregister { region, patience, .. } = operation {
             return self.close(token, region, patience);
@@ -230,12 +323,13 @@ impl Auto {
         let Some(entry) = self.peers.get_mut(peer) else {
             return self.fail(token, OpError::local(stale(&operation)));
         };
-        let Route { member, peer: there } = entry.route;
+        let route = entry.route;
         if let PeerState::Lost(reason) = &entry.state {
             // What came before it was lost can still be received.
             let reason = reason.clone();
+            let Route { member, peer: there } = route;
             if is_receive(&operation) && self.peers.introduced(member, there) == Some(peer) {
-                return self.give_lost(operation, peer);
+                return self.give_to(operation, peer, route, None);
             }
             let Some(entry) = self.peers.get(peer) else { return };
             let error = OpError::with_peer(OpErrorKind::PeerLost(reason), &entry.address);
@@ -264,25 +358,7 @@ impl Auto {
             }
             return self.fail(token, OpError::local(kind));
         }
-        let pending = Pending::User { token, peer, member: member as u32, refused };
-        let name = self.outstanding.token(pending);
-        retarget(&mut operation, name, there);
-        self.pace.give(member);
-        self.outstanding.push(member, operation);
-    }
-
-    /// Gives a receive to the member that has lost its peer.
-    fn give_lost(&mut self, mut operation: Operation, peer: Peer) {
-        let Some(Route { member, peer: there }) = self.peers.get(peer).map(|entry| entry.route)
-        else {
-            return;
-        };
-        let token = operation.token();
-        let pending = Pending::User { token, peer, member: member as u32, refused: None };
-        let name = self.outstanding.token(pending);
-        retarget(&mut operation, name, there);
-        self.pace.give(member);
-        self.outstanding.push(member, operation);
+        self.give_to(operation, peer, route, refused);
     }
 
     /// Refuses what some members would take, and not all of them.
@@ -365,6 +441,15 @@ impl Auto {
                 self.early.push(event);
             }
         }
+        if is_name(wanted) {
+            return;
+        }
+        for member in 0..self.members.len() {
+            while self.outstanding.withdraw(member, wanted) {
+                self.fail(wanted, OpError::local(OpErrorKind::Cancelled));
+            }
+            self.members[member].endpoint.cancel(wanted);
+        }
     }
 
     /// What touches some memory: operations that no member was given yet, or a member.
@@ -380,30 +465,41 @@ impl Auto {
         if let Some(token) = self.expected.held_with(memory) {
             return Some(InUse::new("a receive that waits for a route").by(token));
         }
-        if let Some(name) = self.outstanding.backlog_of(memory) {
-            return Some(self.ours(InUse::new("an operation that waits for room").by(name)));
+        if let Some((member, token, there)) = self.outstanding.backlog_of(memory) {
+            let what = InUse::new("an operation that waits for room").by(token);
+            return Some(self.ours(what.with(there), member));
         }
-        let mut members = self.members.iter();
-        let used = members.find_map(|member| member.endpoint.in_use(memory))?;
-        Some(self.ours(used))
+        let mut members = self.members.iter().enumerate();
+        let (member, used) =
+            members.find_map(|(nth, member)| Some((nth, member.endpoint.in_use(memory)?)))?;
+        Some(self.ours(used, member))
     }
 
     /// The same with the user's token and handle, where it is an operation of the user's.
-    fn ours(&self, used: InUse) -> InUse {
+    fn ours(&self, used: InUse, member: usize) -> InUse {
         let what = InUse::new(used.what);
         let Some(name) = used.token else { return what };
+        if !is_name(name) {
+            let peer = used.peer.and_then(|there| self.peers.introduced(member, there));
+            return what.by(name).with(peer);
+        }
         if let Some((token, peer)) = self.outstanding.user(name) {
-            return what.by(token).with(peer);
+            return what.by(token).with(self.peers.get(peer).map(|entry| entry.handle));
         }
         let any = self.outstanding.of_any(name).and_then(|index| self.expected.any_token(index));
         any.map_or(what, |token| what.by(token))
     }
 
     /// Ends operations that wait for room and are for a peer that is forgotten.
-    pub(crate) fn drop_backlog(&mut self, peer: Peer, kind: &OpErrorKind, address: &Address) {
-        for name in self.outstanding.withdraw_all(peer) {
-            let event = self.done(name, Err(OpError::with_peer(kind.clone(), address)));
-            self.early.extend(event);
+    pub(crate) fn drop_backlog(&mut self, route: Route, kind: &OpErrorKind, address: &Address) {
+        for token in self.outstanding.withdraw_all(route.member, route.peer) {
+            let error = OpError::with_peer(kind.clone(), address);
+            if is_name(token) {
+                let event = self.done(token, Err(error));
+                self.early.extend(event);
+            } else {
+                self.fail(token, error);
+            }
         }
     }
 }

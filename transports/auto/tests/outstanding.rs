@@ -4,8 +4,8 @@
 use bytes::Bytes;
 use petasos_auto::{Auto, Member, Node, Scope};
 use petasos_fabric::{
-    Address, Clock, Endpoint, Event, Level, LostReason, OpErrorKind, Operation, Payload, Peer,
-    Region, Token,
+    Address, Clock, Done, Endpoint, Event, Level, LostReason, OpErrorKind, Operation, Payload,
+    Peer, Region, Token,
 };
 use petasos_shm::Shm;
 use petasos_tcp::{Config, TcpEndpoint};
@@ -75,7 +75,8 @@ fn completions(end: &mut Auto) -> Vec<(Token, OpErrorKind, Option<Address>)> {
 #[test]
 fn with_a_peer_that_is_forgotten_they_end_once_and_name_it() {
     let (mut a, b, peer) = connected();
-    let tokens = [0, 1, u64::MAX, u64::MAX - 1, 7, 7, 1 << 63];
+    let [like_a_name, another] = [0, 1].map(|number| 0xD1B5_4A32 << 32 | number);
+    let tokens = [0, 1, u64::MAX, u64::MAX - 1, 7, 7, 1 << 63, like_a_name, another, like_a_name];
     submit(&mut a, tokens.map(|token| long(token, peer)));
     a.forget(peer);
     let found = completions(&mut a);
@@ -88,6 +89,26 @@ fn with_a_peer_that_is_forgotten_they_end_once_and_name_it() {
         assert_eq!(kind, OpErrorKind::PeerLost(LostReason::Forgotten), "{token:?}");
         assert_eq!(named.as_ref(), Some(b.address()), "{token:?}");
     }
+}
+
+/// Tokens of the program's that are those of parts of a receive from any source, at its members.
+#[test]
+fn what_auto_gives_members_is_not_taken_for_the_programs() {
+    let (mut a, b, peer) = connected();
+    let into = Region::zeroed(8).whole();
+    let receive =
+        Operation::PostReceive { token: Token(77), source: None, tag: 5, ignore: 0, into };
+    submit(&mut a, [receive]);
+    let tokens = [0, 1, 2].map(|number| 0xD1B5_4A32 << 32 | number);
+    submit(&mut a, tokens.map(|token| long(token, peer)));
+    a.forget(peer);
+    let found = completions(&mut a);
+    let mut ended: Vec<u64> = found.iter().map(|(token, ..)| token.0).collect();
+    ended.sort_unstable();
+    assert_eq!(ended, tokens);
+    assert!(found.iter().all(|(_, _, named)| named.as_ref() == Some(b.address())), "{found:?}");
+    a.cancel(Token(77));
+    assert_eq!(completions(&mut a), [(Token(77), OpErrorKind::Cancelled, None)]);
 }
 
 #[test]
@@ -107,18 +128,67 @@ fn with_a_peer_that_ends_they_end_once_and_name_it() {
     }
 }
 
+/// Tokens that are like those that `auto` makes, too.
 #[test]
-fn of_equal_tokens_all_are_cancelled() {
-    let (mut a, b, peer) = connected();
-    submit(&mut a, [long(3, peer), long(4, peer), long(3, peer)]);
-    a.cancel(Token(3));
-    let found = completions(&mut a);
-    let of = |(token, kind, named): &(Token, OpErrorKind, Option<Address>)| {
-        *kind == OpErrorKind::Cancelled
-            && *token == Token(3)
-            && named.as_ref().is_none_or(|named| named == b.address())
+fn of_equal_tokens_one_is_cancelled_or_more() {
+    for wanted in [3, 0xD1B5_4A32 << 32] {
+        let (mut a, b, peer) = connected();
+        submit(&mut a, [long(wanted, peer), long(4, peer), long(wanted, peer)]);
+        a.cancel(Token(wanted));
+        let found = completions(&mut a);
+        let of = |(token, kind, named): &(Token, OpErrorKind, Option<Address>)| {
+            *kind == OpErrorKind::Cancelled
+                && *token == Token(wanted)
+                && named.as_ref().is_none_or(|named| named == b.address())
+        };
+        assert!((1..=2).contains(&found.len()) && found.iter().all(of), "{found:?}");
+        a.forget(peer);
+        assert_eq!(completions(&mut a).len(), 3 - found.len());
+    }
+}
+
+/// What a member had completed, and the program had not taken, when the peer was forgotten.
+#[test]
+fn a_receive_of_a_forgotten_peer_names_it_by_its_handle() {
+    let (mut a, mut b, peer) = connected();
+    let (clock, begin, mut events) = (Clock::start(), Instant::now(), Vec::new());
+    let back = b.resolve(a.address(), PATIENCE).unwrap();
+    let into = Region::zeroed(8);
+    let send = |token| Operation::SendTagged {
+        token: Token(token),
+        peer: back,
+        tag: 5,
+        payload: Payload::Bytes(Bytes::from_static(b"8 bytes.")),
+        level: Level::Reusable,
     };
-    assert!(found.len() == 2 && found.iter().all(of), "{found:?}");
+    let receive = |token| Operation::PostReceive {
+        token: Token(token),
+        source: Some(peer),
+        tag: 5,
+        ignore: 0,
+        into: into.whole(),
+    };
+    submit(&mut b, [send(3), send(4)]);
+    while events.len() < 2 {
+        assert!(begin.elapsed() < PATIENCE);
+        b.progress(clock.now(), 64, &mut events);
+        let mut ours = Vec::new();
+        (0..50).for_each(|_| _ = a.progress(clock.now(), 64, &mut ours));
+        assert!(ours.is_empty(), "{ours:?}");
+    }
+    // Both have come, and the member has the completions at once.
+    submit(&mut a, [receive(1), receive(2)]);
+    a.forget(peer);
+    events.clear();
+    (0..100).for_each(|_| _ = a.progress(clock.now(), 64, &mut events));
+    for (event, wanted) in events.iter().zip([1, 2]) {
+        let Event::Done { token: Token(token), result: Ok(done) } = event else {
+            panic!("{event:?}");
+        };
+        assert_eq!(*token, wanted);
+        assert!(matches!(done, Done::Tagged { peer: from, .. } if *from == peer), "{done:?}");
+    }
+    assert_eq!(events.len(), 2, "{events:?}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::{
     Counters,
     assembly::Assembly,
     doorbell::{NextPending, PendingDoorbells},
+    endpoint::deliveries::Deliveries,
     pair::Pair,
     peer_segments::{GrantedSegments, PeerSegments},
     process::PeerProcess,
@@ -31,6 +32,9 @@ pub(crate) mod kind {
     pub(crate) const UNUSED: u8 = 5;
     /// A plain message of any length, contiguous: nothing but its bytes.
     pub(crate) const MESSAGE: u8 = 6;
+    /// The same, of which the sender wants to know that it was taken: its cells are reported at
+    /// once.
+    pub(crate) const ASKING: u8 = 7;
 }
 
 /// What an event of a put says, 40 bytes little-endian.
@@ -103,6 +107,8 @@ pub(crate) struct Channel {
     pub(crate) overdrawn: bool,
     /// What has come in part.
     pub(crate) assembly: Option<Assembly>,
+    /// Messages that complete when they have arrived.
+    pub(crate) deliveries: Deliveries,
     /// Why the peer has ended: it is lost as soon as its ring is empty.
     pub(crate) ending: Option<LostReason>,
 

@@ -20,7 +20,7 @@ use crate::pair::Sizes;
 use petasos_fabric::{Address, Incarnation};
 
 const MAGIC: &[u8; 8] = b"petasosm";
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 const ADDRESS: usize = 40;
 /// The length of every message.
 pub(crate) const LEN: usize = ADDRESS + Address::MAX;

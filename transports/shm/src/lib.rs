@@ -69,6 +69,7 @@ mod attempts;
 mod channel;
 mod channels;
 mod closing;
+mod completions;
 mod config;
 mod control;
 mod counters;

@@ -334,6 +334,7 @@ impl Engine {
 
     /// What was imported; `None` for a stale handle.
     #[must_use]
+    #[inline]
     pub fn imported(&self, remote: Remote) -> Option<&Imported> {
         self.imports.get(remote)
     }
@@ -360,7 +361,12 @@ impl Engine {
     /// Accepts an operation for which there is room ([`Engine::room_for`]). Exactly one
     /// `Event::Done` follows, never before this returns.
     pub fn submit(&mut self, operation: Operation) {
-        self.submit_one(operation, None);
+        match operation {
+            Operation::PostReceive { token, source, tag, ignore, into } => {
+                self.submit_receive(token, source, tag, ignore, into);
+            }
+            operation => self.submit_one(operation, None),
+        }
     }
 
     /// Checks remote access (put, get, atomic) that a transport carries out by a route of its own,

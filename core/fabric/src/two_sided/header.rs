@@ -70,6 +70,30 @@ pub fn message_len(prefix: [u8; PREFIX]) -> Option<u32> {
     plain.then_some((word >> 32) as u32)
 }
 
+/// The length of the header of an eager expected message.
+pub const EXPECTED: usize = 16;
+
+/// The header of an expected message of `len` bytes that travels with its data and wants no answer.
+#[inline]
+pub(super) fn expected_header(tag: u64, len: u32) -> [u8; EXPECTED] {
+    let word = u64::from(len) << 32 | u64::from(VERSION) << 8 | u64::from(TAGGED);
+    let mut header = [0; EXPECTED];
+    header[..PREFIX].copy_from_slice(&word.to_le_bytes());
+    header[PREFIX..].copy_from_slice(&tag.to_le_bytes());
+    header
+}
+
+/// Tag and length of the expected message whose header this is; `None` for any other header.
+#[inline]
+pub(super) fn expected_message(header: [u8; EXPECTED]) -> Option<(u64, u32)> {
+    let [word, tag] = {
+        let (words, _) = header.as_chunks::<8>();
+        [words[0], words[1]].map(u64::from_le_bytes)
+    };
+    let expected = word as u32 == u32::from(VERSION) << 8 | u32::from(TAGGED);
+    expected.then_some((tag, (word >> 32) as u32))
+}
+
 /// How long the parts of a packet are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {

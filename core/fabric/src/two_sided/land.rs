@@ -19,7 +19,7 @@ use smallvec::{SmallVec, smallvec};
 
 impl Connection {
     /// A place for an eager message is free again.
-    fn free_place(&mut self, ledger: &mut Ledger) {
+    pub(super) fn free_place(&mut self, ledger: &mut Ledger) {
         if self.expected.free_place() {
             self.wake(ledger);
         }

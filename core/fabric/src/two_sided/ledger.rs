@@ -12,8 +12,11 @@ use std::{
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     pub(super) events: VecDeque<Event>,
-    /// Where each operation that can be cancelled is.
+    /// Where each operation with a peer is, so that it can be cancelled.
     pub(super) tokens: HashMap<Token, Location, BuildHasherDefault<TokenHasher>>,
+    /// Where the receives are that wait for a message. Few programs cancel any: so this is made
+    /// when one is to be cancelled, and kept until none waits.
+    pub(super) posted: Option<HashMap<Token, Key, BuildHasherDefault<TokenHasher>>>,
     /// Operations, those included that completed and wait for a late answer, and those that the
     /// transport carries out.
     pub(super) live: usize,
@@ -45,16 +48,26 @@ impl Ledger {
         place: Option<Location>,
         result: Result<Done, OpError>,
     ) {
-        if let Some(place) = place
-            && self.tokens.get(&token) == Some(&place)
-        {
-            self.tokens.remove(&token);
-        }
+        self.finished(token, place);
         match result {
             Ok(_) => self.counters.succeeded += 1,
             Err(_) => self.counters.failed += 1,
         }
         self.events.push_back(Event::Done { token, result });
+    }
+
+    /// An operation that was here is over, and cannot be cancelled any more.
+    #[inline]
+    pub(super) fn finished(&mut self, token: Token, place: Option<Location>) {
+        match (place, &mut self.posted) {
+            (Some(Location::Posted(key)), Some(posted)) if posted.get(&token) == Some(&key) => {
+                posted.remove(&token);
+            }
+            (Some(place @ Location::Op { .. }), _) if self.tokens.get(&token) == Some(&place) => {
+                self.tokens.remove(&token);
+            }
+            _ => {}
+        }
     }
 
     /// An access to a region ended; completes its deregistration if that was the last, and the

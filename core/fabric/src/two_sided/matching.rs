@@ -5,7 +5,8 @@ use super::{
     ledger::{Ledger, Location},
 };
 use crate::{
-    Buffer, Claimed, Done, Offered, OpError, OpErrorKind, Peeked, Peer, Slice, Token, offer::Room,
+    Buffer, Claimed, Done, Event, Offered, OpError, OpErrorKind, Peeked, Peer, Slice, Token,
+    offer::Room,
 };
 use petasos_match::{Envelope, Key, MessageQueue, Pattern, PatternList};
 
@@ -103,6 +104,15 @@ impl Posted {
         Posted { key: None, token, into }
     }
 
+    /// Its completion, which is raised elsewhere: a message has come.
+    #[inline]
+    pub(super) fn done(self, done: Done, ledger: &mut Ledger) -> Event {
+        ledger.live -= 1;
+        ledger.finished(self.token, self.key.map(Location::Posted));
+        ledger.counters.succeeded += 1;
+        Event::Done { token: self.token, result: Ok(done) }
+    }
+
     /// Raises its completion.
     pub(super) fn finish(self, result: Result<Done, OpError>, ledger: &mut Ledger) {
         ledger.live -= 1;
@@ -135,6 +145,12 @@ impl Matching {
     /// What was promised to a peer is free again: so many eager messages, and so many headers.
     pub(super) fn withdraw(&mut self, eager: u16, headers: u16) {
         self.promised -= usize::from(eager) * EAGER + usize::from(headers) * ENVELOPE;
+    }
+
+    /// Whether any message waits for a receive.
+    #[inline]
+    pub(super) fn has_messages(&self) -> bool {
+        !self.unexpected.is_empty()
     }
 
     /// The first message that a receive with this pattern takes.
@@ -187,8 +203,13 @@ impl Matching {
 
     fn wait(&mut self, pattern: Pattern, receive: Receive, ledger: &mut Ledger) {
         let token = receive.token;
+        if self.posted.is_empty() {
+            ledger.posted = None;
+        }
         let key = self.posted.push_back(pattern, receive);
-        ledger.tokens.insert(token, Location::Posted(key));
+        if let Some(posted) = &mut ledger.posted {
+            posted.insert(token, key);
+        }
     }
 
     /// A receive that waits with this memory.
@@ -215,8 +236,11 @@ impl Matching {
         }
     }
 
-    /// Ends the receive with this key, if it still waits.
-    pub(super) fn cancel(&mut self, key: Key, ledger: &mut Ledger) {
+    /// Ends a receive with this token, if one still waits.
+    pub(super) fn cancel(&mut self, token: Token, ledger: &mut Ledger) {
+        let all = || self.posted.iter().map(|(key, _, receive)| (receive.token, key)).collect();
+        let posted = ledger.posted.get_or_insert_with(all);
+        let Some(key) = posted.get(&token).copied() else { return };
         if let Some(receive) = self.posted.remove(key) {
             cancelled(receive.token, key, ledger);
         }

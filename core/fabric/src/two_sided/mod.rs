@@ -43,7 +43,7 @@
 //! leases from [`Engine::lend`]; it may send around the engine only what [`Engine::may_send`]
 //! allows, and says so ([`Engine::sent_around`]). Then the order among messages holds, and credit
 //! is right. The same holds for short expected messages, of which [`Engine::expected_around`] says
-//! which may go.
+//! which may go; [`Engine::take_expected`] takes them in one step.
 //!
 //! # How it works
 //!
@@ -101,6 +101,7 @@ mod tests;
 mod transmit;
 mod violation;
 
+pub use around::ExpectedPlace;
 pub use config::{
     Config, Counters, EAGER_CREDITS, MAX_BODIES, MAX_EAGER, MAX_REQUESTS, TAGGED_ROOM,
 };

@@ -64,6 +64,7 @@ impl<T> Table<T> {
         Some((index, slot.0))
     }
 
+    #[inline]
     pub(super) fn get(&self, index: u32, generation: u32) -> Option<&T> {
         let slot = self.slots.get(index as usize)?;
         slot.1.as_ref().filter(|_| slot.0 == generation)
@@ -464,6 +465,7 @@ impl Imports {
         Ok(Remote { index, generation, peer, len })
     }
 
+    #[inline]
     pub(super) fn get(&self, remote: Remote) -> Option<&Imported> {
         let entry = self.0.get(remote.index, remote.generation)?;
         (entry.peer == remote.peer).then_some(entry)

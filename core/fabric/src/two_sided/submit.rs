@@ -30,6 +30,33 @@ fn writable<'a>(mut pieces: impl Iterator<Item = &'a Slice>) -> Result<(), OpErr
 }
 
 impl Engine {
+    /// Accepts a receive ([`Operation::PostReceive`]), for which there is room
+    /// ([`Engine::room_for`]), as [`Engine::submit`] does.
+    #[inline]
+    pub fn submit_receive(
+        &mut self,
+        token: Token,
+        source: Option<Peer>,
+        tag: u64,
+        ignore: u64,
+        into: Slice,
+    ) {
+        self.ledger.live += 1;
+        self.ledger.counters.submitted += 1;
+        if let Err(kind) = self.post_receive(token, source, tag, ignore, into) {
+            self.refuse(token, source, kind);
+        }
+    }
+
+    /// An operation that was counted is not taken in.
+    #[cold]
+    fn refuse(&mut self, token: Token, peer: Option<Peer>, kind: OpErrorKind) {
+        self.ledger.live -= 1;
+        let address = peer.and_then(|peer| self.peers.get(peer)).map(|l| l.address.clone());
+        let error = OpError::new(kind, address);
+        self.ledger.finish(token, None, Err(error));
+    }
+
     /// Takes in an operation; `batch` is that of an access that was counted before.
     pub(super) fn submit_one(&mut self, operation: Operation, batch: Option<Batch>) {
         self.ledger.live += 1;
@@ -38,13 +65,10 @@ impl Engine {
         let peer = self.concerns(&operation);
         let is_access = operation.is_access();
         if let Err(kind) = self.begin(operation, batch) {
-            self.ledger.live -= 1;
             if is_access && let Some(peer) = peer {
                 self.note_refusal(peer, batch, &kind);
             }
-            let address = peer.and_then(|peer| self.peers.get(peer)).map(|l| l.address.clone());
-            let error = OpError::new(kind, address);
-            self.ledger.finish(token, None, Err(error));
+            self.refuse(token, peer, kind);
         }
     }
 
@@ -385,20 +409,25 @@ impl Engine {
         ignore: u64,
         into: Slice,
     ) -> Result<(), OpErrorKind> {
-        writable([&into].into_iter())?;
+        if !into.is_writable() {
+            return writable([&into].into_iter());
+        }
         let Engine { peers, matching, ledger, .. } = self;
         let pattern = Pattern::new(source.map(Peer::to_bits), tag, ignore);
-        let posted = Posted::new(token, into);
-        if let Some(message) = matching.take_message(&pattern) {
+        if matching.has_messages()
+            && let Some(message) = matching.take_message(&pattern)
+        {
             if let Some(conn) = peers.get_mut(message.peer) {
-                conn.matched(posted, message, ledger);
+                conn.matched(Posted::new(token, into), message, ledger);
             }
             return Ok(());
         }
-        if let Some(source) = source {
+        if let Some(source) = source
+            && !peers.get(source).is_some_and(|entry| entry.is_up())
+        {
             self.reachable(source)?;
         }
-        self.matching.post(pattern, posted, &mut self.ledger);
+        self.matching.post(pattern, Posted::new(token, into), &mut self.ledger);
         Ok(())
     }
 
@@ -428,11 +457,8 @@ impl Engine {
     pub(super) fn cancel_one(&mut self, token: Token) {
         let Engine { peers, matching, ledger, .. } = self;
         match ledger.tokens.get(&token).copied() {
-            None => {}
-            Some(Location::Posted(key)) => {
-                // One that is being filled right now ends by itself.
-                matching.cancel(key, ledger);
-            }
+            // One that is being filled right now ends by itself.
+            None | Some(Location::Posted(_)) => matching.cancel(token, ledger),
             Some(Location::Op { peer, id }) => {
                 let Some(conn) = peers.at_mut(peer) else { return };
                 if let Some(op) = conn.op(id) {

@@ -9,11 +9,11 @@ use crate::{
     Shm,
     access::{Short, place},
     channel::kind,
+    completions::Brief,
     ring::{MAX_SHORT, Piece, RingError},
 };
 use petasos_fabric::{
-    Access as Rights, Done, Event, Lease, Level, Operation, Payload, Peer, Remote, RemoteSpan,
-    Slice,
+    Access as Rights, Lease, Level, Operation, Payload, Peer, Remote, RemoteSpan, Slice,
 };
 
 /// So many completions may wait for the next pass; operations beyond take the longer path, which
@@ -27,26 +27,33 @@ impl Shm {
     /// then nothing of it was done.
     #[inline]
     pub(super) fn carry_out(&mut self, operation: &Operation) -> bool {
-        if self.ready.len() >= WAITING {
+        if self.completions.len() >= WAITING {
             return false;
         }
-        let done = match operation {
-            Operation::Put { remote, local, spans, event: None, .. } => {
-                self.access_at_once(*remote, local, spans, Rights::WRITE).then_some(Done::Put)
+        let (token, done) = match operation {
+            Operation::Put { token, remote, local, spans, event: None, .. }
+                if self.access_at_once(remote, local, spans, Rights::WRITE) =>
+            {
+                (*token, Brief::Put)
             }
-            Operation::Get { remote, local, spans, .. } => {
-                self.access_at_once(*remote, local, spans, Rights::READ).then_some(Done::Got)
+            Operation::Get { token, remote, local, spans }
+                if self.access_at_once(remote, local, spans, Rights::READ) =>
+            {
+                (*token, Brief::Got)
             }
-            Operation::Send { peer, payload, level: Level::Reusable, .. } => {
-                self.send_at_once(*peer, payload).then_some(Done::Sent)
+            Operation::Send { token, peer, payload, level: Level::Reusable }
+                if self.send_at_once(*peer, payload) =>
+            {
+                (*token, Brief::Sent)
             }
-            Operation::SendTagged { peer, tag, payload, level: Level::Reusable, .. } => {
-                self.send_tagged_at_once(*peer, *tag, payload).then_some(Done::Sent)
+            Operation::SendTagged { token, peer, tag, payload, level: Level::Reusable }
+                if self.send_tagged_at_once(*peer, *tag, payload) =>
+            {
+                (*token, Brief::Sent)
             }
-            _ => None,
+            _ => return false,
         };
-        let Some(done) = done else { return false };
-        self.ready.push_back(Event::Done { token: operation.token(), result: Ok(done) });
+        self.completions.done(token, done);
         true
     }
 
@@ -54,7 +61,7 @@ impl Shm {
     /// returns, so that no flush has to wait for it.
     fn access_at_once(
         &mut self,
-        remote: Remote,
+        remote: &Remote,
         local: &[Slice],
         spans: &[RemoteSpan],
         needed: Rights,
@@ -71,7 +78,7 @@ impl Shm {
             return false;
         }
         let Shm { engine, channels, accesses, counters, .. } = self;
-        let Some(imported) = engine.imported(remote) else { return false };
+        let Some(imported) = engine.imported(*remote) else { return false };
         let Some((slot, tag)) = place(imported) else { return false };
         let Some((channel, _)) = channels.to(remote.peer) else { return false };
         // Those that wait go first.
@@ -127,8 +134,7 @@ impl Shm {
             return false;
         }
         let Some(header) = engine.expected_around(peer, tag, bytes.len()) else { return false };
-        let pieces = [Piece::of(&header), Piece::of(bytes)];
-        let sent = channel.pair.send(kind::PACKET, &pieces, header.len() + bytes.len());
+        let sent = channel.pair.send_expected(&header, bytes);
         if sent == Ok(true) {
             engine.sent_expected_around(peer);
             counters.wake_ups += u64::from(channel.published(peer.index, pending));

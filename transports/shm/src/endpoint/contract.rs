@@ -14,9 +14,11 @@ use petasos_fabric::{
     Access, Address, AllocError, Endpoint, Event, ExportError, Full, ImportError, InUse,
     InjectError, Key, Lease, LostReason, Notifier, Operation, Peer, PeerInfo, Refused, Region,
     RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token, answered_by_engine,
+    submit_each,
 };
 use smallvec::SmallVec;
 use std::{
+    collections::VecDeque,
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
@@ -77,18 +79,33 @@ impl Endpoint for Shm {
         self.inject_any(peer, parts)
     }
 
+    /// Operations that are carried out at once stay where they are until they are dropped: most are
+    /// alone in the queue, and to take one out would be most of what it costs.
+    #[inline]
+    fn submit(&mut self, operations: &mut VecDeque<Operation>) {
+        let carried = operations.iter().take_while(|operation| self.carry_out(operation)).count();
+        if carried == operations.len() {
+            return operations.clear();
+        }
+        if carried > 0 {
+            operations.drain(..carried);
+        }
+        self.post_receives(operations);
+        if !operations.is_empty() {
+            submit_each(self, operations);
+        }
+    }
+
     #[inline]
     fn try_submit(&mut self, operation: Operation) -> Result<(), Refused> {
         if self.carry_out(&operation) {
             return Ok(());
         }
-        // Completions that were not taken count, too.
-        let waiting = self.ready.len() >= self.capabilities.limits.max_operations;
-        let room = if waiting { Err(Full::Endpoint) } else { self.engine.room_for(&operation) };
-        if let Err(full) = room {
+        if let Err(full) = self.room_for(&operation) {
             return Err(Refused { operation, full });
         }
         match operation {
+            Operation::Send { .. } if self.send_asking(&operation) => {}
             Operation::Deregister { token, region, patience } => {
                 self.deregister(token, region, patience);
             }
@@ -103,7 +120,7 @@ impl Endpoint for Shm {
     }
 
     fn cancel(&mut self, token: Token) {
-        if !self.cancel_access(token) {
+        if !self.cancel_access(token) && !self.cancel_delivery(token) {
             self.engine.cancel(token);
         }
     }
@@ -131,9 +148,9 @@ impl Endpoint for Shm {
         } else {
             self.receive_come(room, events)
         };
-        match self.ready.is_empty() {
-            true => worked,
-            false => self.take_ready(before.saturating_add(room), events) || worked,
+        match self.completions.len() | self.delivering.len() {
+            0 => worked,
+            _ => self.take_ready(before.saturating_add(room), events) || worked,
         }
     }
 
@@ -179,7 +196,7 @@ impl Endpoint for Shm {
     }
 
     fn arm(&mut self, now: Time) -> Sleep {
-        if !self.ready.is_empty() || self.engine.has_events() || self.engine.has_output() {
+        if !self.completions.is_empty() || self.engine.has_events() || self.engine.has_output() {
             return Sleep::Busy;
         }
         self.report_unused_segments();
@@ -202,7 +219,7 @@ impl Endpoint for Shm {
         if !self.channels.ending().is_empty() {
             return Sleep::Busy;
         }
-        if !self.wait_for_room() {
+        if !self.wait_for_room() || !self.wait_for_arrivals() {
             return Sleep::Busy;
         }
         self.set_asleep(true);
@@ -294,6 +311,29 @@ impl Shm {
         None
     }
 
+    /// Posts the receives at the front of the queue. Nothing but what a receive is made of is taken
+    /// out of it.
+    #[inline]
+    fn post_receives(&mut self, operations: &mut VecDeque<Operation>) {
+        while let Some(operation @ Operation::PostReceive { .. }) = operations.front()
+            && self.room_for(operation).is_ok()
+            && let Some(Operation::PostReceive { token, source, tag, ignore, into }) =
+                operations.pop_front()
+        {
+            self.engine.submit_receive(token, source, tag, ignore, into);
+        }
+    }
+
+    /// Whether another operation is taken: as many as the engine takes, its own and others
+    /// together. Completions that were not taken count, too.
+    #[inline]
+    fn room_for(&mut self, operation: &Operation) -> Result<(), Full> {
+        match self.completions.len() >= self.capabilities.limits.max_operations {
+            true => Err(Full::Endpoint),
+            false => self.engine.room_for(operation),
+        }
+    }
+
     /// Rings for a peer that sleeps.
     #[cold]
     #[inline(never)]
@@ -361,12 +401,10 @@ impl Shm {
         self.engine.inject(peer, parts)
     }
 
-    /// Whether another operation is taken: as many as the engine takes, its own and others
-    /// together.
     /// Whether there is more to do in a pass than to poll the peers in front.
     #[inline]
     fn has_chores(&self) -> bool {
-        self.has_work() || !self.ready.is_empty()
+        self.has_work() || !self.completions.is_empty()
     }
 
     /// Whether there is more to do than that, and to report what is complete: one test of all that
@@ -436,9 +474,10 @@ impl Shm {
 
     /// Reports what is complete, up to so many events in all. True if there was something.
     fn take_ready(&mut self, end: usize, events: &mut Vec<Event>) -> bool {
-        let count = self.ready.len().min(end.saturating_sub(events.len()));
-        events.extend(self.ready.drain(..count));
-        count > 0
+        if !self.delivering.is_empty() {
+            self.take_arrived();
+        }
+        self.completions.take(end.saturating_sub(events.len()), events)
     }
 
     /// The sleep is over. True if descriptors had something.

@@ -67,7 +67,7 @@ impl Shm {
     pub(super) fn check_closing(&mut self) -> bool {
         let (now, before) = (self.now, self.closing.waiting());
         self.close_regions();
-        let Shm { closing, channels, engine, ready, .. } = self;
+        let Shm { closing, channels, engine, completions, .. } = self;
         // A peer that reaches into the region with this tag: its address, where that is known.
         let reached_by = |closing: &Closing, tag| -> Option<Option<Address>> {
             match channels.iter().find(|channel| channel.pair.announced() == tag) {
@@ -82,7 +82,7 @@ impl Shm {
                 None => OpError::local(kind),
             };
             tracing::debug!(%error, "memory that was to be closed is still reached");
-            ready.push_back(Event::Done { token, result: Err::<Done, _>(error) });
+            completions.push(Event::Done { token, result: Err::<Done, _>(error) });
         }
         closing.waiting() < before
     }

@@ -86,6 +86,7 @@ impl Shm {
             overdrawn: false,
             assembly: None,
             touched: self.now,
+            deliveries: Default::default(),
             ending: None,
             segments: PeerSegments::default(),
             granted: GrantedSegments::default(),

@@ -5,6 +5,7 @@ mod accesses;
 mod at_once;
 mod connect;
 mod contract;
+pub(crate) mod deliveries;
 mod deregister;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
@@ -24,6 +25,7 @@ use crate::{
     channel::Channel,
     channels::Channels,
     closing::{Abandoned, Closing},
+    completions::Completions,
     cross_memory,
     exports::Exports,
     name::{Name, SCHEME},
@@ -78,7 +80,9 @@ pub struct Shm {
     exports: Exports,
     /// Regions that are closed, and that peers may still be in.
     closing: Closing,
-    ready: VecDeque<Event>,
+    /// Peers to which messages are under way that complete when they have arrived.
+    delivering: Vec<u32>,
+    completions: Completions,
 
     now: Time,
     armed: bool,
@@ -170,7 +174,8 @@ impl Shm {
             departed: VecDeque::new(),
             exports,
             closing: Closing::default(),
-            ready: VecDeque::new(),
+            delivering: Vec::new(),
+            completions: Completions::default(),
             now: Time::ZERO,
             armed: false,
         })
@@ -200,7 +205,7 @@ impl Shm {
             Some(address) => OpError::with_peer(kind, &address),
             None => OpError::local(kind),
         });
-        self.ready.push_back(Event::Done { token, result });
+        self.completions.push(Event::Done { token, result });
     }
 
     // The end of a peer.
@@ -235,6 +240,7 @@ impl Shm {
         let index = peer.index;
         self.attempts.remove(peer);
         self.ring_pending();
+        self.end_deliveries(index, peer, &OpErrorKind::PeerLost(reason.clone()));
         if let Some(channel) = self.channels.remove(index) {
             // Its bell is known to the peer, too, and stays in the set until no process has it.
             self.poller.remove(&channel.doorbell);

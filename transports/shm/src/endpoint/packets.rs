@@ -30,12 +30,17 @@ impl Shm {
         events: &mut Vec<Event>,
     ) -> bool {
         let worked = self.receive_others(index, end, events);
+        self.answer(end, events);
+        worked
+    }
+
+    /// Sends what the engine answers, and reports its events.
+    pub(super) fn answer(&mut self, end: usize, events: &mut Vec<Event>) {
         if self.engine.has_output() {
             self.transmit_all();
             self.ring_pending();
         }
         self.hear_engine(end, events);
-        worked
     }
 
     fn receive_others(&mut self, index: u32, end: usize, events: &mut Vec<Event>) -> bool {
@@ -76,12 +81,14 @@ impl Shm {
         let taken = match incoming.kind {
             _ if channel.pair.is_within() => self.receive_part(index, &incoming)?,
             kind::PACKET => self.receive_packet(index, &incoming)?,
-            kind::MESSAGE if channel.overdrawn => {
+            kind::MESSAGE | kind::ASKING if channel.overdrawn => {
                 return Err(format!("a message of {} bytes without credit", incoming.len));
             }
             // It has come just now.
             kind::SHORT => return Ok(false),
-            kind::MESSAGE if incoming.len <= self.config.max_message => return Ok(false),
+            kind::MESSAGE | kind::ASKING if incoming.len <= self.config.max_message => {
+                return Ok(false);
+            }
             kind => {
                 self.receive_other(index, kind, &incoming, events)?;
                 true
@@ -202,7 +209,9 @@ impl Shm {
                 let [id] = numbers(bytes).ok_or("a number of a bad length")?;
                 channel.segments.unmap(id);
             }
-            kind::MESSAGE => return Err(format!("a message of {} bytes", incoming.len)),
+            kind::MESSAGE | kind::ASKING => {
+                return Err(format!("a message of {} bytes", incoming.len));
+            }
             kind => return Err(format!("a packet of the unknown kind {kind}")),
         }
         Ok(())

@@ -6,11 +6,22 @@ use crate::{
     channel::kind,
     watchlist::{FRONT, PER_PEER},
 };
-use petasos_fabric::{Event, Lease, Peer};
+use petasos_fabric::{
+    Event, Lease, Peer,
+    two_sided::{ExpectedPlace, header::EXPECTED},
+};
 
 /// A long message counts as one for each so many bytes: a peer that sends long ones does not keep
 /// out others for longer than one that sends short ones.
 const AS_ONE: usize = 4 << 10;
+
+/// What comes next from a peer, and is no short plain message.
+enum Next {
+    /// An expected message, which was taken.
+    Taken,
+    Nothing,
+    Other,
+}
 
 /// The room that each of so many peers gets in a pass: some for each, if there is that much.
 fn share(room: usize, peers: usize) -> usize {
@@ -178,12 +189,16 @@ impl Shm {
                 if *at == buffer.len()
                     && let Some(Assembly::Message(buffer, _)) = channel.assembly.take()
                 {
-                    whole = Some(buffer);
+                    whole = Some(buffer.into_lease());
                 }
             } else if kind == kind::SHORT {
                 // A pad was in front of it.
                 return self.receive_short(index, message).copied();
-            } else if kind == kind::MESSAGE && incoming.len <= config.max_message {
+            } else if kind == kind::ASKING && incoming.len <= Lease::LINES && !incoming.announced {
+                whole = Some(Lease::short(incoming.len, |room| ring.read(&incoming, 0, room)));
+            } else if matches!(kind, kind::MESSAGE | kind::ASKING)
+                && incoming.len <= config.max_message
+            {
                 let Ok(mut buffer) = engine.buffer(channel.handle, incoming.len) else {
                     channel.overdrawn = true;
                     return None;
@@ -192,17 +207,21 @@ impl Shm {
                     channel.assembly = Some(Assembly::Message(buffer, 0));
                 } else {
                     ring.read(&incoming, 0, &mut buffer);
-                    whole = Some(buffer);
+                    whole = Some(buffer.into_lease());
                 }
             } else {
                 return None;
             }
-            if channel.pair.finish(incoming) {
+            let rings = match kind {
+                kind::ASKING => channel.pair.finish_asking(incoming),
+                _ => channel.pair.finish(incoming),
+            };
+            if rings {
                 counters.wake_ups += 1;
                 channel.ring();
             }
-            if let Some(buffer) = whole {
-                *message = buffer.into_lease();
+            if let Some(whole) = whole {
+                *message = whole;
                 channel.touched = self.now;
                 self.counters.received += 1;
                 return Some(channel.handle);
@@ -247,14 +266,75 @@ impl Shm {
         let mut message = Lease::default();
         let mut weighed = 0;
         while events.len() < end && weighed < PER_PEER {
-            let Some(peer) = self.receive_message(index, &mut message) else {
-                let others = self.is_there(index) && self.receive_and_answer(index, end, events);
-                return others || events.len() > before;
+            let peer = match self.receive_short(index, &mut message) {
+                Some(&peer) => Some(peer),
+                None => match self.receive_expected(index, events) {
+                    Next::Taken => {
+                        weighed += 1;
+                        if self.has_come(index) {
+                            continue;
+                        }
+                        break;
+                    }
+                    Next::Nothing => break,
+                    Next::Other => self.receive_longer(index, &mut message),
+                },
+            };
+            let Some(peer) = peer else {
+                // What expected messages have caused is to be sent and reported in this pass, too.
+                let others = (self.is_there(index) || !self.engine.is_quiet())
+                    && self.receive_and_answer(index, end, events);
+                return others || weighed > 0;
             };
             weighed += weight(&message);
             events.push(Event::Message { peer, message: std::mem::take(&mut message) });
         }
-        room > 0
+        if weighed > 0 && !self.engine.is_quiet() {
+            self.answer(end, events);
+        }
+        weighed > 0
+    }
+
+    /// Takes the next message of a peer if it is a short expected one for which a receive is
+    /// posted.
+    #[inline]
+    fn receive_expected(&mut self, index: u32, events: &mut Vec<Event>) -> Next {
+        let Shm { channels, engine, counters, now, .. } = self;
+        let Some(channel) = channels.get_mut(index) else { return Next::Nothing };
+        if channel.pair.is_within() {
+            return Next::Other;
+        }
+        let incoming = match channel.pair.consumer.peek() {
+            Ok(Some(incoming)) => incoming,
+            Ok(None) => return Next::Nothing,
+            Err(_) => return Next::Other,
+        };
+        if incoming.kind != kind::PACKET || incoming.announced || incoming.len < EXPECTED {
+            return Next::Other;
+        }
+        let ring = &channel.pair.consumer;
+        // Whatever else the packet is, it begins with as many bytes.
+        let header = ring.first_bytes();
+        let data = incoming.len - EXPECTED;
+        let place = |place: ExpectedPlace<'_>| match place {
+            ExpectedPlace::Buffer(buffer) => ring.read(&incoming, EXPECTED, buffer),
+            ExpectedPlace::Memory(memory) => {
+                assert!(memory.is_writable() && memory.len() >= data, "receiving into it");
+                // SAFETY: the memory is writable for as many bytes, as was checked just now, lives
+                // as long as the slice, and lies in no ring.
+                unsafe { ring.read_raw(&incoming, EXPECTED, memory.as_ptr(), data) }
+            }
+        };
+        if !engine.take_expected(channel.handle, header, incoming.len, place, events) {
+            return Next::Other;
+        }
+        channel.touched = *now;
+        counters.received += 1;
+        if channel.pair.finish(incoming) {
+            counters.wake_ups += 1;
+            channel.ring();
+        }
+        Next::Taken
     }
 
     /// Ends the peers that have hung up, once what they sent is taken.

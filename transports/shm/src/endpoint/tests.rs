@@ -8,8 +8,9 @@ use crate::{
     table::Table,
 };
 use petasos_fabric::{
-    Access, Address, Clock, Done, Endpoint, Event, Incarnation, InjectError, Lease, LostReason,
-    OpErrorKind, Operation, Peer, Region, RemoteSpan, Sleep, Time, Token, memory::memfd,
+    Access, Address, Clock, Done, Endpoint, Event, Incarnation, InjectError, Lease, Level,
+    LostReason, OpErrorKind, Operation, Payload, Peer, Region, RemoteSpan, Sleep, Time, Token,
+    memory::memfd,
 };
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use rustix::fd::AsFd;
@@ -539,6 +540,31 @@ fn short_messages_that_cannot_be() {
         assert!(matches!(victim.lost(from), Some(LostReason::Protocol(_))));
         assert_eq!(victim.messages(), before as usize);
     }
+}
+
+/// A receiver that reports what was never sent: messages that wait to be taken fail with it, once
+/// each.
+#[test]
+fn a_report_that_cannot_be_ends_what_waits_for_it() {
+    let (mut a, mut bad) = (End::new(), End::new());
+    let (to, from) = join(&mut a, &mut bad);
+    let send = |token| Operation::Send {
+        token: Token(token),
+        peer: to,
+        payload: Payload::Bytes("8 bytes.".into()),
+        level: Level::Delivered,
+    };
+    a.shm.submit(&mut VecDeque::from([send(1), send(2)]));
+    let channel = bad.shm.channel(from.index).unwrap();
+    // The cells that it has consumed of the ring of the side that connected.
+    channel.pair.scribble(0, 3);
+    until("it is cut off", &mut [&mut a], |ends| ends[0].lost(to).is_some());
+    assert!(matches!(a.lost(to), Some(LostReason::Protocol(_))));
+    let failed = a.events.iter().filter_map(|event| match event {
+        Event::Done { token, result: Err(_) } => Some(token.0),
+        _ => None,
+    });
+    assert_eq!(failed.collect::<Vec<_>>(), [1, 2]);
 }
 
 /// Messages of one cell, of two and of more until there is no more room, again and again: what

@@ -37,6 +37,7 @@ use self::{
     long::{LongReceiver, LongSender},
 };
 use crate::{
+    channel::kind,
     hazard::{Announced, Ended},
     ring::{
         CELL, Consumer, Flag, Incoming, Piece, Producer, Report, RingError, Shared, longest, part,
@@ -176,6 +177,44 @@ impl Pair {
         self.producer.send(report, kind, pieces, len)
     }
 
+    /// Sends a message of one piece of which it is to be known when it is consumed: when so many
+    /// cells are. `None` if there is no room, or if it is longer than a piece.
+    pub(crate) fn send_asking(&mut self, kind: u8, bytes: &[u8]) -> Result<Option<u64>, RingError> {
+        if bytes.len() > self.part {
+            return Ok(None);
+        }
+        let report = Report { consumed: &self.out[0] };
+        let sent = self.producer.send(report, kind, &[Piece::of(bytes)], bytes.len())?;
+        Ok(sent.then(|| self.producer.head()))
+    }
+
+    /// How many cells the receiver has consumed, as far as it has reported.
+    pub(crate) fn consumed(&mut self) -> Result<u64, RingError> {
+        self.producer.consumed(Report { consumed: &self.out[0] })
+    }
+
+    /// The receiver rings when it reports more. Look again after this.
+    pub(crate) fn wait_for_report(&self) {
+        self.starve();
+        fence(Ordering::SeqCst);
+    }
+
+    /// Sends a packet of the engine's that has this header, as [`Pair::send`] does.
+    #[inline]
+    pub(crate) fn send_expected(
+        &mut self,
+        header: &[u8; 16],
+        bytes: &[u8],
+    ) -> Result<bool, RingError> {
+        let (words, _) = header.as_chunks::<8>();
+        let begin = [words[0], words[1]].map(u64::from_ne_bytes);
+        if self.producer.send_line(kind::PACKET, begin, bytes) {
+            return Ok(true);
+        }
+        let pieces = [Piece::of(header), Piece::of(bytes)];
+        self.send(kind::PACKET, &pieces, header.len() + bytes.len())
+    }
+
     #[inline(never)]
     fn send_long(&mut self, kind: u8, pieces: &[Piece<'_>], len: usize) -> Result<bool, RingError> {
         let Sizes { max, .. } = self.sizes;
@@ -272,6 +311,18 @@ impl Pair {
             self.consumer.pause();
         }
         reported && self.take_starving()
+    }
+
+    /// The same of a message whose sender wants to know.
+    pub(crate) fn finish_asking(&mut self, incoming: Incoming) -> bool {
+        if self.is_within() || incoming.announced {
+            return self.finish(incoming);
+        }
+        let report = Report { consumed: &self.back[0] };
+        if !self.consumer.finish(incoming, report) {
+            self.consumer.report_all(report);
+        }
+        self.take_starving()
     }
 
     fn finish_part(&mut self, part: Incoming) -> bool {

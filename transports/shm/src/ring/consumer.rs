@@ -118,6 +118,18 @@ impl<M: Memory> Consumer<M> {
         words.each_ref().map(|word| word.load(Ordering::Relaxed))
     }
 
+    /// The bytes behind the header of the next message, which is there and contiguous: the first of
+    /// its payload, and what lay there before if that is shorter.
+    #[inline]
+    pub(crate) fn first_bytes(&self) -> [u8; 16] {
+        let [_, first, second, ..] = self.memory.cell(self.tail);
+        let [first, second] = [first, second].map(|word| word.load(Ordering::Relaxed));
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&first.to_ne_bytes());
+        bytes[8..].copy_from_slice(&second.to_ne_bytes());
+        bytes
+    }
+
     /// The next message, if it is there. The same one until `finish`.
     pub(crate) fn peek(&mut self) -> Result<Option<Incoming>, RingError> {
         let mut word = self.memory.cell(self.tail)[0].load(Ordering::Acquire);

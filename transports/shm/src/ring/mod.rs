@@ -26,9 +26,10 @@
 //! up to 56 bytes is one cache line that moves from one processor to the other.
 //!
 //! The receiver reports how many cells it has consumed every quarter of the ring, in a word that
-//! the sender reads only when its last knowledge says that there is no room. The longest message,
-//! all its parts and a pad are at most three quarters of the ring, so a sender that waits is always
-//! told.
+//! the sender reads only when its last knowledge says that there is no room, or when it wants to
+//! know what has arrived: behind a message of which it does, the receiver reports at once. The
+//! longest message, all its parts and a pad are at most three quarters of the ring, so a sender that
+//! waits is always told.
 //!
 //! Whatever either side reads is read once and checked, and memory is reached only through
 //! [`Memory`], by atomics and opaque copies. A word of the wrong lap is no message; a wrong length

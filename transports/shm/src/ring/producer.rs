@@ -96,6 +96,24 @@ impl<M: Memory> Producer<M> {
         true
     }
 
+    /// Sends what begins with these words and goes on with these bytes, contiguously, if one cell
+    /// has room for it and that needs no further question. If this is false, ask
+    /// [`Producer::send`].
+    #[inline]
+    pub(crate) fn send_line(&mut self, kind: u8, begin: [u64; 2], bytes: &[u8]) -> bool {
+        debug_assert!(kind > SHORT && kind < ANNOUNCED);
+        if self.head == self.plain || bytes.len() > LINE - 16 {
+            return false;
+        }
+        let [first, a, b, words @ ..] = self.memory.cell(self.head);
+        a.store(begin[0], Ordering::Relaxed);
+        b.store(begin[1], Ordering::Relaxed);
+        fill(words, bytes);
+        first.store(header(self.lap, kind, 16 + bytes.len()), Ordering::Release);
+        self.head += 1;
+        true
+    }
+
     /// Writes all but the header of a short message of two cells.
     #[inline]
     fn fill_two(&self, bytes: &[u8]) {
@@ -237,7 +255,7 @@ impl<M: Memory> Producer<M> {
         }
     }
 
-    #[cfg(all(test, not(loom)))]
+    /// Cells written since the beginning.
     pub(crate) fn head(&self) -> u64 {
         self.head
     }
@@ -247,12 +265,18 @@ impl<M: Memory> Producer<M> {
         if last - self.consumed <= self.cells as u64 {
             return Ok(true);
         }
+        self.consumed(report)?;
+        Ok(last - self.consumed <= self.cells as u64)
+    }
+
+    /// Cells that the receiver has consumed, as it has reported.
+    pub(crate) fn consumed(&mut self, report: Report<'_>) -> Result<u64, RingError> {
         let reported = report.consumed.load(Ordering::Acquire);
         if reported < self.consumed || reported > self.head {
             return Err(RingError::Consumed { reported, sent: self.head });
         }
         self.consumed = reported;
-        Ok(last - self.consumed <= self.cells as u64)
+        Ok(reported)
     }
 
     /// Notes that cells begin with payload.
@@ -334,7 +358,7 @@ fn bit(cell: usize) -> u64 {
 
 /// Writes a cell's payload into as many words as it needs: without a call, and with few branches.
 #[inline(always)]
-fn fill(words: &[AtomicU64; LINE / 8], bytes: &[u8]) {
+fn fill<const WORDS: usize>(words: &[AtomicU64; WORDS], bytes: &[u8]) {
     let (mut words, mut rest) = (&words[..], bytes);
     fill_some::<4>(&mut words, &mut rest);
     fill_some::<2>(&mut words, &mut rest);
