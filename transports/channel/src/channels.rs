@@ -1,7 +1,7 @@
 //! The state of an endpoint.
 
 use crate::{
-    Config, Counters, Device, Garbage, Thresholds,
+    Config, Counters, Device, Force, Garbage, Thresholds,
     access::Accesses,
     bounce::Bounces,
     deferred::{Ahead, Deferred, DeferredTotal},
@@ -39,6 +39,11 @@ pub struct Channels<D: Device> {
     pub(crate) engine: Engine,
     pub(crate) capabilities: Capabilities,
     pub(crate) config: Config,
+    /// Whether hot peers are asked for exclusive channels: not where puts travel as packets, nor
+    /// where the choice is not by traffic.
+    pub(crate) asks: bool,
+    /// The device was asked for a packet, and had none, since it was last polled.
+    pub(crate) searched: bool,
     pub(crate) thresholds: Thresholds,
     pub(crate) counters: Counters,
     pub(crate) now: Time,
@@ -90,6 +95,8 @@ impl<D: Device> Channels<D> {
             capabilities,
             loans: Loans::new(&config),
             fetching: Bounces::new(config.bounces, config.bounce, Rights::NONE),
+            asks: offers.exposes && config.force == Force::None,
+            searched: false,
             config,
             thresholds,
             counters: Counters::default(),

@@ -31,7 +31,8 @@ pub struct ExclusiveConfig {
     pub give: Cap,
     /// Those that it keeps as a sender. Default: the same.
     pub keep: Cap,
-    /// When a peer is asked for one. Default: after 32 messages within a millisecond.
+    /// When a peer is asked for one, unless the device's puts travel as packets
+    /// ([`DeviceLimits::exposes`]). Default: after 32 messages within a millisecond.
     pub hot: Hot,
     /// How long a peer that refused is not asked again. Default: 5 ms.
     pub pause: Duration,
@@ -65,7 +66,8 @@ pub struct Config {
     /// The most packets that are kept because their turn has not come, of all peers together;
     /// beyond, the device's receive queue is not read. Default: 4096.
     pub deferred: usize,
-    /// How long an acknowledgement waits for a record to ride on. Default: 20 µs.
+    /// How long an acknowledgement waits for a record to ride on, where the peer does not wait for
+    /// what it returns. Default: 1 ms.
     pub ack_delay: Duration,
     /// Exclusive channels.
     pub exclusive: ExclusiveConfig,
@@ -109,7 +111,7 @@ impl Default for Config {
             force: Force::None,
             window: 16,
             deferred: 4096,
-            ack_delay: Duration::from_micros(20),
+            ack_delay: Duration::from_millis(1),
             exclusive,
             lent: 64,
             gets: 8,

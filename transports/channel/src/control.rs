@@ -54,7 +54,14 @@ impl<D: Device> Channels<D> {
     }
 
     /// Acknowledges where no record came along to ride on, and drops idle flows.
+    #[inline]
     pub(crate) fn run_timers(&mut self) {
+        if self.now >= self.schedule.deadline(true) {
+            self.run_due_timers();
+        }
+    }
+
+    fn run_due_timers(&mut self) {
         while let Some(peer) = self.schedule.pop_due_ack(self.now) {
             if self.engine.peer_at(peer.index) != Some(peer) {
                 continue;

@@ -28,7 +28,7 @@
 
 use petasos_fabric::{
     Access, Address, AtomicOp, AtomicType, Buffer, Credential, Incarnation, Lease, LostReason,
-    Notifier, RegisterError, Sleep, Slice, Time,
+    Notifier, RegisterError, Sleep, Slice, Time, two_sided::Outgoing,
 };
 use smallvec::SmallVec;
 use std::{os::fd::BorrowedFd, time::Duration};
@@ -206,6 +206,17 @@ pub enum DeviceEvent {
     },
 }
 
+/// What [`Device::find_packet`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Search {
+    /// A packet, with its sender and its length in bytes.
+    Found(Node, usize),
+    /// Nothing has arrived. What else is to be done is done by [`Device::poll`].
+    Nothing,
+    /// Only [`Device::poll`] tells what comes next.
+    Poll,
+}
+
 /// A packet, the concatenation of `parts`, in memory that is used again: a device that keeps
 /// packets in such leases allocates nothing for them in the long run.
 #[must_use]
@@ -280,6 +291,25 @@ pub trait Device: Send {
 
     /// Sends the concatenation of `parts` as a packet, of at most `limits.packet` bytes.
     fn send(&mut self, to: Node, class: Class, parts: &[&[u8]]) -> Result<(), Refusal>;
+    /// The same for a header and a payload, which is read before the call returns, or, as far as it
+    /// is bytes, held.
+    fn send_payload(
+        &mut self,
+        to: Node,
+        class: Class,
+        header: &[u8],
+        payload: &Outgoing,
+    ) -> Result<(), Refusal> {
+        match payload {
+            Outgoing::Nothing => self.send(to, class, &[header]),
+            Outgoing::Bytes(bytes) => self.send(to, class, &[header, bytes]),
+            Outgoing::Memory(pieces) => {
+                let mut copy = Vec::with_capacity(payload.len());
+                pieces.iter().for_each(|piece| piece.append_to(0, piece.len(), &mut copy));
+                self.send(to, class, &[header, &copy])
+            }
+        }
+    }
     /// Writes local memory to remote memory. With `event`, the target sees `PutArrived` once the
     /// data is there.
     fn put(
@@ -341,9 +371,42 @@ pub trait Device: Send {
         None
     }
 
+    /// Looks for a packet of the data class that is the next thing that happened, and moves the
+    /// device on no more than that takes. The packet that was found lies in memory of the device,
+    /// where [`Device::read_found`] reads it until [`Device::take_found`] says that it was taken,
+    /// the next [`Device::poll`] reports it, or its node is closed. Default: all packets are
+    /// reported by `poll`.
+    fn find_packet(&mut self) -> Search {
+        Search::Poll
+    }
+    /// Copies from the found packet, from byte `at` on: as many bytes as there is room for.
+    ///
+    /// # Panics
+    /// If that is beyond its end, or there is none.
+    fn read_found(&self, at: usize, room: &mut [u8]) {
+        unreachable!("{} bytes at {at} of a packet that was not found", room.len());
+    }
+    /// The same into memory, as many bytes as it has.
+    ///
+    /// # Panics
+    /// As [`Device::read_found`].
+    fn copy_found(&self, at: usize, into: &Slice) {
+        let mut bytes = vec![0; into.len()];
+        self.read_found(at, &mut bytes);
+        into.write(0, &bytes);
+    }
+    /// The found packet was taken.
+    fn take_found(&mut self) {}
+
     /// Moves the device on, and appends up to `most` things that happened. Leaves packets of the
     /// data class in their slots unless `data` is true. True if anything was done. Never blocks.
     fn poll(&mut self, now: Time, data: bool, most: usize, events: &mut Vec<DeviceEvent>) -> bool;
+
+    /// Whether what is accepted is on its way when the call returns, and needs no further
+    /// [`Device::poll`] for that. Default: it may need one.
+    fn sends_at_once(&self) -> bool {
+        false
+    }
 
     /// As [`petasos_fabric::Endpoint::arm`]. With `data` false, packets of the data class that
     /// wait are no reason to stay awake.

@@ -23,18 +23,19 @@ impl<D: Device> Channels<D> {
     /// Takes in what the device reports. True if there was anything.
     pub(crate) fn poll_device(&mut self, budget: usize) -> bool {
         let data = self.takes_data();
-        let (mut worked, mut events) = self.port.poll(self.now, data, budget);
-        if !events.is_empty() {
-            worked = true;
-            for event in events.drain(..) {
-                self.handle_event(event);
-            }
+        let worked = self.port.poll(self.now, data, budget);
+        if !self.port.has_events() {
+            return worked;
+        }
+        let mut events = self.port.take_events();
+        for event in events.drain(..) {
+            self.handle_event(event);
         }
         self.port.reuse(events);
-        worked
+        true
     }
 
-    fn takes_data(&self) -> bool {
+    pub(crate) fn takes_data(&self) -> bool {
         self.deferred.count() < self.config.deferred
     }
 
@@ -185,12 +186,18 @@ impl<D: Device> Endpoint for Channels<D> {
             self.run_timers();
             return true;
         }
-        worked |= self.poll_device(budget);
-        worked |= self.deliver_all(budget);
-        if self.send_all() {
+        worked |= self.take_found(before.saturating_add(budget), events);
+        let left = budget.saturating_sub(events.len() - before);
+        worked |= self.poll_device(left);
+        if self.schedule.has_input() {
+            worked |= self.deliver_all(left);
+        }
+        if (self.engine.has_output() || self.schedule.has_output()) && self.send_all() {
             // A device that does nothing unless driven carries out what it was just given.
             worked = true;
-            self.poll_device(budget);
+            if !self.port.device().sends_at_once() {
+                self.poll_device(budget);
+            }
         }
         self.run_timers();
         if self.regions.is_closing() || self.engine.is_closing() {

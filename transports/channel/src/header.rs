@@ -41,11 +41,11 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    #[inline]
     fn from_u8(number: u8) -> Option<Kind> {
         use Kind::{Ack, Ask, Closed, Grant, Recall, Record, Refuse};
-        [Record, Ack, Ask, Grant, Refuse, Recall, Closed]
-            .into_iter()
-            .find(|kind| *kind as u8 == number)
+        const KINDS: [Kind; 7] = [Record, Ack, Ask, Grant, Refuse, Recall, Closed];
+        KINDS.get(usize::from(number).wrapping_sub(1)).copied()
     }
 }
 
@@ -71,29 +71,30 @@ impl Header {
         u64::from(self.seq) << 32 | u64::from(self.len)
     }
 
+    #[inline]
     pub(crate) fn encode(&self) -> [u8; HEADER] {
-        let mut out = [0; HEADER];
-        out[..8].copy_from_slice(&self.mark().to_le_bytes());
-        out[8..12].copy_from_slice(&self.ack.to_le_bytes());
-        (out[12], out[13]) = (self.kind as u8, self.flags);
-        out[14..].copy_from_slice(&VERSION.to_le_bytes());
-        out
+        let last = u32::from(VERSION) << 16 | u32::from(self.flags) << 8 | self.kind as u32;
+        let high = u64::from(last) << 32 | u64::from(self.ack);
+        (u128::from(high) << 64 | u128::from(self.mark())).to_le_bytes()
     }
 
+    #[inline]
     pub(crate) fn decode(bytes: [u8; HEADER]) -> Result<Header, Garbage> {
-        let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
-        let version = u16::from_le_bytes([bytes[14], bytes[15]]);
+        // In words of the length in which they are copied: such loads need not wait for the copy.
+        let [low, high] = [bytes.first_chunk(), bytes.last_chunk()]
+            .map(|word| u64::from_le_bytes(*word.unwrap_or(&[0; 8])));
+        let version = (high >> 48) as u16;
         if version != VERSION {
             return Err(Garbage::new("unknown version of a header", version.into()));
         }
-        let (kind, flags) = (bytes[12], bytes[13]);
+        let (kind, flags) = ((high >> 32) as u8, (high >> 40) as u8);
         let known = if kind == Kind::Record as u8 { FIRST | LAST | LENT } else { 0 };
         if flags & !known != 0 {
             return Err(Garbage::new("unknown flags", flags.into()));
         }
         let kind =
             Kind::from_u8(kind).ok_or(Garbage::new("unknown kind of header", kind.into()))?;
-        Ok(Header { len: number(0), seq: number(4), ack: number(8), kind, flags })
+        Ok(Header { len: low as u32, seq: (low >> 32) as u32, ack: high as u32, kind, flags })
     }
 
     /// The header of a packet, and its body.

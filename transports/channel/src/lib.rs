@@ -33,12 +33,16 @@
 //!
 //! # The fast path
 //!
-//! A short message with nothing before it is one record, and allocates nothing: `inject` composes
-//! it in a buffer that is used again and hands it to the device, and `poll_message` copies it from
-//! where it arrived, a packet or the cells of a FIFO, to its user's lease. There is no queue, and
-//! no event. If anything is in the way (no room, a message before it, an event to be reported
-//! first), the engine takes it. Packets lie in [`Lease`](petasos_fabric::Lease)s, made by
-//! [`device::gather`] of memory that is used again.
+//! A short message with nothing before it is one record, and allocates nothing: `inject` hands it
+//! to the device from where its parts lie, or composes it in a buffer that is used again for a
+//! FIFO, and `poll_message` copies it from where it arrived, a packet or the cells of a FIFO, to
+//! its user's lease. There is no queue, and no event. If anything is in the way (no room, a message
+//! before it, an event to be reported first), the engine takes it.
+//!
+//! A device that receives into memory of its own says what it finds there
+//! ([`Device::find_packet`]): a packet of the engine's that is whole, and whose turn it is, is
+//! copied from there to where it belongs, by `progress` as well. All others lie in
+//! [`Lease`](petasos_fabric::Lease)s, made by [`device::gather`] of memory that is used again.
 //!
 //! # More than one fetch
 //!
@@ -112,6 +116,7 @@ mod events;
 mod exclusive;
 pub mod fifo;
 mod flow;
+mod found;
 mod header;
 mod holders;
 pub mod immediate;

@@ -2,13 +2,18 @@
 
 use crate::{
     Channels, Device, Force, Garbage,
-    device::{Node, Refusal},
+    device::{Class, Node, Refusal},
     fifo::{self, Reservation},
     flow::{Flow, Out},
     header::{HEADER, Header, Kind, LENT},
     packet::OutPacket,
+    short::WHOLE,
 };
-use petasos_fabric::Peer;
+use petasos_fabric::{
+    Peer,
+    two_sided::header::{self, PREFIX},
+};
+use smallvec::{SmallVec, smallvec};
 
 /// The most records that are sent to one peer before others have their turn.
 const TURN: usize = 64;
@@ -93,9 +98,12 @@ impl<D: Device> Channels<D> {
 
     /// Counts a message, and asks for an exclusive channel if the peer is hot.
     pub(crate) fn count_message(&mut self, peer: Peer, flow: &mut Flow) {
+        if !self.asks {
+            return;
+        }
         let entry = self.peers.get_mut(peer.index);
         let hot = entry.count_message(&self.config.exclusive.hot, self.now);
-        if hot && self.config.force == Force::None {
+        if hot {
             self.ask_for_channel(peer.index, flow);
         }
     }
@@ -155,6 +163,40 @@ impl<D: Device> Channels<D> {
         Step::Sent
     }
 
+    /// Sends a message that is a record as a short packet, from where its parts lie.
+    #[inline]
+    pub(crate) fn send_now(
+        &mut self,
+        peer: Peer,
+        node: Node,
+        flow: &mut Flow,
+        (prefix, parts, len): ([u8; PREFIX], &[&[u8]], usize),
+    ) -> Step {
+        if self.window_is_full(flow) {
+            return Step::Blocked;
+        }
+        let header = self.header(peer, flow, WHOLE, len);
+        let (encoded, device) = (header.encode(), self.port.device_mut());
+        let sent = match parts {
+            [part] => device.send(node, Class::Data, &[&encoded, &prefix, part]),
+            _ => {
+                // As one, for a device that takes a few parts without memory of its own for them.
+                let mut first = [0; HEADER + PREFIX];
+                first[..HEADER].copy_from_slice(&encoded);
+                first[HEADER..].copy_from_slice(&prefix);
+                let mut whole: SmallVec<[&[u8]; 8]> = smallvec![&first[..]];
+                whole.extend_from_slice(parts);
+                device.send(node, Class::Data, &whole)
+            }
+        };
+        if let Err(refusal) = sent {
+            return self.refused(refusal);
+        }
+        flow.sent.add(header.seq, None);
+        self.record_sent(peer, flow, &header);
+        Step::Sent
+    }
+
     fn send_part(
         &mut self,
         peer: Peer,
@@ -162,12 +204,42 @@ impl<D: Device> Channels<D> {
         flow: &mut Flow,
         current: &mut OutPacket,
     ) -> Step {
-        let at = current.at;
-        let len = (current.len() - at).min(self.port.device().limits().packet - HEADER);
+        let (at, most) = (current.at, self.port.packet() - HEADER);
+        if at == 0 && current.len() <= most {
+            return self.send_whole(peer, node, flow, current);
+        }
+        let len = (current.len() - at).min(most);
         let part = (current.flags(at + len), len);
         let step = self.send(peer, node, flow, part, |out| current.copy(at, len, out));
         current.at += if let Step::Sent = step { len } else { 0 };
         step
+    }
+
+    /// Sends a packet that is a record as a short packet, from where it lies.
+    fn send_whole(
+        &mut self,
+        peer: Peer,
+        node: Node,
+        flow: &mut Flow,
+        current: &mut OutPacket,
+    ) -> Step {
+        if self.window_is_full(flow) {
+            return Step::Blocked;
+        }
+        let header = self.header(peer, flow, WHOLE, current.len());
+        let (packet, payload) = current.whole();
+        let mut first = [0; HEADER + header::MAX];
+        first[..HEADER].copy_from_slice(&header.encode());
+        let len = HEADER + packet.len();
+        first[HEADER..len].copy_from_slice(packet);
+        let device = self.port.device_mut();
+        if let Err(refusal) = device.send_payload(node, Class::Data, &first[..len], payload) {
+            return self.refused(refusal);
+        }
+        current.at = current.len();
+        flow.sent.add(header.seq, None);
+        self.record_sent(peer, flow, &header);
+        Step::Sent
     }
 
     /// Sends a record whose data the receiver fetches.

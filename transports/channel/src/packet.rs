@@ -45,6 +45,12 @@ impl OutPacket {
         first | last
     }
 
+    /// Its header and its payload.
+    #[inline]
+    pub(crate) fn whole(&self) -> (&[u8], &Outgoing) {
+        (&self.packet.header, &self.packet.payload)
+    }
+
     /// Appends bytes of the packet to `out`.
     pub(crate) fn copy(&self, at: usize, len: usize, out: &mut Vec<u8>) {
         let header = self.header();

@@ -31,6 +31,8 @@ pub(crate) enum Pending {
 /// A device with the operations that it has not completed.
 pub(crate) struct Port<D> {
     device: D,
+    /// Its longest packet, in bytes.
+    packet: usize,
     tickets: Slab<Pending>,
     /// The longest record that goes as an immediate put, header included, as far as the device has
     /// them.
@@ -44,11 +46,18 @@ pub(crate) struct Port<D> {
 impl<D: Device> Port<D> {
     pub(crate) fn new(device: D, immediate: usize) -> Port<D> {
         let (tickets, scratch, events) = (Slab::new(), Vec::new(), Vec::new());
-        Port { device, tickets, immediate, scratch, events }
+        let packet = device.limits().packet;
+        Port { device, packet, tickets, immediate, scratch, events }
     }
 
     pub(crate) fn device(&self) -> &D {
         &self.device
+    }
+
+    /// The longest packet of the device, in bytes.
+    #[inline]
+    pub(crate) fn packet(&self) -> usize {
+        self.packet
     }
 
     pub(crate) fn device_mut(&mut self) -> &mut D {
@@ -65,12 +74,20 @@ impl<D: Device> Port<D> {
         self.tickets.try_remove(ticket.0 as usize)
     }
 
-    /// Polls the device. Returns whether it did anything, and its events, whose vector is to be
-    /// given back by [`Port::reuse`].
-    pub(crate) fn poll(&mut self, now: Time, data: bool, most: usize) -> (bool, Vec<DeviceEvent>) {
-        let mut events = std::mem::take(&mut self.events);
-        let worked = self.device.poll(now, data, most, &mut events);
-        (worked, events)
+    /// Polls the device, and keeps its events. True if it did anything.
+    #[inline]
+    pub(crate) fn poll(&mut self, now: Time, data: bool, most: usize) -> bool {
+        self.device.poll(now, data, most, &mut self.events)
+    }
+
+    #[inline]
+    pub(crate) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// The events of the device. Their vector is to be given back by [`Port::reuse`].
+    pub(crate) fn take_events(&mut self) -> Vec<DeviceEvent> {
+        std::mem::take(&mut self.events)
     }
 
     pub(crate) fn reuse(&mut self, events: Vec<DeviceEvent>) {

@@ -22,7 +22,7 @@ use petasos_fabric::{
 /// The most events that are taken from the device for one message.
 const FEW: usize = 16;
 /// A packet in one record.
-const WHOLE: u8 = FIRST | LAST;
+pub(crate) const WHOLE: u8 = FIRST | LAST;
 
 /// What the next record of a peer is.
 enum Next {
@@ -36,8 +36,7 @@ enum Next {
 impl<D: Device> Channels<D> {
     /// Sends a message at once, if nothing is before it and there is room.
     pub(crate) fn inject_now(&mut self, peer: Peer, parts: &[&[u8]]) -> bool {
-        let node = self.peers.node(peer.index);
-        let Some(node) = node.filter(|_| self.engine.is_up(peer)) else { return false };
+        let Some(node) = self.peers.node(peer.index) else { return false };
         let len = parts.iter().map(|part| part.len()).sum();
         if len > self.config.limits.max_inject || !self.engine.may_send(peer, len) {
             return false;
@@ -63,7 +62,7 @@ impl<D: Device> Channels<D> {
             Out::Open(out) => Some(fifo::max_body(out.fifo.cells())),
             _ => None,
         };
-        let packet = self.port.device().limits().packet - HEADER;
+        let packet = self.port.packet() - HEADER;
         let thresholds = &self.thresholds;
         let most = match (self.config.force, exclusive) {
             (Force::Exclusive, None) | (Force::Shared, _) => return false,
@@ -76,13 +75,13 @@ impl<D: Device> Channels<D> {
         if total > most {
             return false;
         }
-        let fill = |out: &mut Vec<u8>| {
-            out.extend_from_slice(&message_header(len as u32));
-            parts.iter().for_each(|part| out.extend_from_slice(part));
-        };
+        let prefix = message_header(len as u32);
         let step = match exclusive {
-            Some(_) => self.put(peer, node, flow, (WHOLE, total), fill),
-            None => self.send(peer, node, flow, (WHOLE, total), fill),
+            Some(_) => self.put(peer, node, flow, (WHOLE, total), |out| {
+                out.extend_from_slice(&prefix);
+                parts.iter().for_each(|part| out.extend_from_slice(part));
+            }),
+            None => self.send_now(peer, node, flow, (prefix, parts, total)),
         };
         if let Step::Blocked = step {
             return false;
@@ -109,6 +108,9 @@ impl<D: Device> Channels<D> {
         let peer = self.next_short(message);
         if peer.is_some() || self.schedule.has_input() {
             return peer;
+        }
+        if let found @ Some(_) = self.find_message(message)? {
+            return found;
         }
         if !self.poll_device(FEW) || self.has_chores() {
             return None;
@@ -210,7 +212,7 @@ impl<D: Device> Channels<D> {
 
 /// Whether a record of a body of `len` bytes, which begins with `prefix`, is a message and nothing
 /// else.
-fn is_message(header: Header, prefix: [u8; PREFIX], len: usize, most: usize) -> bool {
+pub(crate) fn is_message(header: Header, prefix: [u8; PREFIX], len: usize, most: usize) -> bool {
     let message = message_len(prefix).map(|message| message as usize);
     header.flags == WHOLE
         && message.is_some_and(|message| message + PREFIX == len && message <= most)

@@ -74,9 +74,15 @@ impl Thresholds {
     /// defaults where it said nothing, or nothing that makes sense, which is logged.
     #[must_use]
     pub fn of_machine(scheme: &str) -> Thresholds {
-        Thresholds::tuned(Tuning::of_machine(), scheme).unwrap_or_else(|error| {
+        Thresholds::of_machine_or(scheme, Thresholds::default())
+    }
+
+    /// The same, but `usual` where the tuning says nothing.
+    #[must_use]
+    pub fn of_machine_or(scheme: &str, usual: Thresholds) -> Thresholds {
+        Thresholds::tuned_from(Tuning::of_machine(), scheme, usual).unwrap_or_else(|error| {
             tracing::warn!(scheme, %error, "going on without what `petasos tune` wrote");
-            Thresholds::default()
+            usual
         })
     }
 
@@ -86,7 +92,14 @@ impl Thresholds {
     /// # Errors
     /// The numbers contradict each other, or the defaults for those that are missing.
     pub fn tuned(tuning: &Tuning, scheme: &str) -> Result<Thresholds, ThresholdError> {
-        let usual = Thresholds::default();
+        Thresholds::tuned_from(tuning, scheme, Thresholds::default())
+    }
+
+    fn tuned_from(
+        tuning: &Tuning,
+        scheme: &str,
+        usual: Thresholds,
+    ) -> Result<Thresholds, ThresholdError> {
         let number = |name: &str, usual: usize| match tuning.number(&line(scheme, name)) {
             Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
             None => usual,

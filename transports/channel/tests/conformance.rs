@@ -33,7 +33,10 @@ impl Simulated {
 
     /// Everything runs out all the time.
     fn tiny(seed: u64, force: Force) -> Simulated {
-        let mut device = DeviceConfig::with_seed(seed);
+        Simulated::small(DeviceConfig::with_seed(seed), force)
+    }
+
+    fn small(mut device: DeviceConfig, force: Force) -> Simulated {
         device.packet = 256;
         device.immediate = 40;
         device.transfer = 70_000_usize.next_power_of_two() * 4;
@@ -109,6 +112,26 @@ mod shared {
 mod exclusive {
     use super::*;
     conformance!(Simulated::forced(5, Force::Exclusive));
+}
+
+/// Packets are found where they lie.
+mod found {
+    use super::*;
+
+    fn finding(seed: u64) -> DeviceConfig {
+        let mut device = DeviceConfig::with_seed(seed);
+        device.finds = true;
+        device
+    }
+
+    conformance!(Simulated::with(finding(12), Config::default()));
+    conformance!(faulty, Simulated::with(finding(13), Config::default()));
+
+    /// Every bound is hit.
+    mod tiny {
+        use super::*;
+        conformance!(Simulated::small(finding(14), Force::Mp));
+    }
 }
 
 /// Every bound is hit.

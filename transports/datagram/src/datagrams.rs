@@ -62,21 +62,22 @@ impl<N: Network> Datagrams<N> {
     /// The configuration is not valid, the address is none of this network's, the endpoint by which
     /// peers meet cannot be opened there, or the library refused.
     pub fn open(address: &Address, config: Config) -> Result<Datagrams<N>, N::OpenError> {
-        Datagrams::open_for(address, config, "")
+        Datagrams::open_for(address, config, "", HEADER_LEN + header::MAX)
     }
 
     /// Opens an endpoint; `carries` is what its packets carry, before the library's protocol, if
-    /// they are not those of the engine.
+    /// they are not those of the engine, and `headers` how long all headers of a packet are.
     pub(crate) fn open_for(
         address: &Address,
         config: Config,
         carries: &str,
+        headers: usize,
     ) -> Result<Datagrams<N>, N::OpenError> {
         config.check().map_err(OpenError::Config)?;
         let (kind, medium) = N::kind(address)?;
         let control = medium.meet(address.rest(), &config)?;
         let own = medium.ours(control.address());
-        let net = N::open(kind, host(own.rest()), HEADER_LEN + header::MAX, &config)?;
+        let net = N::open(kind, host(own.rest()), headers, &config)?;
         let mut limits = config.limits;
         let fragment = net.facts().fragment.min(Config::MAX_MESSAGE);
         limits.max_message = limits.max_message.min(fragment);

@@ -42,8 +42,8 @@ pub const TARGET: usize = 16;
 /// The longest name of a library's protocol, in bytes.
 pub const MAX_PROTOCOL: usize = 64;
 /// What stands before it where packets are those of a [`Card`](crate::Card), and not of the
-/// two-sided engine: so the two refuse each other.
-pub const CHANNELS: &str = "channels;";
+/// two-sided engine: so the two refuse each other, as do versions of the format.
+pub const CHANNELS: &str = "channels 2;";
 /// The longest description of memory that is open to a peer, in bytes.
 pub const MAX_LOCATION: usize = 1024;
 /// The version of this format.

@@ -6,7 +6,7 @@ mod common;
 use common::{LATE, Mock, be_silent, complete_all, tamper};
 use petasos_channel::{
     Device, DeviceEvent,
-    device::{Class, Fault, Node, RemoteKey, Target, Ticket},
+    device::{Class, Fault, Node, RemoteKey, Search, Target, Ticket},
 };
 use petasos_datagram::{Card, Config, Datagrams};
 use petasos_fabric::{Access, Address, Clock, Endpoint, Event, LostReason, Region, Slice};
@@ -119,7 +119,7 @@ impl Pair {
     /// The first side sends a packet, which is changed on its way.
     fn changed(&mut self, len: usize, change: impl Fn(&mut Vec<u8>)) {
         self.cards[0].send(self.nodes[0], Class::Control, &[&vec![0; len]]).unwrap();
-        let is = |packet: &Vec<u8>| packet.len() == 17 + len && packet[16] == 1;
+        let is = |packet: &Vec<u8>| packet.len() == 24 + len && packet[16] == 1;
         tamper(|queue| queue.iter_mut().filter(|packet| is(packet)).for_each(&change));
     }
 
@@ -157,6 +157,62 @@ fn packets_of_both_classes() {
     }
     assert_eq!(pair.packet(1), (Class::Control, vec![2]));
     assert_eq!(pair.packet(1), (Class::Data, vec![1]));
+}
+
+/// A packet that is next lies where the library put it until it is taken, and nothing is lost if it
+/// is not.
+#[test]
+fn packets_are_found() {
+    let mut pair = Pair::new(true);
+    let (node, at) = (pair.nodes[0], pair.nodes[1]);
+    let whole = bytes(5000);
+    for round in 0..3 {
+        pair.cards[0].send(node, Class::Data, &[&whole[..round], &whole[round..]]).unwrap();
+        assert_eq!(pair.cards[1].find_packet(), Search::Found(at, whole.len()));
+        let (mut some, into) = (vec![0; 100], Region::zeroed(700));
+        pair.cards[1].read_found(4900, &mut some);
+        pair.cards[1].copy_found(17, &into.whole());
+        assert!(some == whole[4900..] && into.to_vec() == whole[17..717]);
+        // It is there until it is taken.
+        assert_eq!(pair.cards[1].find_packet(), Search::Found(at, whole.len()));
+        if round == 0 {
+            pair.cards[1].take_found();
+            assert_eq!(pair.cards[1].find_packet(), Search::Nothing);
+        } else {
+            // Reported at once, or when it is asked for.
+            pair.poll(1, round == 1);
+            assert_eq!(pair.packet(1), (Class::Data, whole.clone()));
+        }
+    }
+    assert!(pair.events[1].is_empty(), "{:?}", pair.events);
+    // What is to be reported comes first, in its order.
+    for (class, byte) in [(Class::Data, 1), (Class::Control, 2), (Class::Data, 3)] {
+        pair.cards[0].send(node, class, &[&[byte]]).unwrap();
+    }
+    pair.cards[1].find_packet();
+    pair.cards[1].take_found();
+    assert_eq!(pair.cards[1].find_packet(), Search::Poll);
+    assert_eq!(pair.cards[1].find_packet(), Search::Poll, "an event waits");
+    assert_eq!(pair.packet(1), (Class::Control, vec![2]));
+    assert_eq!(pair.packet(1), (Class::Data, vec![3]));
+    // The sender hears of all that was taken: more than its window holds.
+    let end = Instant::now() + PATIENCE;
+    for number in 0..200_u8 {
+        while pair.cards[0].send(node, Class::Data, &[&[number]]).is_err() {
+            pair.poll(0, true);
+            assert!(Instant::now() < end, "no room after {number}");
+        }
+        assert_eq!(pair.cards[1].find_packet(), Search::Found(at, 1), "{number}");
+        pair.cards[1].take_found();
+        pair.poll(1, true);
+    }
+    // One of a node that is closed is no more.
+    pair.cards[0].send(node, Class::Data, &[&whole]).unwrap();
+    assert!(matches!(pair.cards[1].find_packet(), Search::Found(..)));
+    pair.cards[1].close(at);
+    assert_eq!(pair.cards[1].find_packet(), Search::Nothing);
+    pair.poll(1, true);
+    assert!(pair.events[1].is_empty(), "{:?}", pair.events);
 }
 
 /// By the library, or by the owner's card; with memory that the library does not get, and what is
@@ -251,6 +307,8 @@ fn garbage() {
     let garbage: Vec<(Vec<u8>, &str)> = vec![
         (vec![8, 0, 0, 0, 0], "an unknown kind"),
         (vec![0x85, 0, 0, 0, 0, 0], "an unknown kind"),
+        (vec![0; 7], "cut short"),
+        (vec![1; 3], "cut short"),
         (vec![2; 20], "cut short"),
         (vec![3], "cut short"),
         (vec![3, 0, 0], "too long"),
@@ -276,7 +334,7 @@ fn garbage() {
     let mut pair = Pair::new(true);
     pair.cards[0].send(pair.nodes[0], Class::Control, &[&[1; 100]]).unwrap();
     tamper(|queue| {
-        let again: Vec<_> = queue.iter().filter(|packet| packet.len() == 117).cloned().collect();
+        let again: Vec<_> = queue.iter().filter(|packet| packet.len() == 124).cloned().collect();
         queue.extend(again);
     });
     assert!(matches!(pair.lost(1), LostReason::Protocol(_)));
@@ -322,7 +380,7 @@ fn a_peer_that_takes_no_answers() {
     let mut pair = Pair::new(false);
     let (end, mut asked, mut ticket) = (Instant::now() + PATIENCE, 0, Vec::new());
     let reason = 'lost: loop {
-        while pair.cards[0].send(pair.nodes[0], Class::Control, &[&[0; 36]]).is_ok() {
+        while pair.cards[0].send(pair.nodes[0], Class::Control, &[&[0; 29]]).is_ok() {
             asked += 1;
         }
         tamper(|queue| {
@@ -338,7 +396,10 @@ fn a_peer_that_takes_no_answers() {
         pair.poll(1, true);
         // It does not mind what it is answered.
         let answers = |queue: &mut VecDeque<Vec<u8>>| {
-            queue.iter_mut().filter(|packet| packet.len() == 16 + 6).for_each(|p| p[16] = 1);
+            for packet in queue.iter_mut().filter(|packet| packet.len() == 16 + 6) {
+                packet.truncate(16);
+                packet.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]);
+            }
         };
         tamper(answers);
         pair.poll(0, true);
@@ -483,6 +544,6 @@ fn others_are_refused() {
         }
         assert!(Instant::now() < end, "{told:?}");
     }
-    let named = told.iter().any(|why| why.contains("`channels;mock`") && why.contains("`mock`"));
+    let named = told.iter().any(|why| why.contains("`channels 2;mock`") && why.contains("`mock`"));
     assert!(named, "{told:?}");
 }

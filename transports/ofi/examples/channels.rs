@@ -130,9 +130,9 @@ fn main() -> Result<()> {
     let datagrams =
         || -> Result<Box<dyn Endpoint>> { Ok(Box::new(Ofi::open(&address, Config::default())?)) };
     let channels = || -> Result<Box<dyn Endpoint>> {
-        let mut config = petasos_channel::Config::default();
-        (config.limits.max_message, config.limits.max_inject) = (SHORT, SHORT);
-        Ok(Box::new(Channels::new(Card::open(&address, Config::default())?, config)))
+        let card = Card::open(&address, Config::default())?;
+        let settings = card.settings();
+        Ok(Box::new(Channels::new(card, settings)))
     };
     let mut lines = [Line::new(datagrams)?, Line::new(channels)?];
     println!("{:>9} {:>12} {:>12}   µs per message over {url}", "bytes", "datagrams", "channels");

@@ -72,9 +72,9 @@ pub use sys::environment::prepare;
 pub type Ofi = petasos_datagram::Datagrams<Net>;
 
 /// Opens an endpoint at an address: an [`Ofi`], or where the address ends with `?channels`, as
-/// `ofi+verbs://10.0.0.7:0?channels`, `petasos_channel::Channels` over a [`Card`]. For which messages that is
-/// faster, docs/libfabric.md says. All peers of an endpoint have to be of its kind, which their
-/// addresses say.
+/// `ofi+verbs://10.0.0.7:0?channels`, `petasos_channel::Channels` over a [`Card`]. For which
+/// messages that is faster, docs/libfabric.md says. All peers of an endpoint have to be of its kind,
+/// which their addresses say.
 ///
 /// # Errors
 /// As [`open`](petasos_datagram::Datagrams::open) of that.

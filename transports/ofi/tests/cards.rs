@@ -41,9 +41,10 @@ impl Fixture for OverCard {
     }
 
     fn open(&self, at: &Address) -> Box<dyn Endpoint> {
-        let mut config = petasos_channel::Config::default();
-        config.force = self.force;
-        Box::new(Channels::new(Card::open(at, self.config.clone()).unwrap(), config))
+        let card = Card::open(at, self.config.clone()).unwrap();
+        let mut settings = card.settings();
+        settings.force = self.force;
+        Box::new(Channels::new(card, settings))
     }
 
     fn missing(&self) -> Option<String> {

@@ -28,10 +28,10 @@ impl Fixture for OverCard {
     }
 
     fn open(&self, at: &Address) -> Box<dyn Endpoint> {
-        let mut config = petasos_channel::Config::default();
-        config.force = self.force;
         let card = Card::open(at, common::config(network())).unwrap();
-        Box::new(Channels::new(card, config))
+        let mut settings = card.settings();
+        settings.force = self.force;
+        Box::new(Channels::new(card, settings))
     }
 
     fn missing(&self) -> Option<String> {

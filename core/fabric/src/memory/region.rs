@@ -286,6 +286,7 @@ impl Region {
     ///
     /// # Panics
     /// If `offset + into.len()` is beyond the end.
+    #[inline]
     pub fn read(&self, offset: usize, into: &mut [u8]) {
         let from = self.locate(offset, into.len()).as_ptr();
         if let Some(device) = self.device() {

@@ -532,7 +532,12 @@ impl Engine {
 
     /// Moves up to `budget` events, in order, to `events`; serves what this endpoint sent to
     /// itself, and peers that wait for credit. True if anything was done.
+    #[inline]
     pub fn take_events(&mut self, budget: usize, events: &mut Vec<Event>) -> bool {
+        !self.is_quiet() && self.take_all_events(budget, events)
+    }
+
+    fn take_all_events(&mut self, budget: usize, events: &mut Vec<Event>) -> bool {
         let granted = self.has_waiting() && self.serve_waiting();
         let moved = self.deliver_to_self(budget) || granted;
         self.tell_room();

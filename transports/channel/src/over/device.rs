@@ -64,7 +64,7 @@ impl<E: Endpoint> Device for Over<E> {
     fn send(&mut self, to: Node, class: Class, parts: &[&[u8]]) -> Result<(), Refusal> {
         let peer = self.peer(to)?;
         let first = [class as u8];
-        let mut all: SmallVec<[&[u8]; 4]> = smallvec![&first[..]];
+        let mut all: SmallVec<[&[u8]; 8]> = smallvec![&first[..]];
         all.extend_from_slice(parts);
         self.inner.inject(peer, &all).map_err(refusal)
     }

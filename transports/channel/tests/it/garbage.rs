@@ -4,7 +4,7 @@
 //!
 //! `PETASOS_SEEDS` sets how many liars there are (default 300).
 
-use crate::common::{address, from_environment, join, message, net, numbers_of, open};
+use crate::common::{address, from_environment, join, message, numbers_of, open};
 use petasos_channel::{
     Config, Device, DeviceEvent, Force,
     device::{Class, Node, RemoteKey, Target, Ticket},
@@ -13,7 +13,7 @@ use petasos_channel::{
 use petasos_fabric::{Access, Endpoint, Event, LostReason, Region, Slice, two_sided::header};
 use petasos_sim::{
     Random,
-    device::{DeviceNet, SimDevice},
+    device::{DeviceConfig, DeviceNet, SimDevice},
 };
 use std::{collections::BTreeSet, time::Duration};
 
@@ -167,7 +167,10 @@ impl Liar {
 /// One liar, and an honest pair beside it: for what the liar was cut off.
 fn lies(seed: u64) -> Option<String> {
     let mut random = Random::new(seed);
-    let net = net(seed);
+    let mut device = DeviceConfig::with_seed(seed);
+    // What is found is checked as what is reported.
+    device.finds = seed.is_multiple_of(2);
+    let net = DeviceNet::new(device);
     let mut config = Config::default();
     config.exclusive.cells = 8 + random.below(30) as u32;
     if random.one_in(2) {
@@ -206,6 +209,41 @@ fn lies(seed: u64) -> Option<String> {
         None => None,
         Some(LostReason::Protocol(what)) => Some(what),
         Some(reason) => panic!("{reason}"),
+    }
+}
+
+/// Packets of the engine's that are shorter or longer than they say, reported and found.
+#[test]
+fn false_lengths() {
+    let says = |kind: u8, payload: u32, rest: usize| {
+        [&[kind, header::VERSION, 0, 0][..], &payload.to_le_bytes(), &vec![0; rest]].concat()
+    };
+    // Messages, without and with a request for credit (headers of 8 and 16 bytes); no packet.
+    let packets = [says(1, 9, 8), says(1, 8, 9), says(2, 5, 11), says(2, 5, 15), says(200, 0, 0)];
+    for (finds, bytes) in
+        [true, false].into_iter().flat_map(|f| packets.iter().map(move |p| (f, p)))
+    {
+        let mut device = DeviceConfig::with_seed(1);
+        device.finds = finds;
+        let net = DeviceNet::new(device);
+        let mut honest = open(&net, "honest", &Config::default());
+        let mut liar = Liar::new(&net, 0);
+        let (mut sent, mut lost) = (false, None);
+        for _ in 0..1000 {
+            liar.listen(&net);
+            if let Some(node) = liar.node.filter(|_| !sent) {
+                let record = packet(RECORD, 3, 0, 0, bytes);
+                sent = liar.card.send(node, Class::Data, &[&record]).is_ok();
+            }
+            let mut events = Vec::new();
+            honest.progress(net.now(), 64, &mut events);
+            lost = lost.or(events.into_iter().find_map(|event| match event {
+                Event::PeerLost { reason, .. } => Some(reason),
+                _ => None,
+            }));
+            net.run_for(Duration::from_micros(1));
+        }
+        assert!(matches!(lost, Some(LostReason::Protocol(_))), "{finds}, {bytes:?}: {lost:?}");
     }
 }
 

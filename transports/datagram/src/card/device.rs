@@ -1,16 +1,19 @@
 //! The contract of a device.
 
 use super::{
-    Card, OPTION, events::is_of, opened::Location, packet::Header, send::Body, without_option,
+    Card, OPTION, body::Body, events::is_of, opened::Location, packet::Header, without_option,
 };
 use crate::network::Network;
 use petasos_channel::{
     Device, DeviceEvent, DeviceLimits,
-    device::{AtomicAccess, Class, Fault, Node, Refusal, Registration, RemoteKey, Target, Ticket},
+    device::{
+        AtomicAccess, Class, Fault, Node, Refusal, Registration, RemoteKey, Search, Target, Ticket,
+    },
     immediate::{Opened, PutHeader},
 };
 use petasos_fabric::{
-    Access, Address, Credential, Endpoint, Incarnation, Notifier, RegisterError, Sleep, Slice, Time,
+    Access, Address, Credential, Endpoint, Incarnation, Notifier, RegisterError, Sleep, Slice,
+    Time, two_sided::Outgoing,
 };
 use smallvec::SmallVec;
 use std::{os::fd::BorrowedFd, time::Duration};
@@ -35,7 +38,7 @@ impl<N: Network> Device for Card<N> {
         let facts = self.inner.net.facts();
         let transfer = if self.reads { facts.access.unwrap_or(TRANSFER) } else { TRANSFER };
         DeviceLimits {
-            packet: facts.fragment,
+            packet: self.longest(),
             immediate: facts.fragment,
             transfer: transfer.min(TRANSFER),
             atomic: 0,
@@ -69,6 +72,7 @@ impl<N: Network> Device for Card<N> {
         let Some(reached) = self.nodes.remove(node) else { return };
         self.mail.retain(|event| !is_of(event, node));
         self.stash.retain(|event| !is_of(event, node));
+        self.forget_found(node);
         self.end_all(reached.peer);
         self.inner.forget(reached.peer);
     }
@@ -78,8 +82,22 @@ impl<N: Network> Device for Card<N> {
     #[inline]
     fn send(&mut self, to: Node, class: Class, parts: &[&[u8]]) -> Result<(), Refusal> {
         let len: usize = parts.iter().map(|part| part.len()).sum();
-        assert!(len <= self.inner.net.facts().fragment, "a packet of {len} bytes");
-        self.send_now(to, &Header::Packet(class), Body::Parts(parts))
+        assert!(len <= self.longest(), "a packet of {len} bytes");
+        self.send_packet(to, class, Body::Parts(parts))
+    }
+
+    /// # Panics
+    /// If the packet is too long.
+    fn send_payload(
+        &mut self,
+        to: Node,
+        class: Class,
+        header: &[u8],
+        payload: &Outgoing,
+    ) -> Result<(), Refusal> {
+        let len = header.len() + payload.len();
+        assert!(len <= self.longest(), "a packet of {len} bytes");
+        self.send_packet(to, class, Body::Payload(header, payload))
     }
 
     fn put(
@@ -181,54 +199,37 @@ impl<N: Network> Device for Card<N> {
         self.inner.net.holds(memory) || self.opened.holds(memory)
     }
 
+    #[inline]
+    fn find_packet(&mut self) -> Search {
+        self.find()
+    }
+
+    #[inline]
+    fn read_found(&self, at: usize, room: &mut [u8]) {
+        self.read(at, room);
+    }
+
+    fn copy_found(&self, at: usize, into: &Slice) {
+        self.copy(at, into);
+    }
+
+    #[inline]
+    fn take_found(&mut self) {
+        self.found_taken();
+    }
+
+    #[inline]
     fn poll(&mut self, now: Time, data: bool, most: usize, events: &mut Vec<DeviceEvent>) -> bool {
-        let before = events.len();
-        (self.inner.now, self.data) = (now, data);
-        self.inner.pace.begin_pass();
-        if !self.departed.is_empty() {
-            self.forget_departed();
-        }
-        let mut busy = false;
-        let packets = self.inner.counters.packets_in;
-        if self.inner.pace.is_control_due(packets) || self.inner.lists.has_controls() {
-            self.inner.pace.control_polled(packets);
-            busy |= self.inner.poll_control();
-        }
-        if self.inner.engine.has_events() {
-            self.take_news();
-        }
-        if !self.inner.lists.paused().is_empty() {
-            busy |= self.resume(most);
-        }
-        let arrived = self.receive(most);
-        self.inner.pace.library_polled(arrived);
-        busy |= arrived;
-        if self.nodes.has_owed() {
-            busy |= self.pay_all();
-        }
-        if self.inner.lists.has_owing() {
-            busy |= self.inner.acknowledge();
-        }
-        if !self.inner.lists.ending().is_empty() {
-            busy |= self.inner.finish_ended();
-        }
-        if self.inner.engine.has_events() {
-            self.take_news();
-        }
-        if self.nodes.has_full() {
-            self.tell_room();
-        }
-        if self.opened.end_mourning(now) {
-            self.inner.net.close_memory();
-        }
-        self.hand_out(most, events);
-        busy |= events.len() > before;
-        self.inner.pace.end_pass(busy);
-        busy
+        self.poll_within((now, data), most, events)
+    }
+
+    #[inline]
+    fn sends_at_once(&self) -> bool {
+        true
     }
 
     fn arm(&mut self, now: Time, data: bool) -> Sleep {
-        if !self.mail.is_empty() || (data && !self.stash.is_empty()) {
+        if !self.mail.is_empty() || (data && !self.stash.is_empty()) || self.found.is_some() {
             return Sleep::Busy;
         }
         match self.inner.prepare(now, self.nodes.has_work()) {

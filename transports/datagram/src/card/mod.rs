@@ -15,11 +15,14 @@
 //!
 //! One numbered stream carries everything to a node: packets of both classes, puts, and answers.
 //! The receiver takes in all of it whenever it is polled; data packets that its user does not ask
-//! for yet are kept, up to a bound beyond what the window of a correct peer holds.
+//! for yet are kept, up to a bound beyond what the window of a correct peer holds. A data packet
+//! that is next in all respects is *found*: its user reads it where the library put it, and no
+//! event is made of it ([`Device::find_packet`](petasos_channel::Device::find_packet)).
 //!
 //! * **Puts** are packets, which the target's card writes to where they belong. A library's own
 //!   writes would need a completion at the target, which not all of them have; and a record of a
-//!   channel's FIFO is short.
+//!   channel's FIFO is short. As a put is a packet, an exclusive channel gains nothing over short
+//!   packets, and channels ask for none but where they are told to.
 //! * **Gets** are the library's reads, where it has them, and else requests that the owner's card
 //!   answers, part by part.
 //! * Programs' own regions are not registered here
@@ -35,22 +38,37 @@
 //! [`frame::CHANNELS`]: crate::frame::CHANNELS
 
 mod access;
+mod body;
 mod device;
 mod events;
+mod found;
 mod nodes;
 mod opened;
 mod operations;
 pub mod packet;
+mod poll;
 mod receive;
 mod send;
 
-use crate::{Config, Counters, datagrams::Datagrams, frame::CHANNELS, network::Network};
+use crate::{
+    Config, Counters,
+    datagrams::Datagrams,
+    frame::{CHANNELS, HEADER_LEN},
+    link::WINDOW,
+    network::Network,
+};
+use found::Found;
 use nodes::Reachable;
 use opened::Registrations;
 use operations::Operations;
-use petasos_channel::{Channels, DeviceEvent};
-use petasos_fabric::{Address, Endpoint, Event, Peer};
+use packet::Header;
+use petasos_channel::{Channels, DeviceEvent, Thresholds};
+use petasos_fabric::{Address, Endpoint, Event, Peer, two_sided::header};
 use std::collections::VecDeque;
+
+/// How much longer than [`Facts::fragment`](crate::Facts::fragment) its packets may be: the headers
+/// of the channels and of their engine come on top.
+const HEADERS: usize = 16 + header::MAX;
 
 /// What the addresses of cards end with.
 pub(crate) const OPTION: &str = "?channels";
@@ -68,9 +86,9 @@ pub fn open<N: Network>(
     if !address.rest().ends_with(OPTION) {
         return Ok(Box::new(Datagrams::<N>::open(address, config)?));
     }
-    let mut numbers = petasos_channel::Config::default();
-    numbers.limits = config.limits;
-    Ok(Box::new(Channels::new(Card::<N>::open(address, config)?, numbers)))
+    let card = Card::<N>::open(address, config)?;
+    let settings = card.settings();
+    Ok(Box::new(Channels::new(card, settings)))
 }
 
 /// The address of an endpoint without the option of cards; `None` if it does not have it.
@@ -99,6 +117,11 @@ pub struct Card<N: Network> {
     mail: VecDeque<DeviceEvent>,
     /// Data packets that were not asked for yet.
     stash: VecDeque<DeviceEvent>,
+    /// A packet that lies where the library put it: nothing is asked of the library before it is
+    /// taken.
+    found: Option<Found>,
+    /// One was taken since the last pass.
+    took: bool,
     /// Events of the inner endpoint.
     news: Vec<Event>,
     /// Lost peers whose loss was handed out: their numbers may be used again.
@@ -116,7 +139,9 @@ impl<N: Network> Card<N> {
     /// As [`Datagrams::open`].
     pub fn open(address: &Address, config: Config) -> Result<Card<N>, N::OpenError> {
         let place = without_option(address);
-        let inner = Datagrams::<N>::open_for(place.as_ref().unwrap_or(address), config, CHANNELS)?;
+        let place = place.as_ref().unwrap_or(address);
+        let headers = HEADER_LEN + Header::MAX + HEADERS;
+        let inner = Datagrams::<N>::open_for(place, config, CHANNELS, headers)?;
         Ok(Card {
             address: with_option(inner.engine.address()),
             opened: Registrations::new(inner.config.limits.max_regions, inner.config.mourning),
@@ -126,10 +151,33 @@ impl<N: Network> Card<N> {
             data: false,
             mail: VecDeque::new(),
             stash: VecDeque::new(),
+            found: None,
+            took: false,
             news: Vec::new(),
             departed: Vec::new(),
             inner,
         })
+    }
+
+    /// The longest packet, in bytes.
+    #[inline]
+    fn longest(&self) -> usize {
+        self.inner.net.facts().fragment + HEADERS
+    }
+
+    /// The settings of [`Channels`] that are best over it: what fits a packet is sent as one, and
+    /// what is longer is read by its receiver. What `petasos tune` found for the scheme has
+    /// priority. The limits are those with which the card was opened.
+    #[must_use]
+    pub fn settings(&self) -> petasos_channel::Config {
+        let mut settings = petasos_channel::Config::default();
+        settings.limits = self.inner.config.limits;
+        // One acknowledgement is for the card and for the channels.
+        settings.window = WINDOW;
+        let whole = Config::MAX_MESSAGE + header::MAX;
+        let usual = Thresholds::new(whole, whole, whole).unwrap_or_default();
+        settings.thresholds = Some(Thresholds::of_machine_or(self.inner.medium.scheme, usual));
+        settings
     }
 
     /// What the card did so far.

@@ -128,7 +128,11 @@ impl<O> Registrations<O> {
     }
 
     /// Takes out what is to be closed now. True if there was anything.
+    #[inline]
     pub(super) fn end_mourning(&mut self, now: Time) -> bool {
+        if self.mourned.is_empty() {
+            return false;
+        }
         let before = self.mourned.len();
         while self.mourned.front().is_some_and(|first| first.until <= now) {
             self.mourned.pop_front();

@@ -2,7 +2,7 @@
 //!
 //! | first byte | what follows |
 //! |---|---|
-//! | 0, 1 | a packet of the class data, or control |
+//! | 0, 1 | a packet of the class data, or control: 7 zeroes, for alignment, and the bytes |
 //! | 2 | an immediate put: a [`PutHeader`], and the bytes |
 //! | 3 | an immediate put of the receiver's was refused: the code of the fault |
 //! | 4 | a part of a put: its number, a [`PutHeader`], and the bytes |
@@ -22,6 +22,9 @@ use petasos_channel::{
 
 /// In the first byte: the last part of a put.
 const LAST: u8 = 0x80;
+
+/// The length of the header of a packet: the bytes behind it are aligned like the whole.
+const PACKET: usize = 8;
 
 const IMMEDIATE: u8 = 2;
 const REFUSED: u8 = 3;
@@ -105,6 +108,8 @@ impl Encoded {
 }
 
 impl Header {
+    /// That of a packet, in bytes.
+    pub const PACKET: usize = PACKET;
     /// The longest, in bytes.
     pub const MAX: usize = 1 + 4 + PutHeader::LEN;
 
@@ -113,7 +118,7 @@ impl Header {
     #[must_use]
     pub fn encode(&self) -> Encoded {
         match self {
-            Header::Packet(class) => Encoded::of(*class as u8),
+            Header::Packet(class) => Encoded::of(*class as u8).with(&[0; PACKET - 1]),
             Header::Immediate(put) => Encoded::of(IMMEDIATE).with(&put.to_bytes()),
             Header::Refused(fault) => Encoded::of(REFUSED).with(&[immediate::code(*fault)]),
             Header::Put { id, put, last } => {
@@ -144,7 +149,10 @@ impl Header {
         let body = match kind {
             0 | 1 => {
                 let class = if kind == 0 { Class::Data } else { Class::Control };
-                return Ok((Header::Packet(class), 1));
+                if rest.len() < PACKET - 1 {
+                    return Err(SHORT);
+                }
+                return Ok((Header::Packet(class), PACKET));
             }
             IMMEDIATE => {
                 let put = rest.first_chunk().ok_or(SHORT)?;

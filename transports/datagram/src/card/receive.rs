@@ -13,7 +13,7 @@ use petasos_fabric::{Peer, Slice};
 
 /// The most completions that a pass takes in: many make no event, and a peer that never pauses must
 /// not hold up the rest.
-const MOST: usize = 256;
+pub(super) const MOST: usize = 256;
 /// The most bytes of data packets of one node that wait to be asked for: more than the windows of a
 /// correct peer hold.
 const STASHED: usize = 256 << 20;
@@ -75,24 +75,29 @@ impl<N: Network> Card<N> {
             }
             let Some(happened) = self.inner.net.next() else { break };
             worked = true;
-            match happened {
-                Happened::Packet(packet) => {
-                    if let Some(header) = self.inner.read_header(packet)
-                        && let Some(peer) = self.inner.admit(header, packet)
-                    {
-                        self.take(peer, &Source::Network(packet));
-                        self.inner.pause(peer.index);
-                    }
-                }
-                Happened::Done(Mark::Access { access, serial }, result) => {
-                    self.read_done(access, serial, result);
-                }
-                Happened::Done(mark, result) => self.inner.done(mark, result),
-                Happened::CompletionData(_) => self.inner.counters.stray_completion_data += 1,
-                Happened::Broken(code) => self.inner.broken(code),
-            }
+            self.happened(happened);
         }
         worked
+    }
+
+    /// Takes in what the library reports.
+    pub(super) fn happened(&mut self, happened: Happened) {
+        match happened {
+            Happened::Packet(packet) => {
+                if let Some(header) = self.inner.read_header(packet)
+                    && let Some(peer) = self.inner.admit(header, packet)
+                {
+                    self.take(peer, &Source::Network(packet));
+                    self.inner.pause(peer.index);
+                }
+            }
+            Happened::Done(Mark::Access { access, serial }, result) => {
+                self.read_done(access, serial, result);
+            }
+            Happened::Done(mark, result) => self.inner.done(mark, result),
+            Happened::CompletionData(_) => self.inner.counters.stray_completion_data += 1,
+            Happened::Broken(code) => self.inner.broken(code),
+        }
     }
 
     /// Goes on with packets whose turn had not come, or for whose events there was no room.
@@ -118,7 +123,7 @@ impl<N: Network> Card<N> {
     }
 
     /// Takes the packet of a peer whose turn it is.
-    fn take(&mut self, peer: Peer, source: &Source<'_>) {
+    pub(super) fn take(&mut self, peer: Peer, source: &Source<'_>) {
         // The event that it is up comes before.
         if !self.news.is_empty() || self.inner.engine.has_events() {
             self.take_news();

@@ -1,67 +1,21 @@
 //! Sending: packets of the user's at once or not at all, and what is owed to nodes as soon as there
 //! is room.
 
-use super::{
-    Card,
-    nodes::Owed,
-    packet::{Encoded, Header},
-};
+use super::{Card, body::Body, nodes::Owed, packet::Header};
 use crate::{
     frame::HEADER_LEN,
     network::{self, Mark, Network, Taken},
+    slots::Slots,
 };
-use bytes::Bytes;
 use petasos_channel::{
     DeviceEvent,
-    device::{Fault, Node, Refusal},
+    device::{Class, Fault, Node, Refusal},
     immediate::PutHeader,
 };
-use petasos_fabric::{Access, Slice, two_sided::Outgoing};
+use petasos_fabric::Access;
 
 /// The most packets to one node before others have their turn.
 const TURN: usize = 32;
-
-/// What stands behind the header.
-#[derive(Clone, Copy)]
-pub(super) enum Body<'b> {
-    Parts(&'b [&'b [u8]]),
-    Memory(&'b Slice),
-}
-
-impl Body<'_> {
-    pub(super) const NONE: Body<'static> = Body::Parts(&[]);
-
-    fn len(&self) -> usize {
-        match self {
-            Body::Parts(parts) => parts.iter().map(|part| part.len()).sum(),
-            Body::Memory(memory) => memory.len(),
-        }
-    }
-
-    fn copy(&self, mut room: &mut [u8]) {
-        match self {
-            Body::Parts(parts) => {
-                for part in *parts {
-                    let (here, rest) = room.split_at_mut(part.len());
-                    here.copy_from_slice(part);
-                    room = rest;
-                }
-            }
-            Body::Memory(memory) => memory.read(0, room),
-        }
-    }
-
-    /// For the library, which holds it: so a copy of what cannot be held.
-    fn to_payload(self) -> Outgoing {
-        match self {
-            Body::Memory(memory) if !memory.is_raw() && memory.device().is_none() => {
-                Outgoing::Memory([memory.clone()].into_iter().collect())
-            }
-            Body::Memory(memory) => Outgoing::Bytes(Bytes::from(memory.to_vec())),
-            Body::Parts(parts) => Outgoing::Bytes(Bytes::from(parts.concat())),
-        }
-    }
-}
 
 impl<N: Network> Card<N> {
     /// Sends a packet of the user's, who is told when there is room, if there is none now.
@@ -72,16 +26,36 @@ impl<N: Network> Card<N> {
         body: Body<'_>,
     ) -> Result<(), Refusal> {
         self.nodes.live(to).ok_or(Refusal::Gone)?;
-        let sent = self.post(to.0, &header.encode(), body);
+        let sent = self.post_as(to, header, body);
         if let Err(Refusal::Full) = sent {
             self.nodes.refuse(to);
         }
         sent
     }
 
+    /// The same of a packet without more of a header than its class.
+    #[inline]
+    pub(super) fn send_packet(
+        &mut self,
+        to: Node,
+        class: Class,
+        body: Body<'_>,
+    ) -> Result<(), Refusal> {
+        self.nodes.live(to).ok_or(Refusal::Gone)?;
+        let sent = self.post(to.0, &u64::from(class as u8).to_le_bytes(), body);
+        if let Err(Refusal::Full) = sent {
+            self.nodes.refuse(to);
+        }
+        sent
+    }
+
+    fn post_as(&mut self, to: Node, header: &Header, body: Body<'_>) -> Result<(), Refusal> {
+        self.post(to.0, header.encode().as_bytes(), body)
+    }
+
     /// Hands the next packet of the stream to the library.
     #[inline]
-    fn post(&mut self, index: u32, header: &Encoded, body: Body<'_>) -> Result<(), Refusal> {
+    fn post(&mut self, index: u32, header: &[u8], body: Body<'_>) -> Result<(), Refusal> {
         let inner = &mut self.inner;
         let link = inner.links.get_mut(index).filter(|link| link.is_up());
         let link = link.ok_or(Refusal::Gone)?;
@@ -89,7 +63,7 @@ impl<N: Network> Card<N> {
         if !link.out.has_window() {
             return Err(Refusal::Full);
         }
-        let (before, header) = (link.header().to_bytes(), header.as_bytes());
+        let before = link.header().to_bytes();
         let total = HEADER_LEN + header.len() + body.len();
         let mark = Mark::Short { link: index, serial: link.peer().generation };
         let net = &mut inner.net;
@@ -108,11 +82,9 @@ impl<N: Network> Card<N> {
                 net.send_short(node, &[&before, header], parts, mark).map(|()| Taken::Waits)
             }
             _ => {
-                let mut whole = [0; HEADER_LEN + Header::MAX];
-                whole[..HEADER_LEN].copy_from_slice(&before);
-                whole[HEADER_LEN..HEADER_LEN + header.len()].copy_from_slice(header);
-                let whole = &whole[..HEADER_LEN + header.len()];
-                let sent = net.send(node, whole, body.to_payload(), mark);
+                let copied = total <= Slots::<()>::BUFFER;
+                let (header, payload) = body.to_held([&before, header], copied);
+                let sent = net.send(node, &header, payload, mark);
                 sent.map(|()| Taken::Waits).map_err(|(refusal, _)| refusal)
             }
         };
@@ -165,7 +137,7 @@ impl<N: Network> Card<N> {
         for turn in 0..TURN {
             let Some(reached) = self.nodes.live(node) else { return turn > 0 };
             if let Some(fault) = reached.refused {
-                if self.post(node.0, &Header::Refused(fault).encode(), Body::NONE).is_err() {
+                if self.post_as(node, &Header::Refused(fault), Body::NONE).is_err() {
                     self.nodes.owe(node);
                     return turn > 0;
                 }
@@ -198,7 +170,7 @@ impl<N: Network> Card<N> {
     fn pay_part(&mut self, node: Node, owed: Owed) -> Result<Option<Owed>, Owed> {
         let most = self.inner.net.facts().fragment;
         match owed {
-            Owed::Answer(header) => match self.post(node.0, &header.encode(), Body::NONE) {
+            Owed::Answer(header) => match self.post_as(node, &header, Body::NONE) {
                 Err(Refusal::Full) => Err(Owed::Answer(header)),
                 _ => Ok(None),
             },
@@ -209,8 +181,8 @@ impl<N: Network> Card<N> {
                 let Some(part) = from.part(at, len) else { return Ok(None) };
                 let offset = put.offset.wrapping_add(at as u64);
                 let put = PutHeader { offset, event: put.event.filter(|_| last), ..put };
-                let encoded = Header::Put { id, put, last }.encode();
-                match self.post(node.0, &encoded, Body::Memory(&part)) {
+                let part_header = Header::Put { id, put, last };
+                match self.post_as(node, &part_header, Body::Memory(&part)) {
                     Err(Refusal::Full) => Err(Owed::Put { header, from, at }),
                     Err(_) => Ok(None),
                     Ok(()) if last => Ok(None),
@@ -228,7 +200,7 @@ impl<N: Network> Card<N> {
                     Err(fault) => (Header::Over { id, result: Err(fault) }, None),
                 };
                 let body = part.as_ref().map_or(Body::NONE, Body::Memory);
-                match self.post(node.0, &header.encode(), body) {
+                match self.post_as(node, &header, body) {
                     Err(Refusal::Full) => Err(Owed::Parts { get, left }),
                     Err(_) => Ok(None),
                     Ok(()) if part.is_none() || left == now => Ok(None),

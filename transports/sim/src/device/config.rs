@@ -35,6 +35,10 @@ pub struct DeviceConfig {
     pub operations: usize,
     /// Whether puts of a pair arrive in order. Default: no.
     pub ordered_puts: bool,
+    /// Whether data packets are found where they lie
+    /// ([`Device::find_packet`](petasos_channel::Device::find_packet)). Default: no, they are
+    /// reported.
+    pub finds: bool,
     /// Registrations of an endpoint at a time. Default: 65,536.
     pub registrations: usize,
 }
@@ -58,6 +62,7 @@ impl DeviceConfig {
             in_flight: 64,
             operations: 256,
             ordered_puts: false,
+            finds: false,
             registrations: 65_536,
         }
     }

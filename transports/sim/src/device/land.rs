@@ -257,6 +257,20 @@ impl World {
         events.len() > before
     }
 
+    /// The data packet that is next; the outer `None` if events come before it.
+    pub(super) fn find(&self, id: EndpointId) -> Option<Option<(Node, Vec<u8>)>> {
+        let party = self.parties.get(&id).filter(|party| party.mail.is_empty())?;
+        Some(party.data.front().map(|(node, bytes)| (*node, bytes.to_vec())))
+    }
+
+    /// The data packet that was next was taken.
+    pub(super) fn take(&mut self, id: EndpointId) {
+        if let Some(party) = self.parties.get_mut(&id) {
+            party.data.pop_front();
+        }
+        self.admit_all(id);
+    }
+
     pub(super) fn has_mail(&self, id: EndpointId, data: bool) -> bool {
         let party = self.parties.get(&id);
         party.is_some_and(|party| !party.mail.is_empty() || (data && !party.data.is_empty()))

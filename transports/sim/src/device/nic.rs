@@ -7,7 +7,9 @@ use super::{
 use crate::wake::WakeFlag;
 use petasos_channel::{
     Device, DeviceEvent, DeviceLimits,
-    device::{AtomicAccess, Class, Node, Refusal, Registration, RemoteKey, Target, Ticket, gather},
+    device::{
+        AtomicAccess, Class, Node, Refusal, Registration, RemoteKey, Search, Target, Ticket, gather,
+    },
 };
 use petasos_fabric::{Access, Address, Incarnation, Notifier, RegisterError, Sleep, Slice, Time};
 use std::{os::fd::BorrowedFd, sync::Arc, time::Duration};
@@ -20,6 +22,9 @@ pub struct SimDevice {
     incarnation: Incarnation,
     limits: DeviceLimits,
     wake: Arc<WakeFlag>,
+    /// Whether packets are found; and the one that was, which is still in its slot.
+    finds: bool,
+    found: Option<(Node, Vec<u8>)>,
 }
 
 impl SimDevice {
@@ -40,7 +45,8 @@ impl SimDevice {
             passive_target: true,
             exposes: true,
         };
-        SimDevice { world, address, id, incarnation, limits, wake: Arc::default() }
+        let (finds, wake) = (config.finds, Arc::default());
+        SimDevice { world, address, id, incarnation, limits, wake, finds, found: None }
     }
 }
 
@@ -66,6 +72,7 @@ impl Device for SimDevice {
     }
 
     fn close(&mut self, node: Node) {
+        self.found = None;
         self.world.lock().close(self.id, node);
     }
 
@@ -139,8 +146,35 @@ impl Device for SimDevice {
         self.world.lock().deregister(self.id, registration, ticket);
     }
 
+    fn find_packet(&mut self) -> Search {
+        if !self.finds {
+            return Search::Poll;
+        }
+        match self.world.lock().find(self.id) {
+            Some(Some((node, bytes))) => {
+                let len = bytes.len();
+                self.found = Some((node, bytes));
+                Search::Found(node, len)
+            }
+            Some(None) => Search::Nothing,
+            None => Search::Poll,
+        }
+    }
+
+    fn read_found(&self, at: usize, room: &mut [u8]) {
+        let (_, bytes) = self.found.as_ref().expect("a packet that was found");
+        room.copy_from_slice(&bytes[at..at + room.len()]);
+    }
+
+    fn take_found(&mut self) {
+        if self.found.take().is_some() {
+            self.world.lock().take(self.id);
+        }
+    }
+
     /// `now` is not looked at: the network knows the time.
     fn poll(&mut self, _: Time, data: bool, most: usize, events: &mut Vec<DeviceEvent>) -> bool {
+        self.found = None;
         self.world.lock().poll(self.id, data, most, events)
     }
 
