@@ -1,7 +1,7 @@
 //! The paths whose instructions are counted: both ends on one thread, so that neither waits.
 //!
 //! ```text
-//! cargo run --profile dist -p petasos-paths PATH [COUNT [URL]]     # a million, shm://* unless told otherwise
+//! cargo run --profile dist -p petasos-paths PATH [COUNT [URL]]     # a million, over shm://*
 //! ```
 //!
 //! `scripts/instructions` runs each under callgrind, and compares with the committed counts. By

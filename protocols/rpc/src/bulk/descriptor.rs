@@ -10,8 +10,8 @@ use petasos_fabric::{Access, Slice};
 use petasos_macros::Wire;
 use std::rc::Rc;
 
-/// Local memory, in one piece or several ([`Pieces`](crate::Pieces)), that peers may read or write until this is
-/// dropped or closed. To them the pieces are contiguous.
+/// Local memory, in one piece or several ([`Pieces`](crate::Pieces)), that peers may read or write
+/// until this is dropped or closed. To them the pieces are contiguous.
 ///
 /// Keep it for as long as peers need the memory: at least until the call is answered.
 /// When it is dropped, the engine keeps the memory until no access can land any more.

@@ -20,8 +20,8 @@ use std::{
 /// Memory into which the target of a call pushes: borrowed from the caller, which reads the data
 /// there afterwards.
 ///
-/// Implemented for `&Region`, `&Slice` and `&Pieces`. Memory passed by value would be lost, and the data with
-/// it:
+/// Implemented for `&Region`, `&Slice` and `&Pieces`. Memory passed by value would be lost, and the
+/// data with it:
 ///
 /// ```compile_fail,E0277
 /// use petasos_rpc::{Lent, fabric::Region};
