@@ -5,6 +5,7 @@ use std::{env, process::Command, sync::mpsc, thread};
 
 const NAME: &str = "FI_OFI_RXM_USE_SRX";
 const OTHER: &str = "FI_MR_CACHE_MONITOR";
+const BUFFERS: &str = "FI_OFI_RXM_MSG_RX_SIZE";
 
 fn main() {
     // Each case in a process of its own, for the environment is the process's.
@@ -13,12 +14,13 @@ fn main() {
             petasos_ofi::prepare();
             assert_eq!(env::var(NAME).as_deref(), Ok("1"));
             assert_eq!(env::var(OTHER).as_deref(), Ok("disabled"));
+            assert_eq!(env::var(BUFFERS).as_deref(), Ok("512"));
         }
         Some("--threads") => {
             let (done, wait) = mpsc::channel::<()>();
             let other = thread::spawn(move || wait.recv());
             petasos_ofi::prepare();
-            assert_eq!(env::var_os(NAME), None);
+            assert_eq!((env::var_os(NAME), env::var_os(BUFFERS)), (None, None));
             drop(done);
             let _ = other.join().unwrap();
         }
@@ -35,6 +37,7 @@ fn main() {
                     .arg(case)
                     .env_remove(NAME)
                     .env_remove(OTHER)
+                    .env_remove(BUFFERS)
                     .envs(before.map(|value| (NAME, value)));
                 assert!(again.status().unwrap().success(), "{case}");
             }
