@@ -303,9 +303,9 @@ pub trait Device: Send {
         match payload {
             Outgoing::Nothing => self.send(to, class, &[header]),
             Outgoing::Bytes(bytes) => self.send(to, class, &[header, bytes]),
-            Outgoing::Memory(pieces) => {
+            Outgoing::Memory(_) => {
                 let mut copy = Vec::with_capacity(payload.len());
-                pieces.iter().for_each(|piece| piece.append_to(0, piece.len(), &mut copy));
+                payload.append_to(&mut copy);
                 self.send(to, class, &[header, &copy])
             }
         }

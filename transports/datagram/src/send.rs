@@ -43,7 +43,7 @@ fn post<N: Network>(
     let taken = if total <= net.facts().inject {
         let fill = |room: &mut [u8]| {
             room[..whole.len()].copy_from_slice(whole);
-            copy_payload(&packet.payload, &mut room[whole.len()..]);
+            packet.payload.read(&mut room[whole.len()..]);
         };
         net.inject(node, total, fill, mark)?
     } else {
@@ -284,20 +284,5 @@ impl<N: Network> Datagrams<N> {
     pub(crate) fn fail(&mut self, index: u32, code: isize) {
         let reason = LostReason::System(self.net.error(code));
         self.end(index, reason);
-    }
-}
-
-fn copy_payload(payload: &petasos_fabric::two_sided::Outgoing, mut room: &mut [u8]) {
-    use petasos_fabric::two_sided::Outgoing;
-    match payload {
-        Outgoing::Nothing => {}
-        Outgoing::Bytes(bytes) => room.copy_from_slice(bytes),
-        Outgoing::Memory(pieces) => {
-            for piece in pieces {
-                let (here, rest) = room.split_at_mut(piece.len());
-                piece.read(0, here);
-                room = rest;
-            }
-        }
     }
 }

@@ -29,15 +29,7 @@ impl Packet {
     /// Copies the whole packet to the end of `out`.
     pub fn copy_to(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.header);
-        match &self.payload {
-            Outgoing::Nothing => {}
-            Outgoing::Bytes(bytes) => out.extend_from_slice(bytes),
-            Outgoing::Memory(pieces) => {
-                for piece in pieces {
-                    piece.append_to(0, piece.len(), out);
-                }
-            }
-        }
+        self.payload.append_to(out);
     }
 }
 
@@ -69,6 +61,36 @@ impl Outgoing {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Copies it to the end of `out`.
+    pub fn append_to(&self, out: &mut Vec<u8>) {
+        match self {
+            Outgoing::Nothing => {}
+            Outgoing::Bytes(bytes) => out.extend_from_slice(bytes),
+            Outgoing::Memory(pieces) => {
+                pieces.iter().for_each(|piece| piece.append_to(0, piece.len(), out));
+            }
+        }
+    }
+
+    /// Copies it to where there is room for just as many bytes.
+    ///
+    /// # Panics
+    /// If there is less room, or, where it is bytes, more.
+    #[inline]
+    pub fn read(&self, mut room: &mut [u8]) {
+        match self {
+            Outgoing::Nothing => {}
+            Outgoing::Bytes(bytes) => room.copy_from_slice(bytes),
+            Outgoing::Memory(pieces) => {
+                for piece in pieces {
+                    let (here, rest) = room.split_at_mut(piece.len());
+                    piece.read(0, here);
+                    room = rest;
+                }
+            }
+        }
     }
 
     /// Whether some of it is memory that the program keeps ([`Slice::raw`]): not to be given to a

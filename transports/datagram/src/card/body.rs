@@ -42,7 +42,7 @@ impl Body<'_> {
             Body::Payload(header, payload) => {
                 let (here, rest) = room.split_at_mut(header.len());
                 here.copy_from_slice(header);
-                read(payload, rest);
+                payload.read(rest);
             }
         }
     }
@@ -72,19 +72,5 @@ impl Body<'_> {
             }
         };
         (header, payload)
-    }
-}
-
-fn read(payload: &Outgoing, mut room: &mut [u8]) {
-    match payload {
-        Outgoing::Nothing => {}
-        Outgoing::Bytes(bytes) => room.copy_from_slice(bytes),
-        Outgoing::Memory(pieces) => {
-            for piece in pieces {
-                let (here, rest) = room.split_at_mut(piece.len());
-                piece.read(0, here);
-                room = rest;
-            }
-        }
     }
 }
