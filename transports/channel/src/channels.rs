@@ -249,6 +249,7 @@ impl<D: Device> Channels<D> {
         if let Some(out) = flow.out.fifo() {
             device.deregister(out.registration, None);
         }
+        self.schedule.input_taken(&mut flow);
         for deferred in flow.deferred.drain(..) {
             self.forget_deferred(deferred);
         }

@@ -63,8 +63,10 @@ pub struct Config {
     /// The most short packets to one peer without acknowledgement, from 2 to 65,536. The same on
     /// both sides. Default: 16.
     pub window: u32,
-    /// The most packets that are kept because their turn has not come, of all peers together;
-    /// beyond, the device's receive queue is not read. Default: 4096.
+    /// The most packets that wait to be taken in, of all peers together; beyond, the device's
+    /// receive queue is not read. Those that wait for their own sender, as it was stopped while
+    /// what it lent is being fetched, do not count: else such peers would stop all others. Of them
+    /// there is at most a window per peer. Default: 4096.
     pub deferred: usize,
     /// How long an acknowledgement waits for a record to ride on, where the peer does not wait for
     /// what it returns. Default: 1 ms.

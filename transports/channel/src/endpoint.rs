@@ -36,7 +36,7 @@ impl<D: Device> Channels<D> {
     }
 
     pub(crate) fn takes_data(&self) -> bool {
-        self.deferred.count() < self.config.deferred
+        self.schedule.waiting() < self.config.deferred
     }
 
     /// Takes up to `budget` records, of all peers in turn.

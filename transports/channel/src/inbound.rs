@@ -39,15 +39,15 @@ impl<D: Device> Channels<D> {
             return Err(Garbage::new("short packets out of order", header.seq.into()));
         }
         self.deferred.add(bytes.len());
-        flow.deferred.push_back(Deferred { seq: header.seq, bytes, ahead: Ahead::No });
-        self.schedule.list_input(peer.index, flow);
+        let packet = Deferred { seq: header.seq, bytes, ahead: Ahead::No };
+        self.schedule.defer(peer.index, flow, packet);
         Ok(())
     }
 
     /// Takes up to `most` records of a peer. Returns how many there were.
     pub(crate) fn deliver(&mut self, peer: Peer, most: usize) -> Result<usize, Garbage> {
         let Some(mut flow) = self.peers.take_flow(peer.index) else { return Ok(0) };
-        flow.in_input = false;
+        self.schedule.input_taken(&mut flow);
         flow.used = true;
         let result = self.deliver_within(peer, &mut flow, most);
         self.fetch(peer.index, &mut flow);
@@ -99,7 +99,7 @@ impl<D: Device> Channels<D> {
     }
 
     fn take_deferred(&mut self, peer: Peer, flow: &mut Flow) -> Result<(), Garbage> {
-        let Some(deferred) = flow.deferred.pop_front() else { return Ok(()) };
+        let Some(deferred) = self.schedule.undefer(flow) else { return Ok(()) };
         let ahead = match &deferred.ahead {
             Ahead::Done(bounce) => Some(bounce),
             _ => None,

@@ -58,15 +58,15 @@
 //!   pieces lent. It takes from the engine only what it can send, in order.
 //! * Of what may be lent one peer has no more than is free, so that one that fetches nothing holds
 //!   up no other; and a peer to which nothing can be lent is sent short packets.
-//! * A receiver keeps at most a window of packets per peer whose turn has not come, and no more
-//!   than [`Config::deferred`] in all: then it does not read the data slots of the device.
+//! * A receiver keeps at most a window of packets per peer whose turn has not come. Of those that
+//!   wait for this side there are no more than [`Config::deferred`] in all: then it does not read
+//!   the data slots of the device. Others wait for their own sender, which may be stopped, and
+//!   hold up nobody else.
 //! * Consider the first record of a stream that has not been taken. Those before it were, so all
 //!   that it needs at the sender comes back, by control packets that nothing holds up. It is on its
 //!   way, as a put (which needs no slot) or as a packet. A packet sits in the data slots only while
-//!   the receiver has too much deferred; of the deferred packets, one at least waits for no packet
-//!   in the slots, since the packets of one sender arrive in order: it waits for a put, or a get,
-//!   which complete by themselves, or for the engine, which waits only for its user. So some
-//!   deferred packet is taken, the slots are read again, and the record arrives.
+//!   too many others wait for this side: they are taken by its next passes, or, where they can not
+//!   be, found to wait for their own sender. So the slots are read again, and the record arrives.
 //! * Bounce buffers for sending come back with acknowledgements, those for fetching when the data is
 //!   there: two pools, so that neither waits for the other. A device may need the other side to run
 //!   for a get; so one peer has no more buffers than are free, and what is next in a peer's order

@@ -1,6 +1,6 @@
 //! Which peers have something to send or to deliver, and what waits for a time.
 
-use crate::flow::Flow;
+use crate::{deferred::Deferred, flow::Flow};
 use petasos_fabric::{Peer, Time};
 use std::{collections::VecDeque, time::Duration};
 
@@ -11,6 +11,8 @@ pub(crate) struct Schedule {
     output: VecDeque<u32>,
     /// Peers with something to deliver.
     input: VecDeque<u32>,
+    /// Deferred packets of these.
+    waiting: usize,
     /// Peers that wait for memory to lend.
     starved_output: Vec<u32>,
     /// Peers that wait for memory to fetch into.
@@ -56,8 +58,42 @@ impl Schedule {
     pub(crate) fn list_input(&mut self, index: u32, flow: &mut Flow) {
         if !flow.in_input {
             flow.in_input = true;
+            self.waiting += flow.deferred.len();
             self.input.push_back(index);
         }
+    }
+
+    /// The peer, which was taken from the list, or is gone, has nothing to deliver for now: what is
+    /// deferred of it waits for the peer itself.
+    #[inline]
+    pub(crate) fn input_taken(&mut self, flow: &mut Flow) {
+        if std::mem::take(&mut flow.in_input) {
+            self.waiting -= flow.deferred.len();
+        }
+    }
+
+    /// A packet of the peer is deferred.
+    #[inline]
+    pub(crate) fn defer(&mut self, index: u32, flow: &mut Flow, packet: Deferred) {
+        self.list_input(index, flow);
+        self.waiting += 1;
+        flow.deferred.push_back(packet);
+    }
+
+    /// The first deferred packet of the peer.
+    #[inline]
+    pub(crate) fn undefer(&mut self, flow: &mut Flow) -> Option<Deferred> {
+        let packet = flow.deferred.pop_front()?;
+        self.waiting -= usize::from(flow.in_input);
+        Some(packet)
+    }
+
+    /// Deferred packets that wait for this side: they are of peers that may have something to
+    /// deliver. All others wait for their own sender, whose memory is being fetched, or of which an
+    /// earlier record is missing.
+    #[inline]
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
     }
 
     #[inline]

@@ -136,8 +136,8 @@ impl<D: Device> Channels<D> {
                 // The other peers have their turn.
                 Next::Message => self.schedule.rotate_input(),
                 Next::Nothing => {
-                    flow.in_input = false;
                     self.schedule.pop_input();
+                    self.schedule.input_taken(&mut flow);
                     self.fetch(index, &mut flow);
                 }
                 Next::Other => {}
@@ -177,7 +177,7 @@ impl<D: Device> Channels<D> {
             let lent = engine.lend(peer, bytes.len(), |room| room.copy_from_slice(bytes));
             let Ok(lease) = lent else { return Next::Other };
             *message = lease;
-            if let Some(deferred) = flow.deferred.pop_front() {
+            if let Some(deferred) = self.schedule.undefer(flow) {
                 self.forget_deferred(deferred);
             }
             flow.ack.add_packet();

@@ -212,6 +212,14 @@ fn those_that_stand_still_hold_up_nobody_else() {
     beside_stopped(8, &config(4));
 }
 
+/// What is kept of them because a get of theirs does not end is no reason to read nothing of others.
+#[test]
+fn packets_of_those_that_stand_still_stop_no_others() {
+    let mut config = config(4);
+    config.deferred = 16;
+    beside_stopped(8, &config);
+}
+
 #[test]
 fn one_that_stands_still_leaves_buffers_to_others() {
     let took = beside_stopped(1, &config(8));
