@@ -163,7 +163,8 @@ impl Plot {
             ),
             Plot::Clients => words(
                 "Rate by clients",
-                "Null calls, one in flight for each client; all together.",
+                "Null calls, one in flight for each client; all together, against bare messages of \
+                 as many clients.",
                 ("clients", Count),
                 ("calls a second", "calls/s"),
             ),

@@ -10,7 +10,7 @@
 //! | [`cache_line_round_trip`], [`message_round_trip`] | a call over shared memory, both sides spinning |
 //! | [`short_round_trip`], [`copied_round_trip`] | a call with a payload over shared memory, both sides spinning |
 //! | [`eventfd_round_trip`], [`futex_round_trip`] | the same, both sides asleep in between |
-//! | [`calls_of_many`] | calls of many clients over shared memory |
+//! | [`calls_of_many`], [`tcp_calls_of_many`] | calls of many clients over shared memory, over TCP |
 //! | [`tcp_round_trip`] | a call over TCP, spinning or asleep |
 //! | [`new_connections`] | the first call of a new peer |
 //! | [`memcpy`], [`vm_readv`], [`vm_writev`] | bulk over shared memory: mapped by both, or one copy between processes |
@@ -39,7 +39,7 @@ mod wake;
 pub use connect::{new_connections, once};
 pub use copied::copied_round_trip;
 pub use cores::{Cores, on_client_core, pin};
-pub use crowd::{BARE_LINES, calls_of_many};
+pub use crowd::{BARE_LINES, BARE_SOCKETS, calls_of_many, tcp_calls_of_many};
 pub use error::LimitError;
 pub use helper::HELPER_SUBCOMMAND;
 pub use helper_process::run_helper;

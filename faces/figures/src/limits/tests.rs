@@ -29,9 +29,11 @@ fn round_trips() {
 fn calls_of_many_clients() {
     let alone = Cores { client: Some(0), server: Some(0) };
     for (plan, clients) in [(quick(), 1), (quick(), 5), (Plan { cores: alone, ..quick() }, 3)] {
-        let rate = calls_of_many(&plan, &plan.cores.of_clients(), clients);
-        let rate = rate.unwrap_or_else(|error| panic!("{clients} clients: {error}"));
-        assert!(rate.is_finite() && rate > 0.0, "{clients} clients: {rate}");
+        for measure in [calls_of_many, tcp_calls_of_many] {
+            let rate = measure(&plan, &plan.cores.of_clients(), clients);
+            let rate = rate.unwrap_or_else(|error| panic!("{clients} clients: {error}"));
+            assert!(rate.is_finite() && rate > 0.0, "{clients} clients: {rate}");
+        }
     }
 }
 

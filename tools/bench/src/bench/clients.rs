@@ -3,9 +3,11 @@
 use super::Bench;
 use crate::{
     beside::Beside,
+    bulk::{self, Amount},
+    client,
     client_process::{Clients, Order, TRANSFER, Workload},
     exit::Outcome,
-    figures::{self, Row},
+    figures::Row,
     limits,
     plots::Plot,
     waiting::Waiting,
@@ -21,11 +23,11 @@ fn counts(bench: &Bench) -> &'static [usize] {
 
 pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
     let calls = of(bench, transport, Workload::Calls)?;
-    Ok([calls, bulk(bench, transport)?].concat())
+    Ok([calls, with_data(bench, transport)?].concat())
 }
 
 /// Bulk data only.
-pub(super) fn bulk(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
+pub(super) fn with_data(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
     of(bench, transport, Workload::Bulk)
 }
 
@@ -33,30 +35,16 @@ fn of(bench: &Bench, transport: &'static Transport, workload: Workload) -> Outco
     let counts = counts(bench);
     let setting = bench.setting(transport, Waiting::Adaptive, &bench.plan);
     let mut pair = setting.pair()?;
-    let (mut rates, mut bare) = (vec![Vec::new(); counts.len()], vec![Vec::new(); counts.len()]);
+    let mut found = vec![Vec::new(); counts.len()];
     for round in 0..bench.rounds {
         let what =
             if workload == Workload::Calls { "clients that call" } else { "clients with data" };
         bench.round(transport, what, round);
-        let of_round: Outcome<Vec<f64>> =
-            counts.iter().map(|count| total(&pair.address, bench, *count, workload)).collect();
-        let of_round = of_round.map_err(|failure| pair.explain(failure))?;
-        let limit = match workload {
-            Workload::Calls => best(&of_round),
-            Workload::Bulk => of_round[0],
-        };
-        for (rates, value) in rates.iter_mut().zip(of_round) {
-            rates.push(Beside { value, limit, of: workload.limit() });
-        }
-        // The same over bare cache lines, in the same round.
-        if workload == Workload::Calls && transport.scheme == "shm" {
-            let of_round: Outcome<Vec<f64>> =
-                counts.iter().map(|count| over_bare_lines(bench, *count)).collect();
-            let of_round = of_round?;
-            let limit = best(&of_round);
-            for (bare, value) in bare.iter_mut().zip(of_round) {
-                bare.push(Beside { value, limit, of: workload.limit() });
-            }
+        for (found, count) in found.iter_mut().zip(counts) {
+            let value = total(&pair.address, bench, *count, workload);
+            let value = value.map_err(|failure| pair.explain(failure))?;
+            let (of, limit) = limit(bench, transport, *count, workload)?;
+            found.push(Beside { value, limit, of });
         }
     }
     let row = |(count, found): (&usize, Vec<Beside>)| {
@@ -67,31 +55,30 @@ fn of(bench: &Bench, transport: &'static Transport, workload: Workload) -> Outco
         let row = Row::new(transport.scheme, what, value, limit, workload.how());
         row.at(workload.plot(), transport.scheme, "petasos", *count as f64)
     };
-    let bare_row = |(count, found): (&usize, Vec<Beside>)| {
-        let found = Beside::typical(found);
-        let limit = Some((found.of, found.limit));
-        let name = figures::spoken(limits::BARE_LINES);
-        let what = format!("clients over {name}, {count}");
-        let row = Row::new(transport.scheme, what, (found.value, workload.unit()), limit, BARE);
-        row.at(workload.plot(), transport.scheme, &name, *count as f64)
-    };
-    let bare = bare.into_iter().filter(|found| !found.is_empty());
-    let ours = counts.iter().zip(rates).map(row);
-    Ok(ours.chain(counts.iter().zip(bare).map(bare_row)).collect())
+    Ok(counts.iter().zip(found).map(row).collect())
 }
 
-fn best(rates: &[f64]) -> f64 {
-    rates.iter().copied().fold(0.0, f64::max)
-}
-
-/// How the machine's own rate was measured.
-const BARE: &str = "no calls: a cache line in each direction for each client, which polls for 50 us and \
-                    then sleeps on a futex; one thread answers and never sleeps; clients are threads \
-                    on the other cores; against their own best number";
-
-/// Requests a second of so many clients together, over bare memory.
-fn over_bare_lines(bench: &Bench, count: usize) -> Outcome<f64> {
-    Ok(limits::calls_of_many(&bench.plan_of(2), &bench.plan.cores.of_clients(), count)?)
+/// What the machine does from point to point, without calls: messages of as many clients, or one
+/// transfer after the other between two processes.
+fn limit(
+    bench: &Bench,
+    transport: &'static Transport,
+    count: usize,
+    workload: Workload,
+) -> Outcome<(&'static str, f64)> {
+    let (plan, cores) = (bench.plan_of(2), bench.plan.cores.of_clients());
+    Ok(match workload {
+        Workload::Calls if client::is_within_node(transport.scheme) => {
+            (limits::BARE_LINES, limits::calls_of_many(&plan, &cores, count)?)
+        }
+        Workload::Calls => (limits::BARE_SOCKETS, limits::tcp_calls_of_many(&plan, &cores, count)?),
+        Workload::Bulk => {
+            let setting = bench.setting(transport, Waiting::Adaptive, &plan);
+            let amount = Amount { bytes: TRANSFER, of_transport: false, rounds: 1 };
+            let [pull, _] = bulk::limits_of(&setting, amount)?;
+            (pull.name, pull.first())
+        }
+    })
 }
 
 impl Workload {
@@ -103,10 +90,6 @@ impl Workload {
         if self == Workload::Calls { "calls/s" } else { "GB/s" }
     }
 
-    fn limit(self) -> &'static str {
-        if self == Workload::Calls { "the best number of clients" } else { "point to point" }
-    }
-
     fn plot(self) -> Plot {
         if self == Workload::Calls { Plot::Clients } else { Plot::ClientsBulk }
     }
@@ -115,12 +98,15 @@ impl Workload {
         match self {
             Workload::Calls => {
                 "null calls, one in flight for each client; clients are processes on the cores that \
-                 the server does not use, all waiting adaptively; calls a second of all together"
+                 the server does not use, all waiting adaptively; calls a second of all together; \
+                 the limit: messages of as many clients and no calls, a cache line or a TCP \
+                 connection for each, which polls for 50 us and then sleeps; one thread answers, \
+                 and never sleeps; clients are threads"
             }
             Workload::Bulk => {
                 "1 MiB of each client's memory pulled by the server, one transfer in flight for \
-                 each; clients as before; bytes of all together, against one client in the same \
-                 round"
+                 each; clients as before; bytes of all together; the limit: one such transfer after \
+                 the other between two processes, and no calls"
             }
         }
     }

@@ -7,7 +7,7 @@ use super::{
 use crate::exit::Outcome;
 
 const BULK_CLIENTS: Part<'_> =
-    Part { measure: &clients::bulk, steps: |b, _| b.rounds, takes: [(1.2, 0.3); 2] };
+    Part { measure: &clients::with_data, steps: |b, _| b.rounds, takes: [(1.2, 0.3); 2] };
 
 pub(super) fn run(options: &Paper) -> Outcome {
     let all = [

@@ -1,26 +1,21 @@
-//! Many clients of one server, over nothing but a cache line each way for each of them.
-//!
-//! The server looks at all lines in turn, and never sleeps. A client looks for its answer for as
-//! long as engines do, and then sleeps on a futex. There is no simpler way that lets so many share
-//! a core.
+//! Nothing but a cache line each way for each client: the server looks at all lines in turn, and a
+//! client that has looked for its answer for long enough sleeps on a futex.
 
 use std::hint;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
 use rustix::io::Errno;
 use rustix::thread::futex::{self, Timespec};
 
-use super::{LimitError, Plan, pin};
+use super::super::{LimitError, Plan};
+use super::{LOOKING, rate_of};
 
 /// Its name among limits.
 pub const BARE_LINES: &str = "bare_lines";
 
-/// How long a client looks for its answer.
-const LOOKING: Duration = Duration::from_micros(50);
 /// Looks between two looks at the clock.
 const LOOKS: u32 = 64;
 /// How long a client sleeps before it looks whether the server is still there.
@@ -59,41 +54,13 @@ impl Drop for StopOnDrop<'_> {
 /// server ended early.
 pub fn calls_of_many(plan: &Plan, cores: &[usize], clients: usize) -> Result<f64, LimitError> {
     let lines: Vec<Line> = (0..clients).map(|_| Line::default()).collect();
-    let (over, left, stopped) =
-        (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
-    let ready = Barrier::new(clients + 1);
-    let made = thread::scope(|scope| {
-        scope.spawn(|| {
-            let _stop = StopOnDrop(&stopped);
-            pin(plan.cores.server);
-            serve(&lines, &left, plan.cores.alone());
-        });
-        let (over, stopped, ready) = (&over, &stopped, &ready);
-        let ask = |(at, line)| {
-            let core = cores.get(at % cores.len().max(1)).copied();
-            scope.spawn(move || {
-                pin(core);
-                ready.wait();
-                line_of(line, over, stopped)
-            })
-        };
-        let clients: Vec<_> = lines.iter().enumerate().map(ask).collect();
-        ready.wait();
-        thread::sleep(plan.time);
-        over.store(true, Ordering::Relaxed);
-        let ended: Vec<_> = clients.into_iter().map(thread::ScopedJoinHandle::join).collect();
-        left.store(true, Ordering::Relaxed);
-        let made = ended.into_iter().map(|made| match made {
-            Ok(made) => made,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        made.collect::<Result<Vec<Made>, LimitError>>()
-    })?;
-    let calls: u64 = made.iter().map(|made| made.calls).sum();
-    let begin = made.iter().map(|made| made.begin).min();
-    let end = made.iter().map(|made| made.end).max();
-    let time = begin.zip(end).map_or(plan.time, |(begin, end)| end.duration_since(begin));
-    Ok(calls as f64 / time.as_secs_f64())
+    let stopped = AtomicBool::new(false);
+    let serve = |left: &AtomicBool| {
+        let _stop = StopOnDrop(&stopped);
+        serve(&lines, left, plan.cores.alone());
+        Ok(())
+    };
+    rate_of(plan, cores, lines.iter().collect(), serve, |line, number| ask(line, number, &stopped))
 }
 
 /// Answers until no client is left.
@@ -117,23 +84,7 @@ fn serve(lines: &[Line], left: &AtomicBool, shared: bool) {
     }
 }
 
-/// What a client made, and when.
-struct Made {
-    calls: u64,
-    begin: Instant,
-    end: Instant,
-}
-
-/// Asks again and again until it is over.
-fn line_of(line: &Line, over: &AtomicBool, stopped: &AtomicBool) -> Result<Made, LimitError> {
-    let (begin, mut calls) = (Instant::now(), 0);
-    while calls == 0 || !over.load(Ordering::Relaxed) {
-        calls += 1;
-        ask(line, calls as u32, stopped)?;
-    }
-    Ok(Made { calls, begin, end: Instant::now() })
-}
-
+/// Asks, and waits for the answer.
 fn ask(line: &Line, question: u32, stopped: &AtomicBool) -> Result<(), LimitError> {
     line.question.store(question, Ordering::Release);
     let is_there = || line.answer.number.load(Ordering::Acquire) == question;
