@@ -34,7 +34,7 @@ use std::{
         mpsc::{self, RecvTimeoutError, Sender},
     },
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// How long a server that does not answer is waited for when a session begins.
@@ -42,8 +42,10 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How long what was written is waited for at the end.
 const FAREWELL: Duration = Duration::from_secs(10);
+/// How long a mount that is in use is tried to be unmounted before its name is taken away.
+const UNUSED: Duration = Duration::from_millis(200);
 
-/// A mounted export. Dropping it unmounts it, at once: programs that still use it get errors.
+/// A mounted export. Dropping it unmounts it, also where programs still use it: they get errors.
 ///
 /// What was written gets to the server before that, if no program uses the mount: dropping waits
 /// ten seconds at most for it.
@@ -208,12 +210,7 @@ impl Mounted {
         if self.id.is_some() && mounted_on(&self.directory).is_ok_and(|on| on != self.id) {
             return Ok(Unmounted::Detached);
         }
-        let unmounted = match &mut self.unmounter {
-            Some(unmounter) => descriptors::as_before(|| unmounter.unmount()),
-            None => rustix::mount::unmount(&self.directory, UnmountFlags::NOFOLLOW)
-                .map_err(io::Error::from),
-        };
-        let busy = match unmounted {
+        let busy = match self.unmount_unused() {
             Ok(()) if self.wait(FAREWELL) => return Ok(Unmounted::Clean),
             // Without the right to unmount, it was detached by a helper.
             Ok(()) => return Ok(Unmounted::Detached),
@@ -224,6 +221,24 @@ impl Mounted {
         match attach::detach(&self.directory) {
             Ok(()) => Ok(Unmounted::Detached),
             Err(error) => Err(MountError::System { doing: "unmounting", path, error }),
+        }
+    }
+
+    /// Unmounts it unless a program uses it. The kernel itself may use it for some moments more
+    /// after the last program, for what it reads ahead and writes back: so this is tried for a
+    /// while.
+    fn unmount_unused(&mut self) -> io::Result<()> {
+        let until = Instant::now() + UNUSED;
+        loop {
+            let unmounted = match &mut self.unmounter {
+                Some(unmounter) => descriptors::as_before(|| unmounter.unmount()),
+                None => rustix::mount::unmount(&self.directory, UnmountFlags::NOFOLLOW)
+                    .map_err(io::Error::from),
+            };
+            match unmounted {
+                Err(_) if Instant::now() < until => thread::sleep(UNUSED / 10),
+                unmounted => return unmounted,
+            }
         }
     }
 }
