@@ -1,6 +1,7 @@
 //! The two messages of the handshake.
 
 use crate::{Channel, NotAuthentic, keys::Resolver};
+use ring::hmac::{Context, HMAC_SHA256, Key};
 use sha2::{Digest, Sha256};
 use snow::{Builder, HandshakeState, params::NoiseParams};
 use std::{fmt, sync::LazyLock};
@@ -27,6 +28,17 @@ impl Psk {
         hash.update(purpose);
         hash.update(secret);
         Psk(hash.finalize().into())
+    }
+
+    /// A code of some bytes that shows that its maker knows the secret (HMAC-SHA256). One for
+    /// another purpose is another.
+    #[must_use]
+    pub fn code(&self, purpose: &str, bytes: &[u8]) -> [u8; 32] {
+        let mut context = Context::with_key(&Key::new(HMAC_SHA256, &self.0));
+        context.update(&(purpose.len() as u64).to_le_bytes());
+        context.update(purpose.as_bytes());
+        context.update(bytes);
+        context.sign().as_ref().try_into().expect("a code of SHA-256 has 32 bytes")
     }
 }
 
@@ -161,6 +173,23 @@ mod tests {
             message[at] ^= 1;
             assert_eq!(b.read(&message, &mut payload), Err(NotAuthentic), "{at}");
             message[at] ^= 1;
+        }
+    }
+
+    #[test]
+    fn a_code_is_of_the_secret_the_purpose_and_the_bytes() {
+        let code = |of: &str, secret: &[u8], purpose: &str, bytes: &[u8]| {
+            Psk::new(of, secret).code(purpose, bytes)
+        };
+        let one = code("tcp", b"secret", "plug-in", b"hello");
+        assert_eq!(one, code("tcp", b"secret", "plug-in", b"hello"));
+        for other in [
+            code("shm", b"secret", "plug-in", b"hello"),
+            code("tcp", b"secre", "plug-in", b"hello"),
+            code("tcp", b"secret", "plug-i", b"nhello"),
+            code("tcp", b"secret", "plug-in", b"hell"),
+        ] {
+            assert_ne!(one, other);
         }
     }
 }

@@ -144,6 +144,32 @@ fn info_says_what_is_here() {
     }
 }
 
+#[test]
+fn info_says_what_was_loaded() {
+    let plugin = concat!(env!("CARGO_MANIFEST_DIR"), "/../../transports/plugin");
+    let quiet = include_str!("../../../transports/plugin/tests/quiet.c");
+    let source = format!("#include <{plugin}/include/petasos_transport.h>\n{quiet}");
+    let Some(library) = petasos_testing::Pretended::of(&source) else { return };
+    let file = library.path().display().to_string();
+    let list = format!("{file}:/nowhere/x.so");
+    let (place, listed) = (Place::new(), [("PETASOS_TRANSPORTS", list.as_str())]);
+    let text = place.run_with(&["info"], &listed).assert(0).out;
+    let loaded = format!("quiet: loaded from {file}");
+    for words in ["nothing is ever heard", &loaded, "not loaded: /nowhere/x.so: No such file"] {
+        assert!(text.contains(words), "`{words}` is not in {text}");
+    }
+    let report = place.run_with(&["info", "--json"], &listed).assert(0).json();
+    let transports = report["transports"].as_array().unwrap();
+    let quiet = transports.iter().find(|found| found["scheme"] == "quiet").unwrap();
+    assert_eq!(quiet["available"], true, "{quiet}");
+    assert_eq!(quiet["capabilities"]["remote_access"], "emulated", "{quiet}");
+    // What was asked for may be what was not loaded.
+    place.run_with(&["ping", "loud://x"], &listed).assert(2).says("not loaded: /nowhere/x.so");
+    // Without the variable there is nothing of it.
+    assert!(!place.run(&["info"]).assert(0).out.contains("quiet"));
+    place.run(&["ping", "quiet://x"]).assert(2).says("is no transport");
+}
+
 /// What `auto://` promises for all peers is the least of its transports; with a peer it can do what
 /// the transport that reaches it can.
 #[test]

@@ -141,6 +141,9 @@ fn look_up(host: String) -> Result<IpAddr, String> {
 /// the host of the URL was found to be, if it has one.
 pub fn own(url: &Address, ip: Option<IpAddr>) -> String {
     let scheme = url.scheme();
+    if let Some(loaded) = petasos::Transport::of(scheme).filter(|known| known.file().is_some()) {
+        return loaded.any.to_owned();
+    }
     let mut place = url.rest().to_owned();
     if scheme == "auto"
         && let Ok(AutoAddress::Whole { node, members }) = AutoAddress::parse(url)
@@ -171,7 +174,11 @@ pub fn parse_url(text: &str) -> Result<Address, String> {
     }
     let built = petasos::transports().iter().filter(|t| t.missing().is_none());
     let schemes: Vec<_> = built.map(|t| format!("{}://", t.scheme)).collect();
-    Err(format!("`{}` is no transport: a URL begins with {}", text, schemes.join(", ")))
+    let mut error = format!("`{}` is no transport: a URL begins with {}", text, schemes.join(", "));
+    for failure in petasos::not_loaded() {
+        error += &format!("; not loaded: {failure}");
+    }
+    Err(error)
 }
 
 /// Whether both sides of such a transport are on one node, and share memory.

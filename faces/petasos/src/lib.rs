@@ -61,6 +61,7 @@
 //! | `ofi` | yes | `ofi://HOST:PORT`: RDMA networks by libfabric, loaded when it is first needed |
 //! | `ucx` | yes | `ucx://HOST:PORT`: RDMA networks by UCX, loaded when it is first needed |
 //! | `auto` | yes | `auto://HOST:PORT`: shared memory on a node, a network between nodes ([`auto`]) |
+//! | `plugin` | yes | transports that `PETASOS_TRANSPORTS` lists, loaded at run time ([`plugin`]) |
 //! | `job` | yes | the other ranks of a job of `petasos run` or `mpirun` ([`job()`], [`pmix`]) |
 //! | `portals` | no | matching one-sided messages with the semantics of Portals 4 (`portals`) |
 //! | `channel` | no | endpoints of RDMA devices, for transports of your own (`channel`) |
@@ -87,6 +88,8 @@
 
 #[cfg(feature = "job")]
 mod job;
+#[cfg(feature = "plugin")]
+mod loaded;
 mod open;
 mod options;
 mod transports;
@@ -106,6 +109,8 @@ pub use petasos_channel as channel;
 pub use petasos_fabric::{Tuning, TuningError};
 #[cfg(feature = "ofi")]
 pub use petasos_ofi as ofi;
+#[cfg(feature = "plugin")]
+pub use petasos_plugin as plugin;
 #[cfg(feature = "job")]
 pub use petasos_pmix as pmix;
 #[cfg(feature = "portals")]
@@ -119,7 +124,7 @@ pub use petasos_shm as shm;
 pub use petasos_tcp as tcp;
 #[cfg(feature = "ucx")]
 pub use petasos_ucx as ucx;
-pub use transports::{Transport, prepare, stays_on_node, transports};
+pub use transports::{Transport, not_loaded, prepare, stays_on_node, transports};
 
 /// The programs of the front page are compiled, and run.
 #[cfg(doctest)]

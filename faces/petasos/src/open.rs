@@ -19,7 +19,9 @@ use petasos_fabric::{Address, Endpoint};
 ///   these and the ones before may end with `?channels`: then receivers fetch long messages from
 ///   where they lie;
 /// * `auto://HOST:PORT` or `auto://*`: over shared memory to peers of this node, over the best
-///   network to others; `auto://URL,URL` names the transports.
+///   network to others; `auto://URL,URL` names the transports;
+/// * `SCHEME://…`: over a transport that is loaded from a file, if the environment variable
+///   `PETASOS_TRANSPORTS` lists one with this scheme ([`transports`](crate::transports())).
 ///
 /// # Errors
 /// See [`OpenError`]: what is wrong with the URL, or why the transport refused.
@@ -64,6 +66,8 @@ pub fn open(url: &str, options: &OpenOptions) -> Result<Box<dyn Endpoint>, OpenE
         }
         #[cfg(feature = "auto")]
         "auto" => Ok(Box::new(open_auto(&address, options)?)),
+        #[cfg(feature = "plugin")]
+        scheme if crate::loaded::of(scheme).is_some() => crate::loaded::open(&address, options),
         scheme => Err(refuse(scheme, options)),
     }
 }
@@ -109,7 +113,12 @@ fn refuse(scheme: &str, _: &OpenOptions) -> OpenError {
     }
     let built = transports().iter().filter(|transport| transport.missing().is_none());
     let known: Vec<String> = built.map(|transport| format!("{}://…", transport.scheme)).collect();
-    OpenError::UnknownScheme { scheme: scheme.to_owned(), known: known.join(" or ") }
+    let mut known = known.join(" or ");
+    // What was asked for may be what one of these would have been.
+    for failure in crate::not_loaded() {
+        known += &format!("; not loaded: {failure}");
+    }
+    OpenError::UnknownScheme { scheme: scheme.to_owned(), known }
 }
 
 #[cfg(test)]

@@ -98,6 +98,10 @@ pub enum OpenError {
     #[cfg(feature = "ucx")]
     #[error(transparent)]
     Ucx(#[from] petasos_ucx::OpenError),
+    /// A transport that was loaded refused.
+    #[cfg(feature = "plugin")]
+    #[error(transparent)]
+    Plugin(#[from] petasos_plugin::OpenError),
     /// Several transports were not put under one address.
     #[cfg(feature = "auto")]
     #[error(transparent)]

@@ -1,7 +1,8 @@
 //! Which transports this build has.
 
-#[cfg(any(feature = "ofi", feature = "ucx"))]
+#[cfg(any(feature = "ofi", feature = "ucx", feature = "plugin"))]
 use std::sync::OnceLock;
+use std::{fmt, path::Path};
 
 /// A transport that exists: built into this program, or not.
 ///
@@ -27,6 +28,8 @@ pub struct Transport {
     pub by_default: bool,
     /// Why this program was built without it.
     unbuilt: Option<&'static str>,
+    /// Where it was loaded from, if it is not part of the program.
+    file: Option<&'static Path>,
 }
 
 const fn transport(
@@ -37,7 +40,7 @@ const fn transport(
     without: &'static str,
 ) -> Transport {
     let unbuilt = if built { None } else { Some(without) };
-    Transport { scheme, title, any, by_default: built, unbuilt }
+    Transport { scheme, title, any, by_default: built, unbuilt, file: None }
 }
 
 static TRANSPORTS: [Transport; 6] = [
@@ -95,12 +98,26 @@ static TRANSPORTS: [Transport; 6] = [
 ];
 
 impl Transport {
-    /// The transport of addresses with this scheme, whether or not it is here. Loads no library.
+    /// The transport of addresses with this scheme, whether or not it is here. Loads no library
+    /// for those that this version knows; for another scheme, what `PETASOS_TRANSPORTS` lists.
     #[must_use]
     pub fn of(scheme: &str) -> Option<&'static Transport> {
         // A provider may be named after a `+`, as in ofi+verbs.
         let family = family_of(scheme);
-        TRANSPORTS.iter().find(|transport| transport.scheme == family)
+        let known = TRANSPORTS.iter().find(|transport| transport.scheme == family);
+        known.or_else(|| transports().iter().find(|transport| transport.scheme == scheme))
+    }
+
+    /// Those that this version knows.
+    #[cfg(feature = "plugin")]
+    pub(crate) fn built_in() -> &'static [Transport] {
+        &TRANSPORTS
+    }
+
+    /// The file from which it was loaded; `None` if it is part of the program.
+    #[must_use]
+    pub fn file(&self) -> Option<&'static Path> {
+        self.file
     }
 
     /// The scheme without the provider: `ofi` of `ofi+tcp`, `tcp` of `tcp?encrypt`.
@@ -185,11 +202,33 @@ pub fn stays_on_node(scheme: &str) -> bool {
     matches!(scheme, "self" | "shm")
 }
 
-/// All transports that this version knows, also those that this program was built without. Costs
-/// nothing: [`Transport::missing`] says which are here.
+/// All transports that this version knows, also those that this program was built without, and
+/// those that the environment variable `PETASOS_TRANSPORTS` lists, which are loaded by the first
+/// call: shared objects, by their paths or by directories with files `libpetasos_transport_*.so`,
+/// separated by `:`. Without it this costs nothing: [`Transport::missing`] says which are here.
 #[must_use]
 pub fn transports() -> &'static [Transport] {
+    #[cfg(feature = "plugin")]
+    if !crate::loaded::plugins().is_empty() {
+        static ALL: OnceLock<Vec<Transport>> = OnceLock::new();
+        let loaded = crate::loaded::plugins().iter().map(|plugin| Transport {
+            by_default: false,
+            file: Some(plugin.file),
+            ..transport(plugin.scheme, plugin.title, plugin.any, true, "")
+        });
+        return ALL.get_or_init(|| TRANSPORTS.iter().copied().chain(loaded).collect());
+    }
     &TRANSPORTS
+}
+
+/// What `PETASOS_TRANSPORTS` lists and was not loaded: each says the file, what is wrong, and what
+/// to do.
+#[must_use]
+pub fn not_loaded() -> Vec<impl fmt::Display> {
+    #[cfg(feature = "plugin")]
+    return crate::loaded::failures().to_vec();
+    #[cfg(not(feature = "plugin"))]
+    Vec::<String>::new()
 }
 
 /// To be called at the beginning of a program that starts threads, and opens an endpoint over a

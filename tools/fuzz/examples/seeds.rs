@@ -28,6 +28,7 @@ use std::{fs, io, path::Path};
 
 fn main() -> io::Result<()> {
     write("address", addresses().iter().map(|text| text.as_bytes().to_vec()))?;
+    write("hello", hellos())?;
     write("key", keys())?;
     write("wire", values())?;
     write("frame", frames())?;
@@ -176,6 +177,17 @@ fn frames() -> Vec<Vec<u8>> {
         }
     }
     seeds
+}
+
+fn hellos() -> Vec<Vec<u8>> {
+    let hello = |address: &str, secret| petasos_plugin::Hello {
+        max_packet: 32 << 10,
+        incarnation: Incarnation::new(7).expect("not zero"),
+        nonce: [5; 16],
+        secret,
+        address: Address::parse(address).expect("an address"),
+    };
+    vec![hello("seq:///tmp/x", false).encode(), hello("seq:///tmp/y", true).encode()]
 }
 
 /// The first byte says whether there is a secret (1), whether the proof is made right (2), and

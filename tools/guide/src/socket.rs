@@ -69,11 +69,10 @@ pub fn send_packet(to: &OwnedFd, packet: &[u8]) -> Io {
     }
 }
 
-/// Receives one packet, or only checks whether there is one.
-pub fn receive(from: &OwnedFd, into: &mut [u8], peek: bool) -> Io {
-    let flags = if peek { RecvFlags::PEEK } else { RecvFlags::empty() };
+/// Receives one packet.
+pub fn receive(from: &OwnedFd, into: &mut [u8]) -> Io {
     loop {
-        return match recv(from, &mut *into, flags) {
+        return match recv(from, &mut *into, RecvFlags::empty()) {
             Ok((0, _)) => Io::Closed,
             Ok((len, _)) => Io::Moved(len),
             Err(Errno::AGAIN) => Io::Later,
@@ -101,23 +100,26 @@ impl Poller {
         Ok(epoll::add(&self.fd, fd, data, epoll::EventFlags::IN)?)
     }
 
-    /// Changes what a descriptor is watched for.
-    pub fn want(&self, fd: &OwnedFd, name: u64, readable: bool, writable: bool) {
-        let mut flags = epoll::EventFlags::empty();
-        flags.set(epoll::EventFlags::IN, readable);
-        flags.set(epoll::EventFlags::OUT, writable);
+    /// Watches a descriptor for room, too, or not any more.
+    pub fn want(&self, fd: &OwnedFd, name: u64, room: bool) {
+        let mut flags = epoll::EventFlags::IN;
+        flags.set(epoll::EventFlags::OUT, room);
         // It fails only for a descriptor that is closed, and so watched no more.
         epoll::modify(&self.fd, fd, epoll::EventData::new_u64(name), flags).ok();
     }
 
-    /// The names of the descriptors that are ready.
-    pub fn ready(&self, names: &mut Vec<u64>) {
-        let mut events = Vec::with_capacity(64);
+    /// Up to so many names of descriptors that are ready, and whether that is for room.
+    pub fn ready(&self, most: usize, names: &mut Vec<(u64, bool)>) {
+        let mut events = Vec::with_capacity(most);
         let zero = Duration::ZERO.try_into().expect("zero is a time");
         names.clear();
         let spare = rustix::buffer::spare_capacity(&mut events);
         if epoll::wait(&self.fd, spare, Some(&zero)).is_ok() {
-            names.extend(events.iter().map(|event| event.data.u64()));
+            let name = |event: &epoll::Event| {
+                let epoll::Event { flags, data } = *event;
+                (data.u64(), flags == epoll::EventFlags::OUT)
+            };
+            names.extend(events.iter().map(name));
         }
     }
 }

@@ -103,6 +103,13 @@ impl Secret {
         Secret::new(bytes)
     }
 
+    /// A code of some bytes that shows that its maker knows the secret: for handshakes of other
+    /// transports, each with a purpose of its own.
+    #[must_use]
+    pub fn code(&self, purpose: &str, bytes: &[u8]) -> [u8; 32] {
+        self.0.code(purpose, bytes)
+    }
+
     /// As the handshake takes it.
     pub(crate) fn psk(&self) -> &Psk {
         &self.0

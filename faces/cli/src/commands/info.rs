@@ -12,6 +12,8 @@ struct Report {
     version: &'static str,
     machine: Machine,
     transports: Vec<Found>,
+    /// Of those that the environment lists, with the reason.
+    not_loaded: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -80,6 +82,7 @@ pub(crate) fn run(options: &cli::Info) -> Outcome {
         version: env!("CARGO_PKG_VERSION"),
         machine: machine(),
         transports: petasos::transports().iter().map(look).collect(),
+        not_loaded: petasos::not_loaded().iter().map(ToString::to_string).collect(),
     };
     if options.json.json { output::print_json(&report) } else { show(&report) }
 }
@@ -129,8 +132,13 @@ fn look(transport: &Transport) -> Found {
                 notes.extend(forced());
             }
             // What differs from network to network stands with each.
-            if !matches!(scheme, "ofi" | "ucx") {
-                notes.push(exposure(capabilities).to_owned());
+            match transport.file() {
+                Some(file) => {
+                    notes.push(format!("loaded from {}", file.display()));
+                    notes.push(LOADED.to_owned());
+                }
+                None if matches!(scheme, "ofi" | "ucx") => {}
+                None => notes.push(exposure(capabilities).to_owned()),
             }
             let capabilities = Some(shown(capabilities));
             Found { scheme, title, available: true, why_not: None, capabilities, routes, notes }
@@ -220,6 +228,10 @@ fn exposure(capabilities: &Capabilities) -> &'static str {
     }
 }
 
+/// The same of a transport that was loaded.
+const LOADED: &str = "exposure: every process that reaches its endpoints can call a server there; with --secret, \
+     those that have the secret; data is not encrypted, unless the transport does it";
+
 /// Settings of the environment that force a slower path.
 fn forced() -> Vec<String> {
     match std::env::var_os("PETASOS_SHM_NO_CMA").is_some_and(|v| !v.is_empty() && v != "0") {
@@ -308,6 +320,9 @@ fn show(report: &Report) -> Outcome {
         for note in &found.notes {
             text += &format!("\n{}: {note}", found.scheme);
         }
+    }
+    for failure in &report.not_loaded {
+        text += &format!("\nnot loaded: {failure}");
     }
     output::print(&text)
 }

@@ -81,6 +81,7 @@ impl From<OpenError> for Failure {
                 Failure::new(Code::Usage, error)
                     .advise("write a URL, such as shm://NAME or tcp://127.0.0.1:4040")
             }
+            OpenError::Plugin(_) => Failure::new(Code::Failed, error).advise(SEE_INFO),
             OpenError::NotBuilt { .. } => Failure::new(Code::Unavailable, error)
                 .advise("`petasos info` lists the transports that there are"),
             OpenError::Shm(reason) => shm(&reason),
