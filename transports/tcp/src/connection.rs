@@ -165,8 +165,13 @@ impl Connection {
             if events.len() >= budget || fair == 0 {
                 return Ok(Read::More);
             }
-            counters.receives += 1;
             let wanted = self.room();
+            if wanted == 0 {
+                // The buffer is full of messages before which the engine has something to do. To
+                // receive no bytes would look like the end of the stream.
+                return Ok(Read::More);
+            }
+            counters.receives += 1;
             let received = match self.sealed.is_some() {
                 true => self.receive_sealed()?,
                 false => self.receive(),

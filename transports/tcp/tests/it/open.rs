@@ -1,6 +1,9 @@
 //! Opening, connecting, and being refused.
 
-use petasos_fabric::{Address, Clock, Endpoint, Event, InjectError, LostReason, Peer};
+use petasos_fabric::{
+    Access, Address, Clock, Endpoint, Event, InjectError, Level, LostReason, Operation, Peer,
+    Region, RemoteSpan, Token,
+};
 use petasos_tcp::{
     Config, OpenError, Secret, SecretError, TcpEndpoint,
     handshake::{CHALLENGE_LEN, VERDICT_LEN},
@@ -88,6 +91,42 @@ fn ipv4_ipv6_and_names() {
         let (peer, bytes) = message(&driver.events[1]).unwrap();
         assert_eq!(bytes, b"hello");
         assert_eq!(server.peer(peer).unwrap().address, *client.address());
+    }
+}
+
+/// Messages that wait behind something of the receiver's own fill its buffer: that is not the end
+/// of the connection.
+#[test]
+fn a_full_buffer_is_no_end() {
+    const LEN: usize = 64 << 20;
+    let (mut a, mut b) = (open("tcp://*", None).unwrap(), open("tcp://*", None).unwrap());
+    let peer = b.resolve(a.address(), PATIENCE).unwrap();
+    let mut driver = Driver::new();
+    driver.until(&mut a, &mut b, |e| !e[0].is_empty() && !e[1].is_empty());
+    // More than is read at once.
+    let mut sent = 0;
+    for _ in 0..100 {
+        while b.inject(peer, &[&[7; 100]]).is_ok() {
+            sent += 1;
+        }
+        b.progress(driver.clock.now(), 64, &mut driver.events[1]);
+    }
+    // What it puts to itself goes in many pieces, and takes it many passes.
+    let region = a.register(&Region::zeroed(LEN).whole(), Access::WRITE).unwrap();
+    let remote = a.import(&a.export(region).unwrap()).unwrap();
+    let (token, level, event) = (Token(1), Level::Visible, None);
+    let local = [Region::zeroed(LEN).whole()].into_iter().collect();
+    let spans = [RemoteSpan { offset: 0, len: LEN as u64 }].into_iter().collect();
+    a.submit(&mut [Operation::Put { token, remote, local, spans, level, event }].into());
+    let end = Instant::now() + Duration::from_secs(10);
+    let mut came = 0;
+    while came < sent {
+        let mut events = Vec::new();
+        a.progress(driver.clock.now(), 2, &mut events);
+        b.progress(driver.clock.now(), 64, &mut driver.events[1]);
+        assert_eq!(lost(&events).or_else(|| lost(&driver.events[1])), None);
+        came += events.iter().filter(|event| matches!(event, Event::Message { .. })).count();
+        assert!(Instant::now() < end, "{came} of {sent} messages came");
     }
 }
 
