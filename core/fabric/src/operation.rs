@@ -77,7 +77,7 @@ pub enum Operation {
     /// Fetches the body of a long message into local memory, the first `into.len()` bytes of it.
     /// `Done::Received` tells how many were moved. A receive that fails or is cancelled discards
     /// the body, and completes its sender's operation, as `Discard` does; one whose sender has
-    /// cancelled fails.
+    /// cancelled fails with [`OpErrorKind::Withdrawn`](crate::OpErrorKind::Withdrawn).
     Receive {
         /// Its name.
         token: Token,

@@ -144,7 +144,9 @@ pub fn cancelled_by_its_sender(w: &mut World) {
         let token = receive(w, b, body, &guard);
         match w.result(b, token) {
             Ok(_) => assert!(all_are(&guard.to_vec(), 1)),
-            Err(_) => {
+            Err(error) => {
+                // The receiver has cancelled nothing, and can tell.
+                assert_eq!(error.kind, OpErrorKind::Withdrawn);
                 guard.write(0, &vec![0xEE; 100_000]);
                 w.run_for(std::time::Duration::from_millis(2));
                 assert!(all_are(&guard.to_vec(), 0xEE), "written after the end");

@@ -275,7 +275,7 @@ impl Local {
                     self.fetches.push_back(Fetch::body(token, body.peer, offer, into));
                     return Ok(());
                 }
-                false => return Err(self.error(body.peer, OpErrorKind::Cancelled)),
+                false => return Err(self.error(body.peer, OpErrorKind::Withdrawn)),
             },
         };
         self.release_body(body.peer, body.id);
