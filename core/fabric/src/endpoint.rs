@@ -99,7 +99,9 @@ pub trait Endpoint: Send {
     fn peer(&self, peer: Peer) -> Option<PeerInfo>;
 
     /// Forgets a peer: the connection is closed, what is under way with it fails with
-    /// `PeerLost(Forgotten)`, and the handle is stale from then on. No `Event::PeerLost` is raised.
+    /// `PeerLost(Forgotten)`, and the handle is stale from then on. No event of it is raised any
+    /// more but these completions: neither `Event::PeerLost`, nor what it had sent and was not
+    /// reported yet, nor that it came up.
     fn forget(&mut self, peer: Peer);
 
     /// Sets what a peer may have of this endpoint's memory, until it is lost; before, that is

@@ -100,6 +100,23 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// The peer that it is about; `None` for a completion, which is about an operation.
+    #[must_use]
+    pub fn peer(&self) -> Option<Peer> {
+        match self {
+            Event::Message { peer, .. }
+            | Event::LongMessage { peer, .. }
+            | Event::PutArrived { peer, .. }
+            | Event::PeerUp { peer, .. }
+            | Event::PeerLost { peer, .. }
+            | Event::PutRefused { peer, .. }
+            | Event::Writable { peer } => Some(*peer),
+            Event::Done { .. } => None,
+        }
+    }
+}
+
 /// Why the owner of memory refused access to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -151,6 +151,7 @@ impl Endpoint for Faulty {
     fn forget(&mut self, peer: Peer) {
         self.up.retain(|up| *up != peer);
         self.full.remove(&peer);
+        self.held.retain(|event| event.peer() != Some(peer));
         if self.lost.remove(&peer).is_none() {
             self.inner.forget(peer);
         }

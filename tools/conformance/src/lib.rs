@@ -269,7 +269,8 @@ macro_rules! probes {
                 freed_when_the_sender_is_lost, owners_return_to_their_queue;
             capabilities: of_each_peer;
             lifecycle: late_peer, peer_that_never_comes, peer_that_is_not_running, one_handle, wrong_scheme, killed_peer,
-                last_words, restart_at_the_same_address, forgotten_peer, many_lives;
+                last_words, restart_at_the_same_address, forgotten_peer,
+                forgotten_and_silent, many_lives;
             driving: hand_over, notifier, messages_wake, handoff, late_peer_wakes;
             concurrent: closing_under_fire, revoking_under_fire, sums_from_threads,
                 sums_beside_the_processor, messages_from_threads;

@@ -276,6 +276,33 @@ pub fn forgotten_peer(w: &mut World) {
     w.ok(a, sent);
 }
 
+/// Of a forgotten peer nothing is reported: neither what it had sent, nor that it came and is lost.
+pub fn forgotten_and_silent(w: &mut World) {
+    for passes in 0..12 {
+        let (a, b) = (w.open(), w.open());
+        let (of_a, of_b) = (w.address(a), w.address(b));
+        let (ab, ba) = (w.resolve(a, &of_b), w.resolve(b, &of_a));
+        // Little of what waits is reported at a time.
+        w[a].frozen = true;
+        let pass = |w: &mut World| {
+            let _ = w.try_inject(b, ba, &[&[7; 100]]);
+            w.run_for(Duration::from_micros(300));
+            let (now, mut events) = (w.now(), Vec::new());
+            w[a].endpoint().progress(now, 1, &mut events);
+            events
+        };
+        (0..passes).for_each(|_| drop(pass(w)));
+        w[a].endpoint().forget(ab);
+        for _ in 0..12 {
+            let events = pass(w);
+            let of_it: Vec<_> = events.iter().filter(|event| event.peer() == Some(ab)).collect();
+            assert!(of_it.is_empty(), "after {passes} passes: {of_it:?}");
+        }
+        w.kill(b);
+        w.kill(a);
+    }
+}
+
 /// Clients that come and go leave nothing behind that would use up the server.
 pub fn many_lives(w: &mut World) {
     let server = w.open();

@@ -72,6 +72,7 @@ impl Endpoint for Auto {
 
     fn forget(&mut self, peer: Peer) {
         self.forget_peer(peer);
+        self.early.retain(|event| event.peer() != Some(peer));
     }
 
     #[inline]

@@ -229,7 +229,7 @@ impl<D: Device> Channels<D> {
         self.engine.peer_lost(peer, reason);
         self.engine.trim(peer);
         if !resolved && let Some(oldest) = self.peers.remember_lost(peer) {
-            self.engine.forget(oldest);
+            self.engine.reuse(oldest);
         }
     }
 

@@ -320,7 +320,7 @@ impl<N: Network> Datagrams<N> {
         let Some(resolved) = self.remove(peer, &reason) else { return };
         self.engine.peer_lost(peer, reason);
         if !resolved && let Some(oldest) = self.links.remember_lost(peer) {
-            self.engine.forget(oldest);
+            self.engine.reuse(oldest);
         }
     }
 

@@ -109,6 +109,7 @@ impl Endpoint for Local {
             self.lose(peer.index, LostReason::Forgotten, None);
         }
         self.peers.forget(peer.index);
+        self.ready.retain(|event| event.peer() != Some(peer));
     }
 
     fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {

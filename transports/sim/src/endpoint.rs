@@ -139,7 +139,7 @@ impl SimEndpoint {
             if self.gone.len() > KEPT
                 && let Some(oldest) = self.gone.pop_front()
             {
-                self.engine.forget(oldest);
+                self.engine.reuse(oldest);
             }
         }
     }

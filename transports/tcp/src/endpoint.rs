@@ -168,7 +168,10 @@ impl TcpEndpoint {
         }
         self.engine.peer_lost(peer, reason);
         if !asked && let Some(oldest) = self.peers.remember_lost(peer) {
-            Endpoint::forget(self, oldest);
+            if let Some(entry) = self.entry(oldest) {
+                *entry = PeerEntry::default();
+            }
+            self.engine.reuse(oldest);
         }
     }
 

@@ -178,10 +178,16 @@ impl Engine {
         self.peers.trim(peer);
     }
 
-    /// Removes a peer from the table; its handle is stale, its slot may be used again. What is
-    /// under way fails with `PeerLost(Forgotten)`, without `Event::PeerLost`. The transport has let
-    /// go of its packets and placements before.
+    /// Removes a peer from the table, as [`Endpoint::forget`](crate::Endpoint::forget) has it; its
+    /// slot may be used again. The transport has let go of its packets and placements before.
     pub fn forget(&mut self, peer: Peer) {
+        self.reuse(peer);
+        self.ledger.events.retain(|event| event.peer() != Some(peer));
+    }
+
+    /// The same of a peer that was lost, when the table has no room for more of them: what is still
+    /// to be reported of it is.
+    pub fn reuse(&mut self, peer: Peer) {
         self.end(peer, &LostReason::Forgotten);
         self.ledger.live -= self.peers.get(peer).map_or(0, |entry| entry.outside as usize);
         self.matching.drop_messages(peer, true);

@@ -88,7 +88,7 @@ impl<M: Medium> Packets<M> {
         if was_up && !wanted {
             self.lost.push_back(peer);
             if self.lost.len() > KEPT {
-                self.lost.pop_front().into_iter().for_each(|peer| self.engine.forget(peer));
+                self.lost.pop_front().into_iter().for_each(|peer| self.engine.reuse(peer));
             }
         }
     }

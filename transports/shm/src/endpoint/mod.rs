@@ -230,7 +230,7 @@ impl Shm {
                 && let Some(oldest) = self.departed.pop_front()
                 && matches!(self.engine.peer_info(oldest), Some(info) if matches!(info.state, PeerState::Lost(_)))
             {
-                self.engine.forget(oldest);
+                self.engine.reuse(oldest);
             }
         }
     }
