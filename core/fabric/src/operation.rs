@@ -331,10 +331,18 @@ impl Operation {
             | Operation::SendLong { peer, .. }
             | Operation::SendTagged { peer, .. }
             | Operation::Flush { peer, .. } => Some(*peer),
+            _ => self.remote().map(|remote| remote.peer),
+        }
+    }
+
+    /// The remote region that it accesses.
+    #[must_use]
+    pub fn remote(&self) -> Option<Remote> {
+        match self {
             Operation::Put { remote, .. }
             | Operation::Get { remote, .. }
             | Operation::Atomic { remote, .. }
-            | Operation::Map { remote, .. } => Some(remote.peer),
+            | Operation::Map { remote, .. } => Some(*remote),
             _ => None,
         }
     }

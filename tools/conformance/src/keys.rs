@@ -47,6 +47,33 @@ pub fn rights(w: &mut World) {
     }
 }
 
+/// What was submitted with a handle finishes when the handle is released, also what waits for the
+/// connection, or for room.
+pub fn released_while_used(w: &mut World) {
+    let (a, b) = (w.open(), w.open());
+    if !w.has(a, |c| c.remote_access) {
+        return;
+    }
+    let bytes = pattern(3000, 5);
+    let target = room(2 * bytes.len());
+    let (_, key) = w.expose(b, &target.part(0, bytes.len()).expect("within"), Access::ALL);
+    for round in 0..2 {
+        // In the first round the import connects.
+        let remote = w.import(a, &key);
+        let puts: Vec<_> = (0..40).map(|_| w.put(a, remote, 0, &memory(&bytes))).collect();
+        let into = room(bytes.len());
+        let get = w.get(a, remote, 0, &into);
+        w.until("all are accepted", |w| w.accepted(a));
+        w[a].endpoint().release(remote);
+        for token in puts.into_iter().chain([get]) {
+            w.ok(a, token);
+        }
+        assert!(all_are(&into.to_vec(), 0) || into.to_vec() == bytes, "round {round}");
+        let late = w.get(a, remote, 0, &into);
+        w.fails(a, late, |kind| *kind == OpErrorKind::UnknownRegion);
+    }
+}
+
 /// Keys of noise, and keys with flipped bits, fail somewhere; nothing else is harmed.
 pub fn garbage_keys(w: &mut World) {
     let (a, b, ab, _) = w.pair();

@@ -257,7 +257,7 @@ macro_rules! probes {
                 put_with_event, passive_target, own_memory, large, ordered, refused_puts, unsupported;
             flush: puts_are_visible, every_access, refusals_are_told_once, of_nothing,
                 of_own_memory, many_at_once, of_one_among_others, loss, cancelled;
-            keys: rights, garbage_keys, closed_regions, closing_waits_for_access, third_party;
+            keys: rights, released_while_used, garbage_keys, closed_regions, closing_waits_for_access, third_party;
             part_keys: rights, ranges, one_of_two_revoked, revoked_for_good,
                 end_with_their_region, puts_with_event, by_number, numbers_of_an_earlier_life;
             atomics: every_operation, what_is_refused, several_at_once;

@@ -43,6 +43,11 @@ impl Departed {
         self.peers.iter().rev().find(|names| names.route == route).map(|names| names.ours)
     }
 
+    /// The route to a peer by the handle that the program had of it.
+    pub(crate) fn route(&self, ours: Peer) -> Option<Route> {
+        self.peers.iter().rev().find(|names| names.ours == ours).map(|names| names.route)
+    }
+
     /// The address by which the program knows, or knew, the peer that a member knows by this one:
     /// of several, of the one that was forgotten last.
     pub(crate) fn address(&self, member: usize, there: &Address) -> Option<&Address> {

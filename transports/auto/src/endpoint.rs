@@ -131,6 +131,9 @@ impl Endpoint for Auto {
         }
         let mut worked = false;
         self.flush();
+        if !self.released.is_empty() {
+            self.release_unused();
+        }
         let count = self.members.len();
         for nth in 0..count {
             let member = self.pace.nth(nth, count);
@@ -266,9 +269,7 @@ impl Endpoint for Auto {
     }
 
     fn release(&mut self, remote: Remote) {
-        if let Some(entry) = self.peers.get(remote.peer) {
-            let Route { member, peer } = entry.route;
-            self.members[member].endpoint.release(Remote { peer, ..remote });
-        }
+        self.released.push(remote);
+        self.release_unused();
     }
 }

@@ -5,7 +5,7 @@
 //! the parts of its key (their number, and for each kind, length and bytes). The rest of the
 //! member's key is in ours.
 
-use crate::{Auto, AutoAddress, outstanding::Pending};
+use crate::{Auto, AutoAddress, outstanding::Pending, peers::Route};
 use petasos_fabric::{
     Access, Done, Endpoint, Event, ExportError, ImportError, Incarnation, Key, KeyId, OpError,
     OpErrorKind, Operation, Peer, RegionId, RegisterError, Remote, Slice, Token, key::KeyParts,
@@ -249,6 +249,26 @@ impl Auto {
             return Err(ImportError::Stale(parts.owner));
         }
         Ok(Remote { peer: ours, ..remote })
+    }
+
+    /// Has the members give back the handles that were released and that no operation names which
+    /// they were not given.
+    #[cold]
+    pub(crate) fn release_unused(&mut self) {
+        let Auto { peers, departed, outstanding, members, released, .. } = self;
+        released.retain(|remote| {
+            let entry = peers.get(remote.peer);
+            let names = |operation: &Operation| operation.remote() == Some(*remote);
+            let waits = entry.is_some_and(|entry| entry.waiting.iter().any(names));
+            let route = entry.map(|entry| entry.route).or_else(|| departed.route(remote.peer));
+            let Some(Route { member, peer }) = route else { return false };
+            let there = Remote { peer, ..*remote };
+            let used = waits || outstanding.waits_with(member, there);
+            if !used {
+                members[member].endpoint.release(there);
+            }
+            used
+        });
     }
 }
 

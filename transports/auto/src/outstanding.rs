@@ -6,7 +6,7 @@
 //! in that range by chance is given a name, too.
 
 use crate::{Member, expected::Peeking, submit::concerns};
-use petasos_fabric::{KeyId, OpErrorKind, Operation, Peer, RegionId, Slice, Token};
+use petasos_fabric::{KeyId, OpErrorKind, Operation, Peer, RegionId, Remote, Slice, Token};
 use slab::Slab;
 use std::collections::VecDeque;
 
@@ -113,6 +113,11 @@ impl Outstanding {
     pub(crate) fn waits_for(&self, member: usize, there: Peer) -> bool {
         !self.is_flushed(member)
             && self.backlog[member].iter().any(|operation| operation.target() == Some(there))
+    }
+
+    /// Whether one waits that accesses this region of a member's.
+    pub(crate) fn waits_with(&self, member: usize, remote: Remote) -> bool {
+        self.backlog[member].iter().any(|operation| operation.remote() == Some(remote))
     }
 
     /// Whether a member has taken all operations.

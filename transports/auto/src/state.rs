@@ -5,7 +5,7 @@ use crate::{
     expected::Expected, greetings::Greetings, handshake::LONGEST, outstanding::Outstanding,
     pace::Pace, peers::Peers, regions::Regions,
 };
-use petasos_fabric::{Address, Capabilities, Event, Incarnation, Peer, Time};
+use petasos_fabric::{Address, Capabilities, Event, Incarnation, Peer, Remote, Time};
 use rustix::event::epoll;
 use std::os::fd::OwnedFd;
 
@@ -41,6 +41,8 @@ pub struct Auto {
     pub(crate) expected: Expected,
     /// Events that are reported next.
     pub(crate) early: Vec<Event>,
+    /// Handles that the program has released, and operations that no member was given still name.
+    pub(crate) released: Vec<Remote>,
     pub(crate) greetings: Greetings,
     /// Peers for which `inject` returned `Full` by itself.
     pub(crate) full: Vec<Peer>,
@@ -115,6 +117,7 @@ impl Auto {
             node,
             incarnation: Incarnation::random(),
             early: Vec::new(),
+            released: Vec::new(),
             greetings: Greetings::default(),
             full: Vec::new(),
             epoll,

@@ -23,8 +23,8 @@ pub(crate) use short::{Short, place};
 use crate::cross_memory::{Direction, MAX_PIECES};
 use bytes::Bytes;
 use petasos_fabric::{
-    Access as Rights, Cursor, Done, Incarnation, Key, OpErrorKind, Operation, Slice, Slices, Spans,
-    Stretch, Token,
+    Access as Rights, Cursor, Done, Incarnation, Key, OpErrorKind, Operation, Remote, Slice,
+    Slices, Spans, Stretch, Token,
     two_sided::{Batch, Imported},
 };
 
@@ -130,6 +130,11 @@ impl Access {
     /// Whether the owner is told when the data is there.
     pub(crate) fn has_event(&self) -> bool {
         matches!(self.operation, Operation::Put { event: Some(_), .. })
+    }
+
+    /// Whether it accesses this region, by this handle.
+    pub(crate) fn names(&self, remote: Remote) -> bool {
+        self.operation.remote() == Some(remote)
     }
 
     /// The operation, for the engine.

@@ -146,6 +146,20 @@ impl Shm {
         ))
     }
 
+    /// Gives back the handles that were released and that no access names any more: one that waits
+    /// may come to be the engine's, which looks its region up then.
+    #[cold]
+    pub(super) fn release_unused(&mut self) {
+        let Shm { accesses, engine, released, .. } = self;
+        released.retain(|remote| {
+            let used = accesses.all_of(remote.peer.index).any(|access| access.names(*remote));
+            if !used {
+                engine.release(*remote);
+            }
+            used
+        });
+    }
+
     /// Moves accesses on, by a bounded number of bytes. True if something was done.
     pub(super) fn move_accesses(&mut self) -> bool {
         let mut budget = self.config.transfer_budget;

@@ -285,10 +285,15 @@ impl Endpoint for Shm {
         imported
     }
 
+    fn release(&mut self, remote: Remote) {
+        self.released.push(remote);
+        self.release_unused();
+    }
+
     // Keys to parts have the engine's route alone: a peer that copies by itself cannot be kept within
     // a part of what it may copy from.
     answered_by_engine! {
-        engine: address incarnation capabilities quota export_part import_number release
+        engine: address incarnation capabilities quota export_part import_number
     }
 }
 
@@ -451,6 +456,9 @@ impl Shm {
         }
         if !self.accesses.scheduled().is_empty() {
             worked |= self.move_accesses();
+            if !self.released.is_empty() {
+                self.release_unused();
+            }
         }
         if self.engine.has_output() || !self.channels.sending().is_empty() {
             worked |= self.transmit_all();

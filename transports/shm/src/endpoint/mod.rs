@@ -37,7 +37,7 @@ use crate::{
 };
 use petasos_fabric::{
     Address, Capabilities, Credential, Done, Doorbell, Enforcement, Event, Home, Incarnation,
-    LostReason, OpError, OpErrorKind, Peer, PeerState, Pool, Support, Time, Token,
+    LostReason, OpError, OpErrorKind, Peer, PeerState, Pool, Remote, Support, Time, Token,
     two_sided::{self, Engine},
 };
 use rustix::{
@@ -68,6 +68,8 @@ pub struct Shm {
     channels: Channels,
     /// Accesses that do not go through the engine, or not yet.
     accesses: Accesses,
+    /// Handles that the program has released, and accesses still name.
+    released: Vec<Remote>,
     /// Connections that are being made, by this endpoint and by others.
     attempts: Attempts,
     arrivals: Arrivals,
@@ -168,6 +170,7 @@ impl Shm {
             probe: Arc::new(incarnation.get()),
             channels: Channels::new(),
             accesses: Accesses::default(),
+            released: Vec::new(),
             attempts: Attempts::default(),
             arrivals,
             watched: Watchlist::default(),
