@@ -237,7 +237,7 @@ pub enum Operation {
     /// Tells when remote access to a peer is over: `Done::Flushed` says that all puts, gets and
     /// atomics to this peer that this endpoint accepted before it have been carried out, and are
     /// visible at the target, whatever their level. Until then a put at `Level::Reusable` that has
-    /// completed may still be under way.
+    /// completed may still be under way. The completions of these accesses come before its own.
     ///
     /// It fails if one of these accesses did and no flush before told of it: with the error of the
     /// first that became known, those included whose own completion had it, or for which

@@ -79,6 +79,36 @@ fn is_flushed(w: &mut World, n: Node, token: Token) {
     }
 }
 
+/// The accesses before a flush have completed when it does, also for a program that is told of a few
+/// at a time.
+pub fn completions_come_first(w: &mut World) {
+    let (a, b, ab, _) = w.pair();
+    if !flushes(w, a) {
+        return;
+    }
+    for target in [room(4096), w[b].endpoint().alloc(4096).expect("memory").whole()] {
+        let (_, key) = w.expose(b, &target, Access::ALL);
+        let remote = w.import(a, &key);
+        let puts: Vec<Token> =
+            (0..300).map(|i| quick_put(w, a, remote, i % 64 * 64, &memory(&[7; 64]))).collect();
+        let token = flush(w, a, ab);
+        w.until("all are accepted", |w| w.accepted(a));
+        w[a].frozen = true;
+        let end = w.now().after(w.fixture().deadline());
+        while w[a].ledger.result(token).is_none() {
+            assert!(w.now() < end, "the flush does not complete");
+            w.run_for(Duration::from_micros(20));
+            let (now, mut events) = (w.now(), Vec::new());
+            w[a].endpoint().progress(now, 4, &mut events);
+            events.into_iter().for_each(|event| w.happened(a, event));
+        }
+        w[a].frozen = false;
+        let open = puts.iter().filter(|put| w[a].ledger.result(**put).is_none()).count();
+        assert_eq!(open, 0, "puts that complete after the flush behind them");
+        is_flushed(w, a, token);
+    }
+}
+
 /// Each put is there when a flush behind it completes, whatever its length, and before the target
 /// is driven again; to ordinary memory, and to memory of the transport.
 pub fn puts_are_visible(w: &mut World) {

@@ -255,7 +255,7 @@ macro_rules! probes {
                 cancelled_by_its_sender, cancelled_by_its_receiver;
             remote_access: put_and_get, scattered, beyond_the_end, lengths_must_agree,
                 put_with_event, passive_target, own_memory, large, ordered, refused_puts, unsupported;
-            flush: puts_are_visible, every_access, refusals_are_told_once, of_nothing,
+            flush: completions_come_first, puts_are_visible, every_access, refusals_are_told_once, of_nothing,
                 of_own_memory, many_at_once, of_one_among_others, loss, cancelled;
             keys: rights, released_while_used, garbage_keys, closed_regions, closing_waits_for_access, third_party;
             part_keys: rights, ranges, one_of_two_revoked, revoked_for_good,

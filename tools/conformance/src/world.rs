@@ -393,7 +393,7 @@ impl<'f> World<'f> {
         self.run_for(Duration::from_millis(3));
     }
 
-    fn happened(&mut self, n: Node, event: Event) {
+    pub(crate) fn happened(&mut self, n: Node, event: Event) {
         if self.log.len() == LOG {
             self.log.pop_front();
         }

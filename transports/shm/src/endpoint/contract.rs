@@ -443,9 +443,14 @@ impl Shm {
         let end = events.len().saturating_add(room);
         let left = |events: &mut Vec<Event>| end.saturating_sub(events.len());
         let mut worked = self.armed && self.wake();
+        // What is left of the last pass: a flush, which the engine reports, comes behind the
+        // accesses before it.
+        if !self.completions.is_empty() {
+            worked |= self.take_ready(end, events);
+        }
         // The engine's events came before what lies in the rings. And peers wait for credit.
         if !self.engine.is_quiet() {
-            worked |= self.engine.take_events(room, events);
+            worked |= self.engine.take_events(left(events), events);
         }
         if !self.channels.partial().is_empty() {
             worked |= self.receive_parts(left(events), events);
