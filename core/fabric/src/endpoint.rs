@@ -359,7 +359,8 @@ pub trait Endpoint: Send {
     ///
     /// # Errors
     /// If the bytes are no key, the key has no route for this endpoint, its owner cannot be
-    /// resolved or is known to have restarted, or too many keys are imported.
+    /// resolved or is known as another incarnation ([`ImportError::Stale`]), or too many keys are
+    /// imported.
     fn import(&mut self, key: &Key) -> Result<Remote, ImportError>;
 
     /// The same for a key that came from this peer. If it is of this peer's own memory, it is

@@ -396,8 +396,10 @@ pub enum ImportError {
     /// The owner's address could not be resolved.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
-    /// The owner is known, and by now of another incarnation.
-    #[error("the key is of an earlier life of {0}")]
+    /// The owner is known, as another incarnation. Either the key is of an earlier one, or the owner
+    /// has started again and its loss is still to be reported: then the key can be imported after
+    /// [`Event::PeerLost`](crate::Event::PeerLost).
+    #[error("the key is of another life of {0} than the one that is connected")]
     Stale(Address),
     /// Too many imported keys.
     #[error("{limit} imported keys are the most for this endpoint")]
