@@ -529,7 +529,8 @@ impl RegionBuilder {
 
     /// Makes the region; `owner` is dropped when the last holder lets go, and frees the memory:
     /// there, on whatever thread that is and maybe inside of `progress`, unless
-    /// [`RegionBuilder::release_to`] was said.
+    /// [`RegionBuilder::release_to`] was said. An owner that is dropped there must not panic: what
+    /// the endpoint was at is left half done, and completions may be missing.
     ///
     /// # Safety
     /// From `base` on, `len` bytes must be mapped and initialised, as memory that the system mapped
