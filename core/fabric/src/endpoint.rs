@@ -180,8 +180,9 @@ pub trait Endpoint: Send {
     /// Asks that the operation with this token end soon. It raises its one `Event::Done` either
     /// way: with its result if it was too late, with `Cancelled` if not. Unknown tokens are
     /// ignored, as are those of operations that `submit` left in the queue. Of two operations with
-    /// one token either may be meant. Once the completion is out, the operation's memory is
-    /// neither written nor read, whatever the result.
+    /// one token either may be meant, and the other one may not be found by it from then on: give
+    /// each a token of its own if any is to be cancelled. Once the completion is out, the
+    /// operation's memory is neither written nor read, whatever the result.
     fn cancel(&mut self, token: Token);
 
     /// What of this endpoint touches some memory, if anything does: a posted receive, an operation
