@@ -165,6 +165,9 @@ fn info_says_what_was_loaded() {
     assert_eq!(quiet["capabilities"]["remote_access"], "emulated", "{quiet}");
     // What was asked for may be what was not loaded.
     place.run_with(&["ping", "loud://x"], &listed).assert(2).says("not loaded: /nowhere/x.so");
+    // Only the transport knows what stands in its addresses.
+    let reach = place.run_with(&["ping", "quiet://x"], &listed);
+    reach.assert(3).says("cannot reach quiet://x");
     // Without the variable there is nothing of it.
     assert!(!place.run(&["info"]).assert(0).out.contains("quiet"));
     place.run(&["ping", "quiet://x"]).assert(2).says("is no transport");

@@ -85,7 +85,7 @@ fn host_by(
     // Whole addresses of `auto` have others within; one that leaves all to the transport has no
     // host.
     let whole = scheme == "auto" && place.contains("://");
-    if petasos::stays_on_node(scheme) || whole || place == "*" {
+    if petasos::stays_on_node(scheme) || whole || place == "*" || loaded(scheme).is_some() {
         return Ok(None);
     }
     let wrong = |why: &str| {
@@ -137,12 +137,18 @@ fn look_up(host: String) -> Result<IpAddr, String> {
     }
 }
 
+/// The transport with this scheme, if it was loaded from a file: it alone knows what stands in its
+/// addresses.
+fn loaded(scheme: &str) -> Option<&'static petasos::Transport> {
+    petasos::Transport::of(scheme).filter(|transport| transport.file().is_some())
+}
+
 /// Where the calling side listens, so that answers find it: no further than it must. `ip` is what
 /// the host of the URL was found to be, if it has one.
 pub fn own(url: &Address, ip: Option<IpAddr>) -> String {
     let scheme = url.scheme();
-    if let Some(loaded) = petasos::Transport::of(scheme).filter(|known| known.file().is_some()) {
-        return loaded.any.to_owned();
+    if let Some(transport) = loaded(scheme) {
+        return transport.any.to_owned();
     }
     let mut place = url.rest().to_owned();
     if scheme == "auto"

@@ -1,6 +1,7 @@
 //! Programs that know nothing of the guide's transport, and use it: `PETASOS_TRANSPORTS` names it.
 
 use petasos::{Engine, EngineConfig, EngineThread, OpenOptions, Region, Transport, open, service};
+use petasos_fabric::{Clock, Endpoint, Event, PeerState};
 use petasos_testing::{again, role};
 use std::{io::BufRead, path::Path, time::Duration};
 
@@ -78,4 +79,53 @@ fn a_service_over_a_transport_that_is_loaded() {
     server.close_input();
     assert!(server.wait(Duration::from_secs(10)).success());
     assert!(!Path::new(address.strip_prefix("seq://").unwrap()).exists(), "{address} is left");
+}
+
+/// A child that was forked has a copy of the endpoint. Dropped there, it is as if it had never been:
+/// the socket stays, and the peers notice nothing.
+#[test]
+fn a_copy_in_a_child_is_dropped() {
+    if role().is_none() {
+        let test = "a_copy_in_a_child_is_dropped";
+        let built = std::env::current_exe().unwrap().with_file_name("libpetasos_guide.so");
+        let mut process = again(test, "alone");
+        process = process.env("PETASOS_TRANSPORTS", built.to_str().unwrap());
+        let mut process = process.start();
+        process.line("the child has ended, and a message has come");
+        assert!(process.wait(Duration::from_secs(10)).success());
+        return;
+    }
+    let [mut here, mut there] = ["seq://*"; 2].map(|at| open(at, &OpenOptions::default()).unwrap());
+    let peer = here.resolve(there.address(), Duration::from_secs(10)).unwrap();
+    let (clock, mut events) = (Clock::start(), Vec::new());
+    let is_up = |here: &dyn Endpoint| here.peer(peer).unwrap().state == PeerState::Up;
+    let drive = |ends: [&mut dyn Endpoint; 2], events: &mut Vec<Event>| {
+        for end in ends {
+            end.progress(clock.now(), 64, events);
+        }
+    };
+    while !is_up(&*here) {
+        drive([&mut *here, &mut *there], &mut events);
+    }
+    let child = petasos_testing::fork();
+    if child == 0 {
+        drop((here, there));
+        std::process::exit(0);
+    }
+    while Path::new(&format!("/proc/{child}/task")).exists()
+        && !std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap().contains(") Z ")
+    {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for end in [&here, &there] {
+        assert!(Path::new(end.address().rest()).exists(), "{} is removed", end.address());
+    }
+    events.clear();
+    here.inject(peer, &[b"still here"]).unwrap();
+    let came = |event: &Event| matches!(event, Event::Message { .. });
+    while !events.iter().any(came) {
+        drive([&mut *here, &mut *there], &mut events);
+    }
+    assert!(is_up(&*here));
+    println!("the child has ended, and a message has come");
 }
