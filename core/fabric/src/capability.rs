@@ -21,7 +21,7 @@ use std::fmt;
 /// assert!(eager > 0 && one_sided);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
     /// The scheme of its addresses.
@@ -51,6 +51,17 @@ pub struct Capabilities {
     /// Put and get on ordinary memory complete though the target never calls `progress`.
     /// Where this is false, its engine must run.
     pub passive_target: bool,
+    /// A thread drives the endpoint while its program does not ([`Attended`](crate::Attended)): so
+    /// put and get, with and without event, atomics, flushes, expected messages that find a receive
+    /// and the bodies of long ones go on at it, whatever its program does. Of
+    /// [`Endpoint::capabilities`]: this endpoint, as the target of others. Of
+    /// [`Endpoint::capabilities_of`], asked of an endpoint that is attended itself: the peer, once
+    /// it has said so; then `passive_target` is true as well. Others find it in
+    /// [`PeerInfo::attended`](crate::PeerInfo).
+    ///
+    /// [`Endpoint::capabilities`]: crate::Endpoint::capabilities
+    /// [`Endpoint::capabilities_of`]: crate::Endpoint::capabilities_of
+    pub attended: bool,
     /// A key may be forwarded, and used by a third process that can reach the owner.
     pub third_party: bool,
     /// Remote access between two endpoints is seen in the order in which it was submitted, and in
@@ -98,6 +109,7 @@ impl Capabilities {
             map: Support::None,
             part_keys: Support::Emulated,
             passive_target: false,
+            attended: false,
             third_party: true,
             ordered_access: false,
             processor_atomics: true,
@@ -147,7 +159,7 @@ pub enum Credential {
 }
 
 /// The numbers of an endpoint. Bytes unless said otherwise.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
     /// The longest message that [`Endpoint::inject`](crate::Endpoint::inject) takes.

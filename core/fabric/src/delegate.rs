@@ -81,6 +81,9 @@ macro_rules! delegate {
         fn usage(&self, peer: $crate::Peer) -> Option<$crate::PeerUsage> {
             self.$to.usage(peer)
         }
+        fn set_attended(&mut self) {
+            self.$to.set_attended();
+        }
     };
     (@ $to:ident forget) => {
         fn forget(&mut self, peer: $crate::Peer) {

@@ -61,7 +61,8 @@ pub trait Endpoint: Send {
     /// them for all peers, or they count what it has itself (regions, peers, leases).
     ///
     /// Before the peer is up its route may not be known. Then this is what all peers have, and may
-    /// become more; from `Event::PeerUp` on it does not change.
+    /// become more; from `Event::PeerUp` on it does not change, but that a peer whose endpoint a
+    /// thread drives says so a little later ([`Capabilities::attended`], `passive_target`).
     fn capabilities_of(&self, peer: Peer) -> Option<&Capabilities> {
         self.peer(peer).map(|_| self.capabilities())
     }
@@ -124,6 +125,11 @@ pub trait Endpoint: Send {
         let _ = peer;
         None
     }
+
+    /// Tells the peers, those of later included, that a thread drives this endpoint while its
+    /// program does not ([`PeerInfo::attended`]). For what drives it so:
+    /// [`Attended`](crate::Attended). A transport that cannot tell it does nothing.
+    fn set_attended(&mut self) {}
 
     /// Sends a short unexpected message, the concatenation of `parts`, in one go.
     ///

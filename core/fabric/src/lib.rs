@@ -79,6 +79,8 @@
 pub mod acceptor;
 pub mod address;
 pub mod atomic;
+#[cfg(not(all(loom, test)))]
+pub mod attended;
 pub mod buffer;
 pub mod capability;
 pub mod cursor;
@@ -113,6 +115,8 @@ pub mod two_sided;
 pub use acceptor::{Accepted, Acceptor};
 pub use address::{Address, AddressError};
 pub use atomic::{AtomicOp, AtomicType};
+#[cfg(not(all(loom, test)))]
+pub use attended::{AttendError, Attended, AttendedConfig};
 pub use buffer::{Buffer, spare_vec};
 pub use capability::{Access, Capabilities, Credential, Enforcement, Limits, Support};
 pub use cursor::{Cursor, SpanCursor, Stretch};

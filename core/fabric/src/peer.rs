@@ -103,19 +103,29 @@ pub struct PeerInfo {
     /// The user that runs it, by number, where the transport knows that from another source than
     /// the peer: of a process of this node from its kernel, once there is a connection.
     pub user: Option<u32>,
+    /// A thread drives its endpoint while its program does not ([`Attended`](crate::Attended)): so
+    /// put, get, atomics, flushes and expected messages go on there, whatever that program does.
+    /// The peer says so, soon after it is connected.
+    pub attended: bool,
 }
 
 impl PeerInfo {
     /// Puts the parts together.
     #[must_use]
     pub fn new(address: Address, incarnation: Option<Incarnation>, state: PeerState) -> PeerInfo {
-        PeerInfo { address, incarnation, state, user: None }
+        PeerInfo { address, incarnation, state, user: None, attended: false }
     }
 
     /// The same, and the transport vouches for its user.
     #[must_use]
     pub fn with_user(self, user: Option<u32>) -> PeerInfo {
         PeerInfo { user, ..self }
+    }
+
+    /// The same, and the peer says whether a thread drives its endpoint.
+    #[must_use]
+    pub fn with_attended(self, attended: bool) -> PeerInfo {
+        PeerInfo { attended, ..self }
     }
 }
 

@@ -36,12 +36,19 @@ pub struct PeerQuota {
     /// the data of those that come with it. A few headers of each peer are not counted. What was
     /// promised is not taken back if this is set to less.
     pub unexpected: usize,
+    /// With this set no unexpected message of the peer comes, however short, and no put with event:
+    /// they wait with it, and all else goes on. Those that are on their way still come.
+    pub held: bool,
 }
 
 impl PeerQuota {
     /// No other bounds than those of the endpoint.
-    pub const UNLIMITED: PeerQuota =
-        PeerQuota { leases: usize::MAX, lease_bytes: usize::MAX, unexpected: usize::MAX };
+    pub const UNLIMITED: PeerQuota = PeerQuota {
+        leases: usize::MAX,
+        lease_bytes: usize::MAX,
+        unexpected: usize::MAX,
+        held: false,
+    };
 
     /// With so many leases.
     #[must_use]
@@ -59,6 +66,12 @@ impl PeerQuota {
     #[must_use]
     pub const fn with_unexpected(self, unexpected: usize) -> PeerQuota {
         PeerQuota { unexpected, ..self }
+    }
+
+    /// With messages and puts with event held back, or not.
+    #[must_use]
+    pub const fn with_held(self, held: bool) -> PeerQuota {
+        PeerQuota { held, ..self }
     }
 }
 

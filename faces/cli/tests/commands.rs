@@ -204,6 +204,25 @@ fn info_tells_the_routes_of_auto_apart() {
     }
 }
 
+/// Endpoints that a thread drives say so, over each transport and with each route of `auto://`.
+#[test]
+fn info_shows_what_a_thread_drives() {
+    let place = Place::new();
+    for (arguments, attended) in
+        [(&["info", "--json"][..], false), (&["info", "--attended", "--json"], true)]
+    {
+        let report = place.run(arguments).assert(0).json();
+        for found in report["transports"].as_array().unwrap() {
+            if found["available"].as_bool().unwrap() {
+                assert_eq!(found["capabilities"]["attended"], attended, "{found}");
+            }
+        }
+    }
+    let text = place.run(&["info", "--attended"]).assert(0).out;
+    let row = text.lines().find(|line| line.contains("driven by a thread meanwhile")).unwrap();
+    assert!(row.contains("yes") && !row.contains("no "), "{text}");
+}
+
 #[test]
 fn completions_for_shells() {
     let place = Place::new();

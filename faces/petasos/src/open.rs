@@ -5,7 +5,7 @@
 #[cfg(feature = "auto")]
 use crate::whichever;
 use crate::{OpenError, OpenOptions, Transport, transports};
-use petasos_fabric::{Address, Endpoint};
+use petasos_fabric::{Address, Attended, Endpoint};
 
 /// Opens an endpoint: the scheme of `url` says over which transport.
 ///
@@ -36,6 +36,15 @@ use petasos_fabric::{Address, Endpoint};
 /// # Ok::<(), OpenError>(())
 /// ```
 pub fn open(url: &str, options: &OpenOptions) -> Result<Box<dyn Endpoint>, OpenError> {
+    let endpoint = open_bare(url, options)?;
+    Ok(match options.attended {
+        Some(config) => Box::new(Attended::new(endpoint, config)?),
+        None => endpoint,
+    })
+}
+
+/// The same without a thread.
+fn open_bare(url: &str, options: &OpenOptions) -> Result<Box<dyn Endpoint>, OpenError> {
     let address = Address::parse(url)?;
     match address.scheme() {
         #[cfg(feature = "self-transport")]
@@ -81,6 +90,9 @@ pub fn open(url: &str, options: &OpenOptions) -> Result<Box<dyn Endpoint>, OpenE
 /// * `auto://URL,URL`: those, networks in the order of preference. `auto://tcp://HOST:PORT` goes
 ///   without shared memory. The whole address of an endpoint that has ended is such a list, too.
 ///
+/// It is not attended, whatever the options say: [`Attended`](petasos_fabric::Attended) takes it as
+/// any other.
+///
 /// # Errors
 /// See [`OpenError`]: one of the transports was refused, or they do not go together.
 #[cfg(feature = "auto")]
@@ -88,7 +100,7 @@ pub fn open_auto(
     address: &Address,
     options: &OpenOptions,
 ) -> Result<petasos_auto::Auto, OpenError> {
-    whichever::open_members(address, |url| open(url, options))
+    whichever::open_members(address, |url| open_bare(url, options))
 }
 
 #[cfg(feature = "tcp")]
@@ -132,6 +144,16 @@ mod tests {
             let endpoint = open(transport.any, &options).unwrap();
             let family = endpoint.address().scheme().split('+').next();
             assert_eq!(family, Some(transport.scheme));
+        }
+    }
+
+    #[test]
+    fn a_thread_attends_where_that_is_wanted() {
+        let options = OpenOptions::default().attended(Default::default());
+        for transport in transports().iter().filter(|t| t.missing().is_none()) {
+            assert!(open(transport.any, &options).unwrap().capabilities().attended);
+            let plain = open(transport.any, &OpenOptions::default()).unwrap();
+            assert!(!plain.capabilities().attended, "{}", transport.scheme);
         }
     }
 

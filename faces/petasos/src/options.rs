@@ -1,6 +1,6 @@
 //! What programs give to open an endpoint, and why it may fail.
 
-use petasos_fabric::AddressError;
+use petasos_fabric::{AddressError, AttendError, AttendedConfig};
 use std::path::PathBuf;
 
 /// What transports may need to know beside the URL. `Default` suits endpoints of one machine.
@@ -23,6 +23,10 @@ pub struct OpenOptions {
     pub secret_file: Option<PathBuf>,
     /// The secret itself, in place of a file.
     pub secret: Option<SecretBytes>,
+    /// Whether a thread drives the endpoint while the program does not: then put, get, atomics and
+    /// expected messages of others go on while it computes, over every transport (see
+    /// [`Attended`](petasos_fabric::Attended)). Default: no thread.
+    pub attended: Option<AttendedConfig>,
 }
 
 /// A secret, which is not shown.
@@ -47,6 +51,22 @@ impl OpenOptions {
     #[must_use]
     pub fn secret_file(mut self, path: impl Into<PathBuf>) -> OpenOptions {
         self.secret_file = Some(path.into());
+        self
+    }
+
+    /// Has a thread drive the endpoint while the program does not.
+    ///
+    /// ```
+    /// use petasos::{OpenOptions, fabric::AttendedConfig, open};
+    ///
+    /// let options = OpenOptions::default().attended(AttendedConfig::default());
+    /// let endpoint = open("tcp://127.0.0.1:0", &options)?;
+    /// assert!(endpoint.capabilities().attended);
+    /// # Ok::<(), petasos::OpenError>(())
+    /// ```
+    #[must_use]
+    pub fn attended(mut self, config: AttendedConfig) -> OpenOptions {
+        self.attended = Some(config);
         self
     }
 }
@@ -74,6 +94,9 @@ pub enum OpenError {
         /// What to do about that.
         reason: &'static str,
     },
+    /// No thread can drive it.
+    #[error(transparent)]
+    Attended(#[from] AttendError),
     /// The job does not say where this rank's endpoint is.
     #[cfg(feature = "job")]
     #[error(transparent)]

@@ -47,6 +47,10 @@
 //! probes, whose endpoints are in turn in the test's process and in processes of their own, on this
 //! host or on another: see [`out_of_process`].
 //!
+//! `conformance!(attended, Mine::default())` makes a module `attended` of the same probes, with
+//! endpoints that a thread drives, too. `conformance!(passive, Mine::default())` makes a module
+//! `passive` of targets that compute and make no call: see [`passive`].
+//!
 //! `conformance!(stopped, Mine::default())` makes a module `stopped` of tests in which the peer is
 //! a process that is stopped while memory is closed that it reaches: see [`stopped`].
 //!
@@ -92,6 +96,7 @@ pub mod memory;
 pub mod messages;
 pub mod mix;
 pub mod part_keys;
+pub mod passive;
 pub mod peeks;
 pub mod pieces;
 pub mod quotas;
@@ -104,6 +109,7 @@ pub use faulty::{Faults, Faulty};
 pub use fixture::{FaultyFixture, Fixture, RealTime};
 pub use network::{Network, free_port};
 pub use out_of_process::OutOfProcess;
+pub use passive::AttendedFixture;
 pub use random::Random;
 pub use world::World;
 
@@ -222,6 +228,39 @@ macro_rules! conformance {
             }
         }
     };
+    (attended, $fixture:expr) => {
+        /// The transport with a thread that drives its endpoints while nobody else does.
+        mod attended {
+            use super::*;
+            fn fixture() -> impl $crate::Fixture {
+                $crate::AttendedFixture::new($fixture)
+            }
+            $crate::probes!(everywhere);
+            $crate::probes!(connected);
+            $crate::probes!(plain_only);
+            $crate::probes!(passive);
+        }
+    };
+    (passive, $fixture:expr) => {
+        /// Targets that compute, and make no call.
+        mod passive {
+            use super::*;
+            fn fixture() -> impl $crate::Fixture {
+                $crate::AttendedFixture::new($fixture)
+            }
+            $crate::probes!(passive);
+            #[test]
+            fn memory_that_was_accessed_before() {
+                $crate::run(&$fixture, $crate::passive::memory_that_was_accessed_before);
+            }
+            #[test]
+            fn among_processes() {
+                let name = concat!(module_path!(), "::among_processes");
+                let (_, name) = name.split_once("::").expect("the crate comes first");
+                $crate::passive::among_processes(&fixture(), name);
+            }
+        }
+    };
     (parting, $fixture:expr) => {
         /// The transport when it closes connections on which nothing happens.
         mod parting {
@@ -276,6 +315,11 @@ macro_rules! probes {
                 sums_beside_the_processor, messages_from_threads;
             faults: cancel_each, loss_under_each, loss_of_a_sender, others_are_served;
             mix: random_operations;
+        }
+    };
+    (passive) => {
+        $crate::tests! {
+            passive: everything_goes_on, unread_messages_stop_nothing_else;
         }
     };
     (connected) => {

@@ -40,6 +40,7 @@ pub(crate) fn common(members: &[Member]) -> Capabilities {
     capabilities.map = least(|c| c.map);
     capabilities.part_keys = least(|c| c.part_keys);
     capabilities.passive_target = every(|c| c.passive_target);
+    capabilities.attended = every(|c| c.attended);
     capabilities.third_party = every(|c| c.third_party);
     capabilities.ordered_access = every(|c| c.ordered_access);
     capabilities.processor_atomics = every(|c| c.processor_atomics);

@@ -49,7 +49,10 @@ impl Endpoint for Auto {
     }
 
     fn peer(&self, peer: Peer) -> Option<PeerInfo> {
-        self.peers.get(peer).map(|entry| entry.info())
+        let entry = self.peers.get(peer)?;
+        let Route { member, peer: there } = entry.route;
+        let there = self.members[member].endpoint.peer(there);
+        Some(entry.info().with_attended(there.is_some_and(|info| info.attended)))
     }
 
     fn set_quota(&mut self, peer: Peer, quota: PeerQuota) -> Result<(), QuotaError> {
@@ -68,6 +71,12 @@ impl Endpoint for Auto {
         let Route { member, peer: there } = entry.route;
         let usage = self.members[member].endpoint.usage(there);
         Some(usage.unwrap_or_else(|| PeerUsage::new(entry.quota.unwrap_or_default())))
+    }
+
+    fn set_attended(&mut self) {
+        for member in &mut self.members {
+            member.endpoint.set_attended();
+        }
     }
 
     fn forget(&mut self, peer: Peer) {

@@ -82,6 +82,8 @@ mod near {
     conformance!(faulty, OverBoth::new(Placement::Near));
     conformance!(out_of_process, OverBoth::new(Placement::Near));
     conformance!(stopped, OverBoth::new(Placement::Near));
+    conformance!(attended, OverBoth::new(Placement::Near));
+    conformance!(passive, OverBoth::new(Placement::Near));
 }
 
 mod forced_to_tcp {
@@ -94,6 +96,7 @@ mod far {
     use super::*;
     conformance!(OverBoth::new(Placement::Far));
     conformance!(stopped, OverBoth::new(Placement::Far));
+    conformance!(passive, OverBoth::new(Placement::Far));
 }
 
 mod mixed {

@@ -82,12 +82,14 @@ mod networks {
     over!(network(), true);
     petasos_conformance::conformance!(out_of_process, OverOfi::new(network(), true, true));
     petasos_conformance::conformance!(stopped, OverOfi::new(network(), true, true));
+    petasos_conformance::conformance!(passive, OverOfi::new(network(), true, true));
 }
 
 mod shm {
     use super::*;
     over!(SHM, true);
     petasos_conformance::conformance!(stopped, OverOfi::new(SHM, false, true));
+    petasos_conformance::conformance!(passive, OverOfi::new(SHM, false, true));
 }
 
 /// Put and get served by the owner of the memory: nothing is registered with the provider.
@@ -97,6 +99,7 @@ mod served_by_the_owner {
         use super::*;
         petasos_conformance::conformance!(OverOfi::new(network(), true, false));
         petasos_conformance::conformance!(stopped, OverOfi::new(network(), true, false));
+        petasos_conformance::conformance!(passive, OverOfi::new(network(), true, false));
     }
     mod shm {
         use super::*;
@@ -135,4 +138,5 @@ mod channels {
 
     petasos_conformance::conformance!(Channelled(OverOfi::new(network(), false, true)));
     petasos_conformance::conformance!(stopped, Channelled(OverOfi::new(network(), false, true)));
+    petasos_conformance::conformance!(passive, Channelled(OverOfi::new(network(), false, true)));
 }

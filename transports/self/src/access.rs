@@ -2,8 +2,8 @@
 
 use crate::hub::{Content, Hub};
 use petasos_fabric::{
-    Access as Rights, AtomicOp, AtomicType, Cursor, Done, Incarnation, OpErrorKind, Region,
-    RegionId, Slice, Slices, Spans, Token,
+    Access as Rights, AtomicOp, AtomicType, Cursor, Done, Incarnation, LostReason, OpErrorKind,
+    Region, RegionId, Slice, Slices, Spans, Token,
 };
 use smallvec::SmallVec;
 
@@ -133,7 +133,10 @@ impl Access {
         }
         loop {
             let Some(pin) = hub.regions.pin(self.route.target) else {
-                return Step::Done(Err(OpErrorKind::StaleKey));
+                // An owner that ends closes its inbox first, and then its regions.
+                let lost = || OpErrorKind::PeerLost(LostReason::Closed);
+                let why = if hub.is_closed() { lost() } else { OpErrorKind::StaleKey };
+                return Step::Done(Err(why));
             };
             let (allowed, needed) = (pin.access, self.needs());
             if !allowed.allows(needed) {

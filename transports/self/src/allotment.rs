@@ -20,6 +20,8 @@ pub(crate) struct Allotment {
     /// Bytes of expected messages that may wait for a receive, and those that do.
     unexpected: AtomicUsize,
     waiting: AtomicUsize,
+    /// It may send no message, however short.
+    held: AtomicBool,
     leases: Refusals,
     room: Refusals,
 }
@@ -48,6 +50,7 @@ impl Allotment {
             quota: Mutex::default(),
             unexpected: AtomicUsize::new(usize::MAX),
             waiting: AtomicUsize::new(0),
+            held: AtomicBool::new(false),
             leases: Refusals::default(),
             room: Refusals::default(),
         }
@@ -57,6 +60,7 @@ impl Allotment {
         *self.quota.lock().unwrap_or_else(PoisonError::into_inner) = *quota;
         self.share.set_quota(quota);
         self.unexpected.store(quota.unexpected, Ordering::Relaxed);
+        self.held.store(quota.held, Ordering::Relaxed);
     }
 
     /// Adds what is used.
@@ -73,11 +77,14 @@ impl Allotment {
 
     /// Whether a message of any length finds a lease.
     pub(crate) fn has_lease(&self) -> bool {
-        self.share.left() > 0
+        !self.held.load(Ordering::Relaxed) && self.share.left() > 0
     }
 
     /// A lease of `len` bytes that `fill` writes, if there is one for this sender.
     pub(crate) fn lend(&self, len: usize, fill: impl FnOnce(&mut [u8])) -> Option<Lease> {
+        if self.held.load(Ordering::Relaxed) {
+            return None;
+        }
         let lease = self.share.lend(len, fill);
         if len > Lease::LINES {
             self.leases.note(lease.is_none() && self.share.is_at_quota());

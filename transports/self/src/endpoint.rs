@@ -101,6 +101,10 @@ impl Endpoint for Local {
         self.usage_of(peer)
     }
 
+    fn set_attended(&mut self) {
+        self.hub.set_attended();
+    }
+
     fn forget(&mut self, peer: Peer) {
         let Some(entry) = self.peers.get(peer) else {
             return;

@@ -9,7 +9,10 @@ use bytes::Bytes;
 use petasos_fabric::{Address, Doorbell, Incarnation, Lease, LostReason, Pool, Quota, RegionId};
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// The longest message.
@@ -28,6 +31,8 @@ pub(crate) struct Hub {
     /// What senders may have here, by their links.
     allotments: Mutex<HashMap<u64, Arc<Allotment>>>,
     inbox: Mutex<Inbox>,
+    /// A thread drives the endpoint while its program does not.
+    attended: AtomicBool,
 }
 
 #[derive(Default)]
@@ -94,7 +99,16 @@ impl Hub {
             eager: Quota::new(max_leases),
             allotments: Mutex::default(),
             inbox: Mutex::default(),
+            attended: AtomicBool::new(false),
         }
+    }
+
+    pub(crate) fn set_attended(&self) {
+        self.attended.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_attended(&self) -> bool {
+        self.attended.load(Ordering::Relaxed)
     }
 
     fn allotments(&self) -> MutexGuard<'_, HashMap<u64, Arc<Allotment>>> {

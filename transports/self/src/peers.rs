@@ -111,7 +111,9 @@ impl Peers {
             State::Up { hub, .. } => (Some(hub.incarnation), PeerState::Up),
             State::Lost(reason) => (None, PeerState::Lost(reason.clone())),
         };
+        let attended = matches!(&entry.state, State::Up { hub, .. } if hub.is_attended());
         let info = PeerInfo::new(entry.address.clone(), incarnation, state);
+        let info = info.with_attended(attended);
         // All of them are in this process.
         Some(info.with_user(Some(rustix::process::geteuid().as_raw())))
     }

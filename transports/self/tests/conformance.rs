@@ -31,6 +31,7 @@ impl Fixture for InProcess {
 
 conformance!(InProcess::default());
 conformance!(faulty, InProcess::default());
+conformance!(attended, InProcess::default());
 
 #[test]
 fn memory_is_closed_under_delayed_accesses() {

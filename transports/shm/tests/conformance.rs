@@ -40,6 +40,8 @@ mod reaching {
     conformance!(SharedMemory::new(true));
     conformance!(faulty, SharedMemory::new(true));
     conformance!(stopped, SharedMemory::new(true));
+    conformance!(attended, SharedMemory::new(true));
+    conformance!(passive, SharedMemory::new(true));
 }
 
 mod served_by_the_owner {
@@ -47,4 +49,6 @@ mod served_by_the_owner {
     conformance!(SharedMemory::new(false));
     conformance!(faulty, SharedMemory::new(false));
     conformance!(stopped, SharedMemory::new(false));
+    conformance!(attended, SharedMemory::new(false));
+    conformance!(passive, SharedMemory::new(false));
 }

@@ -43,6 +43,8 @@ conformance!(
 conformance!(out_of_process, OverTcp::default());
 conformance!(parting, OverTcp { idle: Some(Duration::from_millis(10)), ..OverTcp::default() });
 conformance!(stopped, OverTcp::default());
+conformance!(attended, OverTcp::default());
+conformance!(passive, OverTcp::default());
 
 /// All packets are encrypted, and connections closed as often as they can be.
 mod encrypted {

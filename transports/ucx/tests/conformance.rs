@@ -51,6 +51,32 @@ impl Fixture for OverUcx {
     }
 }
 
+/// Over shared memory of UCX, where a peer that is stopped while it writes stops all that others
+/// send to the same endpoint.
+struct OneQueue(OverUcx);
+
+impl Fixture for OneQueue {
+    fn fresh(&self) -> Address {
+        self.0.fresh()
+    }
+
+    fn open(&self, at: &Address) -> Box<dyn Endpoint> {
+        self.0.open(at)
+    }
+
+    fn missing(&self) -> Option<String> {
+        self.0.missing()
+    }
+
+    fn holds_up_others(&self) -> Option<&'static str> {
+        Some("all peers of an endpoint write to one queue, and UCX waits for each slot in it")
+    }
+
+    fn now(&self) -> Time {
+        self.0.now()
+    }
+}
+
 /// The suite for one kind of address, where the library has its provider; else a test that says so.
 macro_rules! over {
     ($network:expr, $remote_access:expr) => {
@@ -63,12 +89,14 @@ mod networks {
     use super::*;
     over!(network(), true);
     petasos_conformance::conformance!(stopped, OverUcx::new(network(), true, true));
+    petasos_conformance::conformance!(passive, OverUcx::new(network(), true, true));
 }
 
 mod posix {
     use super::*;
     over!(POSIX, true);
     petasos_conformance::conformance!(stopped, OverUcx::new(POSIX, false, true));
+    petasos_conformance::conformance!(passive, OneQueue(OverUcx::new(POSIX, false, true)));
 }
 
 mod sysv {
@@ -82,6 +110,7 @@ mod cma {
     use super::*;
     over!(CMA, true);
     petasos_conformance::conformance!(stopped, OverUcx::new(CMA, false, true));
+    petasos_conformance::conformance!(passive, OneQueue(OverUcx::new(CMA, false, true)));
 }
 
 /// The same transports, with put and get served by the owner of the memory.

@@ -258,6 +258,7 @@ impl Engine {
             Header::Grant { .. } | Header::Ask | Header::Recall | Header::Return { .. } => {
                 conn.accept_credit(header, (pool, &config.limits), ledger)?;
             }
+            Header::Mode { held, attended } => conn.accept_mode(held, attended, ledger),
             Header::Room { count } => {
                 conn.expected.accept_room(count)?;
                 conn.wake(ledger);

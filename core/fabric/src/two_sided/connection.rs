@@ -41,6 +41,8 @@ pub(super) struct PeerEntry {
     pub(super) accesses: OpenBatch,
     /// Of the peer's puts that asked for no answer: why the first was refused since the last flush.
     pub(super) refused_puts: Status,
+    /// A thread drives the peer's endpoint while its program does not.
+    pub(super) attended: bool,
 }
 
 impl PeerEntry {
@@ -58,6 +60,7 @@ impl PeerEntry {
             expected: Expected::default(),
             accesses: OpenBatch::default(),
             refused_puts: Status::Good,
+            attended: false,
         }
     }
 

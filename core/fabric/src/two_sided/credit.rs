@@ -16,6 +16,9 @@
 //! does not return it (it is stopped, or malicious) keeps its share, and no more than a window of
 //! it unused.
 //!
+//! A receiver may also *hold* a peer's messages, however short ([`PeerQuota::held`]): it tells the
+//! peer, whose messages then wait as if there were no credit.
+//!
 //! A peer whose quota ([`PeerQuota`]) is used up waits behind the others, for whose sake nothing is
 //! recalled.
 //!
@@ -154,6 +157,8 @@ pub(super) struct Credit {
     ours: u32,
     /// We asked for more, and got none since.
     asked: bool,
+    /// The peer takes none of our messages for now, however short.
+    held: bool,
     /// What the peer may send, once it has asked.
     grants: Option<Box<Grants>>,
 }
@@ -167,18 +172,21 @@ pub(super) struct CreditReport {
     recall: bool,
     /// It has recalled what we have.
     give: bool,
+    /// How we take things in, if that has changed.
+    mode: Option<Header>,
 }
 
 impl Credit {
-    /// Whether no message that costs credit may be sent.
-    pub(super) fn is_empty(&self) -> bool {
-        self.ours == 0
+    /// Whether the peer takes no message for now.
+    #[inline]
+    pub(super) fn is_held(&self) -> bool {
+        self.held
     }
 
     /// Whether there is credit for a message of so many bytes, if it costs any.
     #[inline]
     pub(super) fn allows(&self, len: usize) -> bool {
-        !costs(len) || self.ours > 0
+        !self.held & (!costs(len) || self.ours > 0)
     }
 
     /// A message of so many bytes is sent.
@@ -187,9 +195,9 @@ impl Credit {
         self.ours -= u32::from(costs(len));
     }
 
-    /// Asks for credit, unless that was done. Messages wait for it.
+    /// Asks for credit, unless that was done. Messages wait for it, or are held.
     pub(super) fn ask(&mut self) -> Option<Header> {
-        (!std::mem::replace(&mut self.asked, true)).then_some(Header::Ask)
+        (!self.held && !std::mem::replace(&mut self.asked, true)).then_some(Header::Ask)
     }
 
     /// A buffer for a message of so many bytes that has arrived. It breaks the protocol without
@@ -248,7 +256,7 @@ impl Credit {
 
 impl CreditReport {
     pub(super) fn is_empty(&self) -> bool {
-        self.granted == 0 && !self.recall && !self.give
+        self.granted == 0 && !self.recall && !self.give && self.mode.is_none()
     }
 }
 
@@ -256,6 +264,9 @@ impl Connection {
     /// What there is to say about credit, if anything.
     pub(super) fn poll_credit(&mut self) -> Option<Header> {
         let (report, credit) = (&mut self.credit_report, &mut self.entry.credit);
+        if let Some(mode) = report.mode.take() {
+            return Some(mode);
+        }
         if report.granted > 0 {
             let count = std::mem::take(&mut report.granted).into();
             return Some(Header::Grant { count });
@@ -301,7 +312,7 @@ impl Connection {
         ledger: &mut Ledger,
     ) {
         let grants = self.entry.credit.grants(of.0, of.1);
-        grants.quota = quota;
+        let held = std::mem::replace(&mut grants.quota, quota).held;
         grants.settle();
         grants.share.set_quota(&quota);
         let mut usage = PeerUsage::default();
@@ -312,6 +323,27 @@ impl Connection {
             self.credit_report.recall = true;
             self.wake(ledger);
         }
+        if held != quota.held {
+            self.tell_mode(&of.1.quota, ledger);
+        }
+    }
+
+    /// Tells the peer how this endpoint takes things in; `quota` is that of peers without one of
+    /// their own.
+    pub(super) fn tell_mode(&mut self, quota: &PeerQuota, ledger: &mut Ledger) {
+        let own = self.entry.credit.grants.as_ref();
+        let held = own.map_or(quota.held, |grants| grants.quota.held);
+        self.credit_report.mode = Some(Header::Mode { held, attended: ledger.attended });
+        self.wake(ledger);
+    }
+
+    /// The peer says how it takes things in.
+    pub(super) fn accept_mode(&mut self, held: bool, attended: bool, ledger: &mut Ledger) {
+        (self.entry.credit.held, self.entry.attended) = (held, attended);
+        if !held {
+            self.queues.release_held();
+        }
+        self.wake(ledger);
     }
 
     /// Tops up what a peer has that uses it; behind those that wait already, if there are any.

@@ -129,7 +129,8 @@ impl Engine {
     pub fn peer_info(&self, peer: Peer) -> Option<PeerInfo> {
         let conn = self.peers.get(peer)?;
         let (address, state) = (conn.address.clone(), conn.state.clone());
-        Some(PeerInfo::new(address, conn.incarnation, state))
+        let attended = if conn.own { self.ledger.attended } else { conn.attended };
+        Some(PeerInfo::new(address, conn.incarnation, state).with_attended(attended))
     }
 
     /// Whether packets flow with this peer.
@@ -140,7 +141,7 @@ impl Engine {
 
     /// Packets may flow. Raises `Event::PeerUp`. Only for a peer that is connecting.
     pub fn peer_up(&mut self, peer: Peer, incarnation: Incarnation) {
-        let Engine { peers, ledger, .. } = self;
+        let Engine { config, peers, ledger, .. } = self;
         if let Some(conn) = peers.get_mut(peer)
             && conn.state == PeerState::Connecting
         {
@@ -148,6 +149,9 @@ impl Engine {
             conn.incarnation = Some(incarnation);
             tracing::debug!(peer = %conn.address, ?incarnation, "a peer is connected");
             ledger.events.push_back(Event::PeerUp { peer, incarnation });
+            if ledger.attended || config.limits.quota.held {
+                conn.tell_mode(&config.limits.quota, ledger);
+            }
             conn.wake(ledger);
         }
     }
@@ -162,6 +166,16 @@ impl Engine {
             }
             let event = Event::PeerLost { peer, reason };
             self.ledger.events.push_back(event);
+        }
+    }
+
+    /// Tells the peers, those of later included, that a thread drives this endpoint while its
+    /// program does not: as [`Endpoint::set_attended`](crate::Endpoint::set_attended).
+    pub fn set_attended(&mut self) {
+        let Engine { config, peers, ledger, .. } = self;
+        ledger.attended = true;
+        for conn in peers.all_mut().filter(|conn| conn.is_up() && !conn.own) {
+            conn.tell_mode(&config.limits.quota, ledger);
         }
     }
 
@@ -410,13 +424,14 @@ impl Engine {
         }
     }
 
-    /// Whether messages to this peer wait here: then one that is sent around the engine would
-    /// overtake them. They wait while the peer is served, and also when it has no packet to give,
+    /// Whether messages to this peer wait here, or are to: then one that is sent around the engine
+    /// would overtake them. They wait while the peer is served, and also when it has no packet to give,
     /// for credit, say.
     #[must_use]
     pub fn messages_queued(&self, peer: Peer) -> bool {
         !self.peers.entry_and_connection(peer).is_some_and(|(entry, conn)| {
-            entry.is_up() && !entry.own && conn.is_none_or(|conn| conn.queues.messages_len() == 0)
+            let empty = conn.is_none_or(|conn| conn.queues.messages_len() == 0);
+            entry.is_up() && !entry.own && empty && !entry.credit.is_held()
         })
     }
 

@@ -46,10 +46,13 @@ const RETURN: u8 = 21;
 const ROOM_ASK: u8 = 22;
 const REFUSED: u8 = 23;
 const FLUSH: u8 = 24;
+const MODE: u8 = 25;
 
 /// Lengths by kind; zero for what is no kind.
-const LENGTHS: [u8; 25] =
-    [0, 8, 16, 24, 16, 24, 32, 16, 40, 64, 16, 48, 40, 24, 16, 16, 48, 16, 16, 8, 8, 16, 8, 16, 16];
+const LENGTHS: [u8; 26] = [
+    0, 8, 16, 24, 16, 24, 32, 16, 40, 64, 16, 48, 40, 24, 16, 16, 48, 16, 16, 8, 8, 16, 8, 16, 16,
+    8,
+];
 
 /// The header of a plain unexpected message of `len` bytes, for transports that send those
 /// without the engine.
@@ -243,6 +246,9 @@ pub(super) enum Header {
     /// Asks whether fragments of puts that asked for no answer were refused since this was last
     /// asked; the answer is `Reply`.
     Flush { id: u64 },
+    /// How the sender takes things in, from now on: whether messages and puts with event are held
+    /// back, and whether a thread drives it while its program does not.
+    Mode { held: bool, attended: bool },
     /// An atomic operation; the payload is the operand, and behind it what to compare with.
     Atomic { id: u64, target: Target, offset: u64, op: AtomicOp, kind: AtomicType, fetch: bool },
 }
@@ -272,6 +278,8 @@ impl Status {
 
 const LAST: u16 = 1;
 const ASKING: u16 = 2;
+const HELD: u16 = 1;
+const ATTENDED: u16 = 2;
 
 impl Header {
     /// The header of a packet with `payload` bytes of payload.
@@ -363,6 +371,10 @@ impl Header {
                 out.numbers(&[id]);
                 FLUSH
             }
+            Header::Mode { held, attended } => {
+                flags = if held { HELD } else { 0 } | if attended { ATTENDED } else { 0 };
+                MODE
+            }
             Header::Atomic { id, target, offset, op, kind, fetch } => {
                 let what = u64::from(op as u8) | u64::from(kind as u8) << 8;
                 let what = what | u64::from(fetch) << 16;
@@ -435,6 +447,10 @@ impl Header {
                 Header::Refused { count: f.u64(), status: Status::from_u64(flags.into())? }
             }
             FLUSH => Header::Flush { id: f.u64() },
+            MODE => {
+                known = HELD | ATTENDED;
+                Header::Mode { held: flags & HELD != 0, attended: flags & ATTENDED != 0 }
+            }
             _ => {
                 let (id, target, offset, what) = (f.u64(), f.target(), f.u64(), f.u64());
                 let bad = Violation::new("unknown atomic operation", what);
@@ -539,6 +555,8 @@ mod tests {
             Header::BodyDone { body: 32 },
             Header::Refused { count: 38, status: Status::Stale },
             Header::Flush { id: 39 },
+            Header::Mode { held: true, attended: false },
+            Header::Mode { held: false, attended: true },
             Header::Atomic {
                 id: 33,
                 target,

@@ -27,6 +27,8 @@ pub(super) struct Ledger {
     pub(super) waiting: VecDeque<Peer>,
     /// Peers of operations that were refused.
     pub(super) refused: Vec<Peer>,
+    /// A thread drives this endpoint while its program does not, and the peers are told.
+    pub(super) attended: bool,
     /// Peers that have credit, in the order in which they got it.
     pub(super) credited: VecDeque<Peer>,
 }

@@ -120,6 +120,11 @@ impl Peers {
         }
     }
 
+    /// All of them.
+    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
+        self.slots.iter_mut().filter_map(|(_, slot)| slot.connection())
+    }
+
     /// Credit of all that they have not used.
     pub(super) fn promised(&self) -> usize {
         let entries = self.slots.iter().filter_map(|(_, slot)| slot.entry());

@@ -18,6 +18,8 @@ pub(super) struct Queues {
     pub(super) tagged: VecDeque<u64>,
     /// Operations whose next packet needs a request.
     pub(super) asking: VecDeque<u64>,
+    /// Puts with event, of which the peer takes none for now.
+    held: VecDeque<u64>,
     /// Data in fragments, taken in turns.
     pub(super) bulk: VecDeque<Bulk>,
     /// Injected bytes in `messages`, with headers; and whether the program was told that it is
@@ -67,6 +69,7 @@ impl Queues {
             + self.messages.len()
             + self.tagged.len()
             + self.asking.len()
+            + self.held.len()
             + self.bulk.len();
         queued == 0 && !self.full && self.injected == 0
     }
@@ -77,7 +80,20 @@ impl Queues {
         trim(&mut self.messages);
         trim(&mut self.tagged);
         trim(&mut self.asking);
+        trim(&mut self.held);
         trim(&mut self.bulk);
+    }
+
+    /// Puts an operation of `asking` aside, until [`Queues::release_held`].
+    pub(super) fn hold(&mut self, id: u64) {
+        self.held.push_back(id);
+    }
+
+    /// What was put aside is the first to be asked for.
+    pub(super) fn release_held(&mut self) {
+        while let Some(id) = self.held.pop_back() {
+            self.asking.push_front(id);
+        }
     }
 
     // Unexpected messages.

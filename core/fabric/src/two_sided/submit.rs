@@ -464,6 +464,8 @@ impl Engine {
                 if let Some(op) = conn.op(id) {
                     op.conclude(Err(OpErrorKind::Cancelled));
                 }
+                // If it is one of those, it leaves its queue; the others go back there.
+                conn.queues.release_held();
                 conn.settle(id, ledger);
             }
         }

@@ -198,8 +198,9 @@ impl Connection {
         let (known, room) = (self.expected.is_known(), self.expected.room());
         let may_announce =
             [Sort::Long, Sort::Tagged].map(|sort| self.outstanding.may_announce(sort, room));
-        let credit = !self.credit.is_empty();
-        let starved = |len: usize| costs(len) && !credit;
+        // Of expected messages the data costs no credit.
+        let (held, long) = (self.credit.is_held(), !self.credit.allows(usize::MAX));
+        let starved = |len: usize, tagged: bool| !tagged && (held || (costs(len) && long));
         let Some(op) = self.op(id).filter(|op| !op.stopped()) else {
             self.unqueue(id, ledger);
             return Next::Cancelled;
@@ -222,7 +223,7 @@ impl Connection {
                     return Next::Blocked;
                 }
                 let len = if tag.is_none() { payload.len() } else { 0 };
-                if starved(len) {
+                if starved(len, tag.is_some()) {
                     return Next::Starved;
                 }
                 let (tag, asking) = (*tag, *asking);
@@ -250,7 +251,7 @@ impl Connection {
                     Announce::Long(bytes) => bytes.len(),
                     Announce::Tagged(_) => 0,
                 };
-                if starved(header_len) {
+                if starved(header_len, sort == Sort::Tagged) {
                     return Next::Starved;
                 }
                 *open = true;
@@ -299,12 +300,13 @@ impl Connection {
             {
                 op.conclude(Err(OpErrorKind::StaleKey));
             }
-            let unasked = self.flushes.has_unasked();
+            let (unasked, held) = (self.flushes.has_unasked(), self.credit.is_held());
             let Some(op) = self.op(id).filter(|op| !op.stopped()) else {
                 self.unqueue(id, ledger);
                 continue;
             };
             match &mut op.kind {
+                Kind::Put(put) if held && put.event.is_some() => self.queues.hold(id),
                 Kind::Put(put) if put.asking() || unasked => {
                     put.confirm = unasked;
                     op.awaiting = 1;

@@ -198,6 +198,9 @@ pub(crate) struct Info {
     /// How long to wait for an answer
     #[arg(short, long, default_value = "3s", value_parser = parse_time, requires = "peer")]
     pub(crate) timeout: Duration,
+    /// Show endpoints that a thread drives while their program computes
+    #[arg(long, conflicts_with = "peer")]
+    pub(crate) attended: bool,
     #[command(flatten)]
     pub(crate) json: Json,
 }

@@ -3,7 +3,9 @@
 use crate::{cli, exit::Outcome, output};
 use petasos::{
     OpenError, OpenOptions, Transport,
-    fabric::{Address, Capabilities, Credential, Endpoint, Enforcement, Support},
+    fabric::{
+        Address, Attended, AttendedConfig, Capabilities, Credential, Endpoint, Enforcement, Support,
+    },
 };
 use serde::Serialize;
 
@@ -60,6 +62,7 @@ struct Shown {
     quotas_of_peers: bool,
     read_in_place: &'static str,
     passive_target: bool,
+    attended: bool,
     third_party_keys: bool,
     ordered_access: bool,
     processor_atomics: bool,
@@ -81,7 +84,7 @@ pub(crate) fn run(options: &cli::Info) -> Outcome {
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),
         machine: machine(),
-        transports: petasos::transports().iter().map(look).collect(),
+        transports: petasos::transports().iter().map(|one| look(one, options.attended)).collect(),
         not_loaded: petasos::not_loaded().iter().map(ToString::to_string).collect(),
     };
     if options.json.json { output::print_json(&report) } else { show(&report) }
@@ -108,7 +111,7 @@ fn words(text: &std::ffi::CStr) -> String {
     text.to_string_lossy().into_owned()
 }
 
-fn look(transport: &Transport) -> Found {
+fn look(transport: &Transport, attended: bool) -> Found {
     let (scheme, title) = (transport.scheme, transport.title);
     let none = |why: String| Found {
         scheme,
@@ -122,7 +125,7 @@ fn look(transport: &Transport) -> Found {
     if let Some(missing) = transport.missing() {
         return none(missing.to_owned());
     }
-    match open(transport) {
+    match open(transport, attended) {
         // What its library says of each network may show the way.
         Err(error) => Found { notes: transport.probe(), ..none(error.to_string()) },
         Ok((endpoint, routes)) => {
@@ -147,8 +150,12 @@ fn look(transport: &Transport) -> Found {
 }
 
 /// An endpoint of a transport, and what it can do by each of its routes, if it has several.
-fn open(transport: &Transport) -> Result<(Box<dyn Endpoint>, Vec<Route>), OpenError> {
-    let options = OpenOptions::default();
+fn open(
+    transport: &Transport,
+    attended: bool,
+) -> Result<(Box<dyn Endpoint>, Vec<Route>), OpenError> {
+    let mut options = OpenOptions::default();
+    options.attended = attended.then(AttendedConfig::default);
     if transport.scheme != "auto" {
         return Ok((petasos::open(transport.any, &options)?, Vec::new()));
     }
@@ -158,7 +165,10 @@ fn open(transport: &Transport) -> Result<(Box<dyn Endpoint>, Vec<Route>), OpenEr
         capabilities: shown(can),
     };
     let routes = endpoint.routes().map(route).collect();
-    Ok((Box::new(endpoint), routes))
+    Ok(match options.attended {
+        Some(config) => (Box::new(Attended::new(Box::new(endpoint), config)?), routes),
+        None => (Box::new(endpoint), routes),
+    })
 }
 
 fn shown(capabilities: &Capabilities) -> Shown {
@@ -178,6 +188,7 @@ fn shown(capabilities: &Capabilities) -> Shown {
         quotas_of_peers: capabilities.peer_quotas,
         read_in_place: support(capabilities.map),
         passive_target: capabilities.passive_target,
+        attended: capabilities.attended,
         third_party_keys: capabilities.third_party,
         ordered_access: capabilities.ordered_access,
         processor_atomics: capabilities.processor_atomics,
@@ -304,6 +315,7 @@ fn show(report: &Report) -> Outcome {
     row("quotas of peers", &|c| yes(c.quotas_of_peers));
     row("memory read in place", &|c| c.read_in_place.to_owned());
     row("access while the target sleeps", &|c| yes(c.passive_target));
+    row("driven by a thread meanwhile", &|c| yes(c.attended));
     row("keys that may be passed on", &|c| yes(c.third_party_keys));
     row("ordered access", &|c| yes(c.ordered_access));
     row("atomics coherent with the processor", &|c| yes(c.processor_atomics));

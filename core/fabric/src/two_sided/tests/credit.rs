@@ -1,7 +1,7 @@
 //! Messages that wait for leases, and what does not wait for them.
 
 use super::*;
-use crate::{AtomicOp, AtomicType, Lease, Level, Payload, RemoteSpan};
+use crate::{AtomicOp, AtomicType, Lease, Level, Payload, PeerQuota, RemoteSpan};
 use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 
@@ -294,4 +294,79 @@ fn a_quota_is_for_one_peer() {
     assert!(used.leases <= 2 && used.leases_refused > 1, "{used:?}");
     net.cut(0, 1);
     assert_eq!(net.engines[0].usage(greedy).unwrap().leases, 0);
+}
+
+/// A peer that is held keeps its messages and puts with event, however short; all else goes on, and
+/// what it kept comes in order once it is let go.
+#[test]
+fn a_peer_that_is_held_keeps_what_it_sends() {
+    let mut net = Net::with_leases(2, &small_config(), 64);
+    let peer = net.peers[0][1];
+    let memory = Region::zeroed(64);
+    let (_, remote) = net.share(1, 0, &memory, Access::ALL);
+    let told = |token: u64| Operation::Put {
+        token: Token(token),
+        remote,
+        local: smallvec![Region::from(vec![token as u8]).whole()],
+        spans: smallvec![RemoteSpan { offset: token, len: 1 }],
+        level: Level::Visible,
+        event: Some(token),
+    };
+    let arrived = |net: &mut Net| {
+        let data = |event: &Event| match event {
+            Event::PutArrived { data, .. } => Some(*data),
+            _ => None,
+        };
+        net.events[1].iter().filter_map(data).collect::<Vec<_>>()
+    };
+    let hold = |net: &mut Net, held: bool| {
+        let (of, quota) = (net.peers[1][0], PeerQuota::UNLIMITED.with_held(held));
+        net.engines[1].set_quota(of, quota).unwrap();
+        net.settle();
+    };
+    hold(&mut net, true);
+    assert!(net.engines[1].usage(net.peers[1][0]).unwrap().quota.held);
+    assert!(!net.engines[0].may_send(peer, 0) && net.engines[0].messages_queued(peer));
+    net.engines[0].inject(peer, &[&0u32.to_le_bytes()]).unwrap();
+    send(&mut net, 0, 1, 1);
+    (2..5).for_each(|token| net.engines[0].submit(told(token)));
+    net.settle();
+    assert!(take(&mut net, 1, 0).is_empty() && arrived(&mut net).is_empty());
+    // Accesses, and messages of this side.
+    access(&mut net, 0, 1);
+    access(&mut net, 1, 0);
+    send(&mut net, 1, 0, 9);
+    net.settle();
+    assert_eq!(numbers(&take(&mut net, 0, 1)), [9]);
+    // One of the puts is cancelled meanwhile: it ends, and the others stay.
+    net.engines[0].cancel(Token(3));
+    net.settle();
+    assert!(matches!(net.done(0, Token(3)), Some(Err(OpErrorKind::Cancelled))));
+    assert!(arrived(&mut net).is_empty());
+    hold(&mut net, false);
+    net.settle();
+    assert_eq!(numbers(&take(&mut net, 1, 0)), [0, 1]);
+    assert_eq!(arrived(&mut net), [2, 4]);
+    assert!(net.engines[0].may_send(peer, 8));
+    // One that is lost while it is held, and has puts with event that wait.
+    hold(&mut net, true);
+    net.engines[0].submit(told(7));
+    net.settle();
+    net.cut(0, 1);
+    net.settle();
+    assert!(matches!(net.done(0, Token(7)), Some(Err(OpErrorKind::PeerLost(_)))));
+}
+
+/// Peers are told of an endpoint that a thread drives: those that are there, and those that come.
+#[test]
+fn peers_know_who_is_attended() {
+    let mut net = Net::with_leases(2, &small_config(), 64);
+    let (there, here) = (net.peers[0][1], net.peers[1][0]);
+    let attended = |net: &Net, at: usize, peer| net.engines[at].peer_info(peer).unwrap().attended;
+    assert!(!attended(&net, 0, there));
+    net.engines[1].set_attended();
+    net.settle();
+    assert!(attended(&net, 0, there) && !attended(&net, 1, here));
+    net.cut(0, 1);
+    assert!(!attended(&net, 0, there));
 }
