@@ -56,6 +56,10 @@ impl Context {
         }))
     }
 
+    pub(crate) fn caller(&self) -> Peer {
+        self.0.peer
+    }
+
     /// The caller no longer waits for the answer.
     pub(crate) fn cancel(&self) {
         self.0.cancelled.set(true);

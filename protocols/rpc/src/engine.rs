@@ -243,6 +243,21 @@ impl Engine {
         async move { Borrowed::open(&inner, &loan, caller).await }
     }
 
+    /// Tells the owner of an array that this reader is done with it, which it was given
+    /// ([`Array::give`]): the owner closes it, before the time is over for which it would be kept.
+    /// An array that the owner keeps itself stays open.
+    ///
+    /// A copy that was borrowed stays readable, and so does what is read in place, which holds its
+    /// memory until it is dropped. What is said twice, or late, changes nothing; an owner that is
+    /// lost, or stopped, is not waited for.
+    ///
+    /// # Errors
+    /// As [`Engine::open`]: this is no loan, or its owner cannot be resolved.
+    pub fn give_back<T: Number>(&self, loan: &Loan<T>) -> Result<(), BulkError> {
+        self.open(loan.handle())?.release();
+        Ok(())
+    }
+
     /// Opens memory to put, get and atomics of peers. See [`RemoteMemory`] for an example.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use crate::{
     clock::EngineClock,
     commands::Commands,
     frames::Frames,
+    loan::Given,
     operation::Operations,
     outbox::Outbox,
     peers::{Peers, Record, SELF},
@@ -48,6 +49,7 @@ pub(crate) struct Inner {
     pub(crate) served: Served,
     pub(crate) operations: Operations,
     pub(crate) lendings: Lendings,
+    pub(crate) given: Given,
     pub(crate) timers: RefCell<Timers>,
     tasks: Tasks,
     pub(crate) commands: Arc<Commands>,
@@ -86,6 +88,7 @@ impl Inner {
             served: Served::default(),
             operations: Operations::default(),
             lendings: Lendings::default(),
+            given: Given::default(),
             timers: RefCell::default(),
             tasks: Tasks::new(Arc::clone(&waker)),
             commands: Commands::new(Arc::clone(&waker)),
@@ -314,6 +317,7 @@ impl Inner {
         }
         self.end_calls(peer, reason);
         self.end_served(peer);
+        self.given.lose(peer);
         self.transport.forget(peer);
     }
 
@@ -381,6 +385,7 @@ impl Inner {
             serving: usize::from(self.served.is_in_handler()),
             operations: self.operations.len(),
             tasks: self.tasks.len(),
+            given: self.given.len(),
             ..Usage::default()
         };
         self.peers.borrow().count(&mut usage);

@@ -49,7 +49,8 @@ pub struct Stats {
     pub one_way_dropped: u64,
     /// Frames that were dropped: garbage, or answers to calls that are over.
     pub garbage: u64,
-    /// Memory that targets gave back before they answered.
+    /// Memory that peers gave back: targets before they answered, and readers of arrays that they
+    /// were given.
     pub lent_released: u64,
     /// Peers that were lost.
     pub peers_lost: u64,
@@ -106,6 +107,8 @@ pub struct Usage {
     pub deferred: usize,
     /// Operations of the transport under way.
     pub operations: usize,
+    /// Arrays given to callers that have not given them back ([`Array::give`](crate::Array::give)).
+    pub given: usize,
     /// Futures that were spawned, handlers that wait included.
     pub tasks: usize,
 }

@@ -128,7 +128,13 @@ impl Inner {
     /// memory, and so may say that; its word counts for no more than that the memory is closed now,
     /// as it is at the end of the call. False if there is no such memory, or not any more.
     pub(crate) fn take_back(&self, key: &[u8]) -> bool {
-        let Some(lending) = self.lendings.remove(key) else { return false };
+        let Some(lending) = self.lendings.remove(key) else {
+            let given = self.given.take_back(key);
+            if given {
+                self.stats.lent_released.count();
+            }
+            return given;
+        };
         self.stats.lent_released.count();
         self.close_lending(&lending);
         true

@@ -1,10 +1,11 @@
 //! The owner's side.
 
+use super::given;
 use super::number::{self, Number};
-use crate::{BulkError, BulkHandle, inner::Inner, memory::Exported};
+use crate::{BulkError, BulkHandle, Context, inner::Inner, memory::Exported};
 use petasos_fabric::{Access, Region};
 use petasos_wire::{DecodeError, Decoder, Encoder, Format, Wire, hash_name, shape_join};
-use std::{fmt, marker::PhantomData, rc::Rc};
+use std::{fmt, marker::PhantomData, rc::Rc, time::Duration};
 
 /// An array of plain numbers in memory of the transport, which peers read in place:
 /// [`Engine::array`](crate::Engine::array) makes it.
@@ -121,6 +122,55 @@ impl<T: Number> Array<T> {
     #[must_use]
     pub fn loan(&self) -> Loan<T> {
         self.loan.clone()
+    }
+
+    /// Gives it to the caller of a call, as its result or a part of that: the engine keeps the array
+    /// until the caller says that it is done with it ([`Engine::give_back`]), or is lost, but for no
+    /// longer than `longest`. Then it is closed, as if it were dropped.
+    ///
+    /// Who has the loan may say so for all who have it: it is for one reader.
+    ///
+    /// ```
+    /// use petasos_rpc::{Context, Engine, EngineConfig, Loan, service};
+    /// use std::time::Duration;
+    ///
+    /// #[service]
+    /// trait Simulation {
+    ///     async fn field(&self, context: Context, step: u32) -> Result<Loan<f64>, String>;
+    /// }
+    ///
+    /// struct Model;
+    ///
+    /// impl Simulation for Model {
+    ///     async fn field(&self, context: Context, step: u32) -> Result<Loan<f64>, String> {
+    ///         let array = context.engine().array::<f64>(1000);
+    ///         let mut array = array.map_err(|error| error.to_string())?;
+    ///         array.fill(|at| f64::from(step) + at as f64);
+    ///         Ok(array.give(&context, Duration::from_secs(60)))
+    ///     }
+    /// }
+    ///
+    /// # let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+    /// let engine = Engine::new(endpoint, EngineConfig::default());
+    /// Model.serve(&engine, 0)?;
+    /// let client = SimulationClient::new(&engine, engine.address());
+    /// let loan = engine.block_on(client.field(7))??;
+    /// let field = engine.block_on(engine.borrow(&loan))?;
+    /// assert_eq!((field.get(0), engine.usage().given), (Some(7.0), 1));
+    /// engine.give_back(&loan)?;
+    /// engine.block_on(engine.sleep(Duration::from_millis(5)));
+    /// assert_eq!(engine.usage().given, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// [`Engine::give_back`]: crate::Engine::give_back
+    #[must_use = "the loan is what the caller gets"]
+    pub fn give(self, context: &Context, longest: Duration) -> Loan<T> {
+        let Array { exported, loan, .. } = self;
+        if let Some(exported) = exported {
+            given::keep(context.engine().inner(), exported, context.caller(), longest);
+        }
+        loan
     }
 
     /// Closes it. When the future is ready no peer can begin to borrow it, and no pull of it is
