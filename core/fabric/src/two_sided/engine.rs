@@ -489,8 +489,10 @@ impl Engine {
     pub fn next_output(&mut self) -> Option<Peer> {
         let Engine { peers, ledger, .. } = self;
         while let Some(index) = ledger.ready.pop_front() {
+            // The slot may have been another peer's, and be the endpoint's own by now.
             if let Some(conn) = peers.at_mut(index)
                 && conn.listed
+                && !conn.own
             {
                 if conn.is_up() {
                     return Some(conn.handle);

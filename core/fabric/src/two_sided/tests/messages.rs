@@ -471,3 +471,30 @@ fn a_lost_peer_ends_everything_with_its_name() {
     assert_eq!(net.finish(0, late).unwrap_err(), OpErrorKind::UnknownPeer);
     assert_eq!(net.engines[0].ledger.live, 0);
 }
+
+/// The slot of a peer that had output and was forgotten becomes that of the endpoint itself, which
+/// the transport is never told to serve: it has no channel there, and would drop the packets.
+#[test]
+fn what_goes_to_itself_is_not_named() {
+    let address = |name: &str| Address::parse(name).unwrap();
+    let (config, pool) = (small_config(), Pool::new(64));
+    let mut engine = Engine::new(address("test://0"), Incarnation::random(), config, pool);
+    let message = |token, peer| Operation::Send {
+        token: Token(token),
+        peer,
+        payload: Payload::Bytes("x".into()),
+        level: Level::Visible,
+    };
+    let other = engine.add_peer(&address("test://1")).unwrap();
+    engine.peer_up(other, Incarnation::random());
+    engine.submit(message(1, other));
+    engine.forget(other);
+    let own = engine.add_peer(&address("test://0")).unwrap();
+    assert_eq!(own.index, other.index);
+    engine.submit(message(2, own));
+    assert_eq!(engine.next_output(), None);
+    let mut events = Vec::new();
+    (0..4).for_each(|_| _ = engine.take_events(16, &mut events));
+    let sent = |event: &Event| matches!(event, Event::Done { token: Token(2), result: Ok(_) });
+    assert!(events.iter().any(sent), "{events:?}");
+}
