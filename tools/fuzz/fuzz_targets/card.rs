@@ -19,7 +19,9 @@ fuzz_target!(|data: &[u8]| {
                 assert!(known.contains(&fault));
                 false
             }
-            Header::Over { result: Ok(()), .. } | Header::Get { .. } => false,
+            Header::Over { result: Ok(()), .. } | Header::Get { .. } | Header::Written { .. } => {
+                false
+            }
         };
         assert!(has_body || len == data.len(), "bytes that nobody reads");
         let encoded = header.encode();

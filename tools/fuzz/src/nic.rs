@@ -8,7 +8,8 @@ use petasos_channel::{
     },
 };
 use petasos_fabric::{
-    Access, Address, Incarnation, LostReason, Notifier, Notify, RegisterError, Sleep, Slice, Time,
+    Access, Address, Enforcement, Incarnation, LostReason, Notifier, Notify, RegisterError, Sleep,
+    Slice, Time,
 };
 use slab::Slab;
 use smallvec::smallvec;
@@ -32,7 +33,10 @@ const LIMITS: DeviceLimits = DeviceLimits {
     processor_atomics: true,
     registrations: REGISTRATIONS,
     passive_target: true,
-    exposes: true,
+    serves_from: 0,
+    serves_events_from: 0,
+    enforcement: Enforcement::Device,
+    puts_are_packets: false,
 };
 
 /// The endpoint's side.

@@ -2,11 +2,11 @@
 
 use crate::{
     Device,
-    device::{AtomicAccess, Fault, Node, Refusal, RemoteKey, Target, Ticket},
+    device::{AtomicAccess, Fault, Node, Readiness, Refusal, RemoteKey, Target, Ticket},
 };
 use petasos_fabric::{
-    Access as Rights, AtomicOp, Cursor, Done, Incarnation, LostReason, OpErrorKind, Operation,
-    Peer, Region, Slice, Token, two_sided::Batch,
+    Access as Rights, Address, AtomicOp, Cursor, Done, Incarnation, LostReason, OpErrorKind,
+    Operation, Peer, Region, Slice, Token, two_sided::Batch,
 };
 use slab::Slab;
 use smallvec::SmallVec;
@@ -29,6 +29,10 @@ pub(crate) struct Access {
     /// Pieces under way.
     running: usize,
     outcome: Option<Result<Done, OpErrorKind>>,
+    /// The device lost the peer under it: the loss of the peer, which follows, gives the reason.
+    cut: bool,
+    /// Where the peer was, once it is lost.
+    lost: Option<Address>,
 }
 
 /// All accesses that have not ended.
@@ -109,6 +113,8 @@ impl Access {
             complete: false,
             running: 0,
             outcome: None,
+            cut: false,
+            lost: None,
         }
     }
 
@@ -137,7 +143,25 @@ impl Access {
     pub(crate) fn wants_piece(&mut self, most: usize) -> bool {
         // After an error no more is handed over.
         self.complete |= self.outcome.is_some();
-        !self.complete && self.running < most
+        !self.complete && !self.cut && self.running < most
+    }
+
+    /// Whether the device can do it now.
+    pub(crate) fn readiness(&self, device: &mut impl Device, node: Node) -> Readiness {
+        match self.operation {
+            Operation::Put { .. } => device.readiness(node, &self.key, true),
+            Operation::Get { .. } => device.readiness(node, &self.key, false),
+            _ => Readiness::Now,
+        }
+    }
+
+    /// Whether nothing of it was handed over, and it is not to end.
+    pub(crate) fn is_new(&self) -> bool {
+        self.handed.moved() == 0 && !self.complete && self.outcome.is_none() && !self.cut
+    }
+
+    pub(crate) fn into_operation(self) -> Operation {
+        self.operation
     }
 
     /// Hands the next piece to the device.
@@ -167,12 +191,13 @@ impl Access {
             self.complete = true;
             return Ok(());
         }
-        let most = device.limits().transfer;
         let (put, event, local, spans) = match &self.operation {
             Operation::Put { local, spans, event, .. } => (true, *event, local, spans),
             Operation::Get { local, spans, .. } => (false, None, local, spans),
             _ => unreachable!("only put, get and atomics are accesses"),
         };
+        // One with event is not split.
+        let most = if event.is_some() { usize::MAX } else { device.limits().transfer };
         let mut at = self.handed;
         let stretch = at.take(local, spans, most);
         let piece = stretch.and_then(|stretch| Some((stretch.local()?, stretch.offset)));
@@ -194,11 +219,11 @@ impl Access {
         Ok(())
     }
 
-    /// A piece has completed. False if the peer is lost: then that ends the access.
-    pub(crate) fn piece_done(&mut self, result: Result<SmallVec<[u8; 16]>, Fault>) -> bool {
+    /// A piece has completed.
+    pub(crate) fn piece_done(&mut self, result: Result<SmallVec<[u8; 16]>, Fault>) {
+        self.running -= 1;
         match result {
-            // The loss of the peer, which follows, gives the reason.
-            Err(Fault::Lost) => return false,
+            Err(Fault::Lost) => self.cut = true,
             Err(fault) => self.fail(self.meaning(fault)),
             Ok(old) => {
                 if let Operation::Atomic { fetch: true, .. } = self.operation
@@ -208,8 +233,6 @@ impl Access {
                 }
             }
         }
-        self.running -= 1;
-        true
     }
 
     /// The access fails with the first of such errors.
@@ -227,12 +250,27 @@ impl Access {
         true
     }
 
-    /// Whether nothing is under way or to be handed over.
-    pub(crate) fn is_over(&self) -> bool {
-        self.complete && self.running == 0
+    /// The peer, which was here, is lost. True if that ends the access: not while the device may
+    /// write to its memory.
+    pub(crate) fn lose(&mut self, reason: &LostReason, address: Option<Address>) -> bool {
+        if !matches!(self.outcome, Some(Err(_))) {
+            self.outcome = Some(Err(OpErrorKind::PeerLost(reason.clone())));
+        }
+        (self.complete, self.lost) = (true, address);
+        self.running == 0 || !matches!(self.operation, Operation::Get { .. })
     }
 
-    /// How an access ends that is over.
+    /// Where its peer was, if that is lost.
+    pub(crate) fn lost(&self) -> Option<&Address> {
+        self.lost.as_ref()
+    }
+
+    /// Whether nothing is under way or to be handed over, and it is known how it ends.
+    pub(crate) fn is_over(&self) -> bool {
+        self.complete && self.running == 0 && (!self.cut || self.outcome.is_some())
+    }
+
+    /// How it ends.
     pub(crate) fn end(self) -> (Token, Result<Done, OpErrorKind>) {
         let done = match self.operation {
             Operation::Put { .. } => Done::Put,
@@ -240,15 +278,6 @@ impl Access {
             _ => Done::Atomic,
         };
         (self.operation.token(), self.outcome.unwrap_or(Ok(done)))
-    }
-
-    /// How it ends when its peer is lost.
-    pub(crate) fn end_lost(self, reason: &LostReason) -> (Token, Result<Done, OpErrorKind>) {
-        let kind = match self.outcome {
-            Some(Err(kind)) => kind,
-            _ => OpErrorKind::PeerLost(reason.clone()),
-        };
-        (self.operation.token(), Err(kind))
     }
 
     /// What an error of the device's means for the caller.

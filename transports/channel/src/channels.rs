@@ -16,8 +16,7 @@ use crate::{
     schedule::Schedule,
 };
 use petasos_fabric::{
-    Access as Rights, Address, Capabilities, Enforcement, LostReason, Peer, Pool, ResolveError,
-    Support, Time,
+    Access as Rights, Address, Capabilities, LostReason, Peer, Pool, ResolveError, Support, Time,
     two_sided::{self, Engine},
 };
 
@@ -74,28 +73,35 @@ impl<D: Device> Channels<D> {
         let engine = Engine::new(device.address().clone(), device.incarnation(), numbers, pool);
         let mut capabilities = Capabilities::emulated(device.scheme(), limits);
         capabilities.credential = device.credential();
-        if offers.exposes {
+        if offers.exposes() {
             capabilities.remote_access = Support::Native;
             capabilities.flush = Support::Native;
-            capabilities.put_with_event = Support::Native;
+            if offers.serves_events_from < u64::MAX {
+                capabilities.put_with_event = Support::Native;
+                let from = Some(offers.serves_events_from);
+                capabilities.native_event_from = from.filter(|from| *from > 0);
+            }
             if offers.atomic > 0 {
                 capabilities.atomics = Support::Native;
                 // Without native atomics the target's engine does them.
                 capabilities.processor_atomics = offers.processor_atomics;
             }
             capabilities.passive_target = offers.passive_target;
-            capabilities.enforcement = Enforcement::Device;
+            capabilities.enforcement = offers.enforcement;
         }
         let tuned = || Thresholds::of_machine(device.scheme());
         let thresholds = config.thresholds.unwrap_or_else(tuned);
-        let immediate = if offers.exposes { thresholds.immediate() } else { offers.immediate };
+        let immediate = match offers.puts_are_packets {
+            true => offers.immediate,
+            false => thresholds.immediate(),
+        };
         Channels {
             port: Port::new(device, immediate),
             engine,
             capabilities,
             loans: Loans::new(&config),
             fetching: Bounces::new(config.bounces, config.bounce, Rights::NONE),
-            asks: offers.exposes && config.force == Force::None,
+            asks: !offers.puts_are_packets && config.force == Force::None,
             searched: false,
             config,
             thresholds,
@@ -114,6 +120,12 @@ impl<D: Device> Channels<D> {
     #[must_use]
     pub fn device(&self) -> &D {
         self.port.device()
+    }
+
+    /// The same, to be changed: for tests.
+    #[doc(hidden)]
+    pub fn device_mut(&mut self) -> &mut D {
+        self.port.device_mut()
     }
 
     /// What the endpoint did so far, and holds now.

@@ -32,7 +32,7 @@ pub struct ExclusiveConfig {
     /// Those that it keeps as a sender. Default: the same.
     pub keep: Cap,
     /// When a peer is asked for one, unless the device's puts travel as packets
-    /// ([`DeviceLimits::exposes`]). Default: after 32 messages within a millisecond.
+    /// ([`DeviceLimits::puts_are_packets`]). Default: after 32 messages within a millisecond.
     pub hot: Hot,
     /// How long a peer that refused is not asked again. Default: 5 ms.
     pub pause: Duration,

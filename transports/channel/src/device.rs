@@ -18,17 +18,18 @@
 //! * [`DeviceEvent::Up`] comes before anything else of a node. [`DeviceEvent::Lost`] comes last,
 //!   after the completions of all that was under way with it; from then on the device touches no
 //!   memory on behalf of that node. The same holds once [`Device::close`] has returned, but for the
-//!   completions, which may still come. But local memory of an access that ended with
-//!   [`Fault::Lost`] may be written for as long as the device holds it: it is not used again. Not
-//!   so memory that only its program keeps ([`Slice::raw`]): of that the device holds none, and
-//!   touches none after the completion, or after the close.
+//!   completions, which may still come. But a get of memory that was [exposed](Device::expose) may
+//!   complete later, and local memory of an access that ended with [`Fault::Lost`] may be written
+//!   for as long as the device holds it: it is not used again. Not so memory that only its program
+//!   keeps ([`Slice::raw`]): of that the device holds none, and touches none after the completion,
+//!   after `Lost`, or after the close.
 //! * When a [`Device::deregister`] is over, nothing lands in that memory any more.
 //! * A completed put is visible at the target, and what it carried to the target's events is, or
 //!   will be, raised there.
 
 use petasos_fabric::{
-    Access, Address, AtomicOp, AtomicType, Buffer, Credential, Incarnation, Lease, LostReason,
-    Notifier, RegisterError, Sleep, Slice, Time, two_sided::Outgoing,
+    Access, Address, AtomicOp, AtomicType, Buffer, Credential, Enforcement, Incarnation, Lease,
+    LostReason, Notifier, Region, RegisterError, Sleep, Slice, Time, two_sided::Outgoing,
 };
 use smallvec::SmallVec;
 use std::{os::fd::BorrowedFd, time::Duration};
@@ -108,6 +109,17 @@ pub enum Refusal {
     /// There is no such node any more.
     #[error("the node is lost")]
     Gone,
+}
+
+/// Whether an access to memory that was exposed can be handed to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// It can.
+    Now,
+    /// Not yet; [`DeviceEvent::Room`] follows when that changes.
+    Later,
+    /// Not by this device: the owner's program is to serve it.
+    Never,
 }
 
 /// Why an access failed.
@@ -199,7 +211,7 @@ pub enum DeviceEvent {
         /// Why.
         fault: Fault,
     },
-    /// After [`Refusal::Full`]: there is room again.
+    /// After [`Refusal::Full`]: there is room again. After [`Readiness::Later`]: ask again.
     Room {
         /// To which node.
         node: Node,
@@ -260,11 +272,26 @@ pub struct DeviceLimits {
     pub registrations: usize,
     /// Whether accesses complete though the target's program is not running.
     pub passive_target: bool,
-    /// Whether it is for the memory of programs as well. If not, [`Channels`](crate::Channels)
-    /// registers their own memory alone, and the two-sided engine serves put, get and atomics of
-    /// programs. Puts of such a device travel as packets: so an immediate put of any length costs
-    /// no more than another one, and is preferred.
-    pub exposes: bool,
+    /// From which length on puts and gets of programs' memory are the device's. What is shorter is
+    /// left to the two-sided engine. `u64::MAX`: all is, and atomics as well; then
+    /// [`Channels`](crate::Channels) registers no memory but its own.
+    pub serves_from: u64,
+    /// The same for puts with event.
+    pub serves_events_from: u64,
+    /// What checks the rights on programs' memory.
+    pub enforcement: Enforcement,
+    /// Whether puts travel as packets, but for those that it serves: so an immediate put of any
+    /// length costs no more than another one, and is preferred; and a put with event may be longer
+    /// than `transfer`.
+    pub puts_are_packets: bool,
+}
+
+impl DeviceLimits {
+    /// Whether the device is for the memory of programs as well.
+    #[must_use]
+    pub fn exposes(&self) -> bool {
+        self.serves_from < u64::MAX
+    }
 }
 
 /// A network device. See the [module's documentation](self) for what is promised.
@@ -354,6 +381,25 @@ pub trait Device: Send {
         access: Access,
         tag: u64,
     ) -> Result<(Registration, RemoteKey), RegisterError>;
+    /// As [`Device::register`], for memory of programs, which nodes access if
+    /// [`Device::readiness`] says that they can. A device may wait with opening it until one does.
+    fn expose(
+        &mut self,
+        memory: &Slice,
+        access: Access,
+        tag: u64,
+    ) -> Result<(Registration, RemoteKey), RegisterError> {
+        self.register(memory, access, tag)
+    }
+    /// Whether a put, or a get, of memory that a node exposed can be handed over now.
+    fn readiness(&mut self, node: Node, key: &RemoteKey, put: bool) -> Readiness {
+        let _ = (node, key, put);
+        Readiness::Now
+    }
+    /// Memory for programs, which the device may keep registered. `len` is not 0.
+    fn alloc(&mut self, len: usize) -> Region {
+        Region::zeroed(len)
+    }
     /// Closes it. With a ticket, raises `Done` once nothing lands there any more. The memory is not
     /// lost to the device before, and its key is never another's.
     fn deregister(&mut self, registration: Registration, ticket: Option<Ticket>);
@@ -364,9 +410,9 @@ pub trait Device: Send {
         let _ = memory;
         false
     }
-    /// The node that still reaches the memory that is closed under this ticket, if one does and the
-    /// device knows which: to be named in errors.
-    fn reached_by(&self, ticket: Ticket) -> Option<Node> {
+    /// Who still reaches the memory that is closed under this ticket, if somebody does and the
+    /// device knows who: to be named in errors.
+    fn reached_by(&self, ticket: Ticket) -> Option<Address> {
         let _ = ticket;
         None
     }

@@ -8,9 +8,9 @@ use crate::{
 };
 use bytes::Bytes;
 use petasos_fabric::{
-    Access, Address, Endpoint, Event, ExportError, InUse, InjectError, Key, Lease, LostReason,
-    Notifier, OpError, OpErrorKind, Operation, Peer, Refused, RegionId, RegisterError,
-    ResolveError, Sleep, Slice, Time, Token, answered_by_engine, memory::Kind,
+    Access, Address, AllocError, Endpoint, Event, ExportError, InUse, InjectError, Key, Lease,
+    LostReason, Notifier, OpError, OpErrorKind, Operation, Peer, Refused, Region, RegionId,
+    RegisterError, ResolveError, Sleep, Slice, Time, Token, answered_by_engine, memory::Kind,
 };
 use std::{os::fd::BorrowedFd, time::Duration};
 
@@ -86,11 +86,8 @@ impl<D: Device> Channels<D> {
     fn expire_closings(&mut self) {
         self.engine.keep_time(self.now);
         for (token, ticket) in self.regions.expire(self.now) {
-            let node = self.port.device().reached_by(ticket);
-            let peer = node.and_then(|node| self.peer_of(node));
-            let info = peer.and_then(|peer| self.engine.peer_info(peer));
-            let error = match info {
-                Some(info) => OpError::with_peer(OpErrorKind::StillReached, &info.address),
+            let error = match self.port.device().reached_by(ticket) {
+                Some(address) => OpError::with_peer(OpErrorKind::StillReached, &address),
                 None => OpError::local(OpErrorKind::StillReached),
             };
             tracing::debug!(%error, "memory that was to be closed is still reached");
@@ -243,13 +240,20 @@ impl<D: Device> Endpoint for Channels<D> {
         // The engine serves memory that the device does not register, or cannot know.
         if access != Access::NONE
             && !matches!(memory.kind(), Kind::Pieces | Kind::AddressSpace)
-            && self.port.device().limits().exposes
+            && self.port.device().limits().exposes()
             && let Some(tag) = tag::of_region(region)
-            && let Ok(registered) = self.port.device_mut().register(memory, access, tag)
+            && let Ok(registered) = self.port.device_mut().expose(memory, access, tag)
         {
             self.regions.insert(region, registered);
         }
         Ok(region)
+    }
+
+    fn alloc(&mut self, len: usize) -> Result<Region, AllocError> {
+        match len == 0 || len > isize::MAX as usize {
+            true => Err(AllocError::BadLength(len)),
+            false => Ok(self.port.device_mut().alloc(len)),
+        }
     }
 
     fn export(&self, region: RegionId) -> Result<Key, ExportError> {

@@ -51,9 +51,10 @@ impl Regions {
         self.registered.insert(region, registered);
     }
 
+    /// Whether the device knows a region: its puts arrive until it has closed that.
     #[inline]
     pub(crate) fn contains(&self, region: RegionId) -> bool {
-        self.registered.contains_key(&region)
+        self.registered.contains_key(&region) || self.closing.contains_key(&region)
     }
 
     /// The device's key to a region.

@@ -2,20 +2,34 @@
 //!
 //! An access is split into pieces of at most the device's size, of which a bounded number is under
 //! way at a time; the pieces of one access are not ordered. What the device cannot do in one piece
-//! (a put with event of several pieces, say) is left to the engine, and the memory's owner serves
-//! it.
+//! (a put with event of several pieces, say), or does not do before it has begun, is left to the
+//! engine, and the memory's owner serves it.
 
 use crate::{
     Channels, Device,
     access::Access,
-    device::{Fault, Node, RemoteKey},
+    device::{Fault, Node, Readiness, RemoteKey},
     flow::Flow,
     port::Pending,
 };
 use petasos_fabric::{
-    Done, Event, Key, LostReason, OpError, OpErrorKind, Operation, Peer, PeerState, Slice, Token,
+    Address, Done, Event, Key, LostReason, OpError, OpErrorKind, Operation, Peer, PeerState, Slice,
+    Token,
 };
 use smallvec::SmallVec;
+
+/// What became of an access that the device was to be given pieces of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Handed {
+    /// It has as many as it may have, or all.
+    Enough,
+    /// The device has no room.
+    Full,
+    /// The device cannot do it yet.
+    Waits,
+    /// The engine does it.
+    Left,
+}
 
 impl<D: Device> Channels<D> {
     /// Takes in an access. Returns an operation that is for the engine.
@@ -37,27 +51,29 @@ impl<D: Device> Channels<D> {
         let Some(Some(key)) = route else { return Some(operation) };
         let incarnation = imported.parts.incarnation;
         let offers = self.port.device().limits();
-        let whole = match &operation {
+        let (whole, from) = match &operation {
             Operation::Put { spans, event: Some(_), local, .. } => {
                 let len: usize = local.iter().map(Slice::len).sum();
-                spans.len() <= 1 && local.len() <= 1 && len <= offers.transfer
+                let whole = len <= offers.transfer || offers.puts_are_packets;
+                (whole && spans.len() <= 1 && local.len() <= 1, offers.serves_events_from)
             }
-            Operation::Atomic { operand, .. } => operand.len() <= offers.atomic,
-            _ => true,
+            Operation::Atomic { operand, .. } => (operand.len() <= offers.atomic, 0),
+            _ => (true, offers.serves_from),
         };
         if !whole {
             return Some(operation);
         }
         let token = operation.token();
         let total = match self.engine.check_access(&operation) {
+            Ok(total) if total < from => return Some(operation),
             Ok(0) if matches!(operation, Operation::Get { .. }) => {
-                self.complete(token, peer, Ok(Done::Got));
+                self.complete(token, peer, None, Ok(Done::Got));
                 return None;
             }
             Ok(total) => total,
             Err(kind) => {
                 self.engine.refuse_access(peer, &kind);
-                self.complete(token, peer, Err(kind));
+                self.complete(token, peer, None, Err(kind));
                 return None;
             }
         };
@@ -70,9 +86,17 @@ impl<D: Device> Channels<D> {
         None
     }
 
-    fn complete(&mut self, token: Token, peer: Peer, result: Result<Done, OpErrorKind>) {
-        let result = result.map_err(|kind| match self.engine.peer_info(peer) {
-            Some(info) => OpError::with_peer(kind, &info.address),
+    /// Reports the end of an access; `lost` says where its peer was that is lost.
+    fn complete(
+        &mut self,
+        token: Token,
+        peer: Peer,
+        lost: Option<&Address>,
+        result: Result<Done, OpErrorKind>,
+    ) {
+        let known = || self.engine.peer_info(peer).map(|info| info.address);
+        let result = result.map_err(|kind| match lost.cloned().or_else(known) {
+            Some(address) => OpError::with_peer(kind, &address),
             None => OpError::local(kind),
         });
         self.engine.raise(Event::Done { token, result });
@@ -83,15 +107,18 @@ impl<D: Device> Channels<D> {
         let mut worked = false;
         for _ in 0..flow.accesses.len() {
             let Some(slot) = flow.accesses.pop_front() else { break };
-            let full = self.hand(slot, node);
-            worked = true;
+            let handed = self.hand(slot, node);
+            worked |= handed != Handed::Waits;
+            if handed == Handed::Left {
+                continue;
+            }
             // An access that was handed over completely ends by its completions.
             if self.accesses.is_complete(slot) {
                 self.settle_access(slot);
                 continue;
             }
             flow.accesses.push_back(slot);
-            if full {
+            if handed == Handed::Full {
                 flow.accesses.rotate_right(1);
                 break;
             }
@@ -99,18 +126,33 @@ impl<D: Device> Channels<D> {
         worked
     }
 
-    /// Hands pieces of an access to the device. True if that has no room.
-    fn hand(&mut self, slot: usize, node: Node) -> bool {
+    /// Hands pieces of an access to the device.
+    fn hand(&mut self, slot: usize, node: Node) -> Handed {
         let most = self.config.accesses;
         loop {
-            let Some(access) = self.accesses.get_mut(slot) else { return false };
+            let Some(access) = self.accesses.get_mut(slot) else { return Handed::Left };
             if !access.wants_piece(most) {
-                return false;
+                return Handed::Enough;
             }
             let known = self.engine.peer_info(access.peer()).and_then(|info| info.incarnation);
             if known != Some(access.incarnation()) {
                 access.fail(OpErrorKind::StaleKey);
                 continue;
+            }
+            match access.readiness(self.port.device_mut(), node) {
+                Readiness::Now => {}
+                Readiness::Later => return Handed::Waits,
+                Readiness::Never if access.is_new() => {
+                    let access = self.accesses.remove(slot);
+                    let (peer, batch) = (access.peer(), access.batch());
+                    self.engine.submit_counted(access.into_operation(), peer, batch);
+                    return Handed::Left;
+                }
+                // The owner closes the memory.
+                Readiness::Never => {
+                    access.fail(OpErrorKind::StaleKey);
+                    continue;
+                }
             }
             let serial = access.serial();
             let ticket = self.port.issue(Pending::Access { slot, serial });
@@ -118,7 +160,7 @@ impl<D: Device> Channels<D> {
                 Ok(()) => self.counters.accesses += 1,
                 Err(_) => {
                     self.port.redeem(ticket);
-                    return true;
+                    return Handed::Full;
                 }
             }
         }
@@ -133,9 +175,7 @@ impl<D: Device> Channels<D> {
     ) {
         let access = self.accesses.get_mut(slot).filter(|access| access.serial() == serial);
         let Some(access) = access else { return };
-        if !access.piece_done(result) {
-            return;
-        }
+        access.piece_done(result);
         let peer = access.peer();
         let complete = self.accesses.is_complete(slot);
         self.settle_access(slot);
@@ -149,19 +189,28 @@ impl<D: Device> Channels<D> {
     fn settle_access(&mut self, slot: usize) {
         if self.accesses.get_mut(slot).is_some_and(|access| access.is_over()) {
             let access = self.accesses.remove(slot);
-            let (peer, batch) = (access.peer(), access.batch());
+            let (peer, batch, lost) = (access.peer(), access.batch(), access.lost().cloned());
             let (token, result) = access.end();
             let failed = result.as_ref().err().cloned();
-            self.complete(token, peer, result);
+            self.complete(token, peer, lost.as_ref(), result);
             self.engine.end_access(peer, batch, failed.as_ref());
         }
     }
 
-    /// Ends all accesses to a lost peer: the device does no more for them.
+    /// A peer is lost: its accesses end. Those for which the device may still write to our memory
+    /// end when it has completed them.
     pub(crate) fn end_accesses(&mut self, peer: Peer, reason: &LostReason) {
-        for slot in self.accesses.of_peer(peer) {
-            let (token, result) = self.accesses.remove(slot).end_lost(reason);
-            self.complete(token, peer, result);
+        let slots = self.accesses.of_peer(peer);
+        if slots.is_empty() {
+            return;
+        }
+        let address = self.engine.peer_info(peer).map(|info| info.address);
+        for slot in slots {
+            let access = self.accesses.get_mut(slot);
+            if access.is_some_and(|access| access.lose(reason, address.clone())) {
+                let (token, result) = self.accesses.remove(slot).end();
+                self.complete(token, peer, address.as_ref(), result);
+            }
         }
     }
 

@@ -127,20 +127,25 @@ impl<N: Network> Datagrams<N> {
 
     /// Completion data of a write to our memory has arrived.
     pub(crate) fn completion_arrived(&mut self, data: u64, events: &mut Vec<Event>) {
+        // The packet that waited for it is taken now.
+        if let Some(index) = self.completion_of(data) {
+            self.take_deferred(index, usize::MAX, events);
+        }
+    }
+
+    /// Notes completion data. Returns the slot of a peer of which a packet is due now.
+    pub(crate) fn completion_of(&mut self, data: u64) -> Option<u32> {
         let data = CompletionData::from_data(data);
         let index = self.links.by_completion(data.name);
         let link = index.and_then(|index| self.links.get_mut(index));
         let (Some(index), Some(link)) = (index, link) else {
             self.counters.stray_completion_data += 1;
-            return;
+            return None;
         };
         match link.inward.complete(data.number) {
             true => self.counters.completion_data_in += 1,
             false => self.counters.stray_completion_data += 1,
         }
-        // The packet that waited for it is taken now.
-        if link.inward.is_due() && !link.inward.is_paused() {
-            self.take_deferred(index, usize::MAX, events);
-        }
+        (link.inward.is_due() && !link.inward.is_paused()).then_some(index)
     }
 }

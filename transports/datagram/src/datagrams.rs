@@ -5,7 +5,7 @@ use crate::{
     access::Accesses,
     cache::RegistrationCache,
     exposures::Exposures,
-    frame::{CompletionData, HEADER_LEN},
+    frame::{CompletionData, Control, HEADER_LEN},
     grants::Grants,
     links::Links,
     lists::Lists,
@@ -14,7 +14,7 @@ use crate::{
     pace::Pace,
 };
 use petasos_fabric::{
-    Address, Capabilities, Credential, Endpoint, Event, Home, Pool, Support, Time,
+    Address, Capabilities, Credential, Endpoint, Event, Home, Peer, Pool, Support, Time,
     two_sided::{self, Engine, header},
 };
 use rustix::event::epoll;
@@ -47,6 +47,9 @@ pub struct Datagrams<N: Network> {
     pub(crate) early: Vec<Event>,
     /// Events of the control endpoint that were not taken in yet.
     pub(crate) control_events: Vec<Event>,
+    /// Whether packets are a card's; what peers say about memory then: the card takes it in.
+    pub(crate) carries_card: bool,
+    pub(crate) memory_controls: Vec<(Peer, Control)>,
     /// Whether peers ring for each other: where the library has nothing to sleep on.
     pub(crate) rings: bool,
     pub(crate) epoll: OwnedFd,
@@ -134,6 +137,8 @@ impl<N: Network> Datagrams<N> {
             lost: Lost::default(),
             early: Vec::new(),
             control_events: Vec::new(),
+            memory_controls: Vec::new(),
+            carries_card: !carries.is_empty(),
             epoll,
             now: Time::ZERO,
             pace: Pace::new(),

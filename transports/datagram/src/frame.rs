@@ -43,7 +43,7 @@ pub const TARGET: usize = 16;
 pub const MAX_PROTOCOL: usize = 64;
 /// What stands before it where packets are those of a [`Card`](crate::Card), and not of the
 /// two-sided engine: so the two refuse each other, as do versions of the format.
-pub const CHANNELS: &str = "channels 2;";
+pub const CHANNELS: &str = "channels 3;";
 /// The longest description of memory that is open to a peer, in bytes.
 pub const MAX_LOCATION: usize = 1024;
 /// The version of this format.

@@ -250,6 +250,10 @@ impl<N: Network> Datagrams<N> {
                 }
             }
             Control::Bye(count) => link.inward.set_total(count),
+            memory if self.carries_card => {
+                let peer = link.peer();
+                self.memory_controls.push((peer, memory));
+            }
             Control::Ask(target) => self.asked(index, target),
             Control::Grant(target, leave) => self.granted(index, target, Some(leave)),
             Control::Refuse(target) => self.granted(index, target, None),

@@ -6,7 +6,7 @@ mod common;
 use common::{LATE, Mock, be_silent, complete_all, tamper};
 use petasos_channel::{
     Device, DeviceEvent,
-    device::{Class, Fault, Node, RemoteKey, Search, Target, Ticket},
+    device::{Class, Fault, Node, Readiness, RemoteKey, Search, Target, Ticket},
 };
 use petasos_datagram::{Card, Config, Datagrams};
 use petasos_fabric::{Access, Address, Clock, Endpoint, Event, LostReason, Region, Slice};
@@ -106,6 +106,18 @@ impl Pair {
         let (ticket, target) = (self.ticket(), Target { key: key.clone(), offset });
         self.cards[0].put(self.nodes[0], &target, from, Some(9), ticket).unwrap();
         self.done(ticket)
+    }
+
+    /// Whether the first side can access memory by this key, once that is known.
+    fn readiness(&mut self, key: &RemoteKey) -> Readiness {
+        loop {
+            match self.cards[0].readiness(self.nodes[0], key, true) {
+                Readiness::Later => self.find(0, "it was asked for", |event| {
+                    matches!(event, DeviceEvent::Room { .. }).then_some(())
+                }),
+                known => return known,
+            }
+        }
     }
 
     /// Has one side lose the other, which says why.
@@ -271,6 +283,84 @@ fn what_is_put_and_got() {
     }
 }
 
+/// Memory of programs is opened when a node asks for it that shows the key, and closed when all
+/// have returned it; none reaches it after that.
+#[test]
+fn memory_of_programs() {
+    let mut pair = Pair::new(true);
+    let memory = Region::zeroed(LONG);
+    let (registration, key) = pair.cards[1].expose(&memory.whole(), Access::ALL, 1).unwrap();
+    let mut guessed = key.as_bytes().to_vec();
+    guessed[8] ^= 1;
+    assert_eq!(pair.readiness(&RemoteKey::new(&guessed).unwrap()), Readiness::Never);
+    assert_eq!(pair.cards[1].counters().registrations, 0);
+    assert_eq!(pair.readiness(&key), Readiness::Now);
+    assert_eq!(pair.cards[1].counters().registrations, 1);
+    let (ticket, target) = (pair.ticket(), Target { key: key.clone(), offset: 100 });
+    let from = Region::from_vec(bytes(4096)).whole();
+    pair.cards[0].put(pair.nodes[0], &target, &from, None, ticket).unwrap();
+    assert_eq!(pair.done(ticket), Ok(()));
+    let into = Region::zeroed(4096);
+    assert_eq!(pair.get(&key, 100, &into.whole()), Ok(()));
+    assert_eq!((into.to_vec(), pair.cards[0].counters().accesses), (bytes(4096), 2));
+    assert_eq!(pair.get(&key, (LONG - 4095) as u64, &into.whole()), Err(Fault::OutOfBounds));
+    // With an event, of several parts: it says where all of them are.
+    let long = Region::from_vec(bytes(LONG - 7)).whole();
+    assert_eq!(pair.put(&key, 7, &long), Ok(()));
+    let arrived = pair.find(1, "the event", |event| match event {
+        DeviceEvent::PutArrived { tag, offset, len, data, .. } => {
+            Some([*tag, *offset, *len, *data])
+        }
+        _ => None,
+    });
+    assert_eq!(arrived, [1, 7, LONG as u64 - 7, 9]);
+    assert_eq!(memory.to_vec()[7..], bytes(LONG - 7));
+    // A holder that does nothing is waited for, and named.
+    pair.cards[1].deregister(registration, Some(Ticket(99)));
+    let is_closed = |event: &DeviceEvent| {
+        matches!(event, DeviceEvent::Done { ticket: Ticket(99), result: Ok(_) }).then_some(())
+    };
+    (0..100).for_each(|_| pair.poll(1, true));
+    assert!(!pair.events[1].iter().any(|event| is_closed(event).is_some()));
+    let holder = pair.cards[1].reached_by(Ticket(99));
+    assert_eq!(holder.as_ref(), Some(pair.cards[0].address()));
+    pair.find(1, "it is closed", is_closed);
+    assert_eq!(
+        (pair.readiness(&key), pair.cards[1].reached_by(Ticket(99))),
+        (Readiness::Never, None)
+    );
+    assert_eq!(pair.put(&key, 0, &from), Err(Fault::Stale));
+    // The library gets nothing of a lost node's, nor what only its program keeps.
+    // SAFETY: the region is held until the end.
+    let raw = unsafe { Slice::raw(NonNull::new(memory.whole().as_ptr()).unwrap(), 10) };
+    assert!(pair.cards[1].expose(&raw, Access::ALL, 2).is_err());
+}
+
+/// What a node reaches that is lost stays open for a while.
+#[test]
+fn memory_of_programs_that_a_lost_node_reaches() {
+    let mut pair = Pair::new(true);
+    let memory = Region::zeroed(64);
+    let (registration, key) = pair.cards[1].expose(&memory.whole(), Access::ALL, 1).unwrap();
+    assert_eq!(pair.readiness(&key), Readiness::Now);
+    be_silent(true);
+    let (ticket, target) = (pair.ticket(), Target { key, offset: 0 });
+    let from = Region::zeroed(64).whole();
+    pair.cards[0].put(pair.nodes[0], &target, &from, None, ticket).unwrap();
+    be_silent(false);
+    let at = pair.cards[0].address().clone();
+    // Its put is under way, so it returns nothing.
+    pair.cards[0].close(pair.nodes[0]);
+    pair.lost(1);
+    let begin = Instant::now();
+    pair.cards[1].deregister(registration, Some(Ticket(99)));
+    assert_eq!(pair.cards[1].reached_by(Ticket(99)), Some(at));
+    pair.find(1, "it is closed", |event| {
+        matches!(event, DeviceEvent::Done { ticket: Ticket(99), .. }).then_some(())
+    });
+    assert!(begin.elapsed() > Duration::from_millis(20), "it may still be written");
+}
+
 #[test]
 fn packets_that_overtake_each_other() {
     let mut pair = Pair::new(true);
@@ -305,7 +395,7 @@ fn garbage() {
     let over = |id: u32, code| [&[5][..], &id.to_le_bytes(), &[code]].concat();
     let part = |id: u32| [&[7][..], &id.to_le_bytes(), &[1, 2, 3]].concat();
     let garbage: Vec<(Vec<u8>, &str)> = vec![
-        (vec![8, 0, 0, 0, 0], "an unknown kind"),
+        (vec![9, 0, 0, 0, 0], "an unknown kind"),
         (vec![0x85, 0, 0, 0, 0, 0], "an unknown kind"),
         (vec![0; 7], "cut short"),
         (vec![1; 3], "cut short"),
@@ -315,6 +405,8 @@ fn garbage() {
         (vec![4; 37], "cut short"),
         (vec![6; 36], "cut short"),
         (vec![6; 38], "too long"),
+        (vec![8; 41], "cut short"),
+        (vec![8; 43], "too long"),
         (over(0, 0), "an answer to nothing"),
         (over(u32::MAX, 1), "an answer to nothing"),
         (part(0), "a part of nothing"),
@@ -544,6 +636,6 @@ fn others_are_refused() {
         }
         assert!(Instant::now() < end, "{told:?}");
     }
-    let named = told.iter().any(|why| why.contains("`channels 2;mock`") && why.contains("`mock`"));
+    let named = told.iter().any(|why| why.contains("`channels 3;mock`") && why.contains("`mock`"));
     assert!(named, "{told:?}");
 }

@@ -4,7 +4,8 @@
 mod common;
 
 use common::{LATE, Mock, be_silent, complete_all, nodes};
-use petasos_datagram::{Config, Datagrams};
+use petasos_channel::Channels;
+use petasos_datagram::{Card, Config};
 use petasos_fabric::{
     Access, Address, Clock, Drain, Endpoint, Event, Level, LostReason, OpErrorKind, Operation,
     Payload, Peer, Region, RegionId, Remote, RemoteSpan, Slice, StillUsed, Time, Token,
@@ -29,8 +30,8 @@ fn config(sends: usize, lost: usize) -> Config {
 
 /// `a` reaches memory of `b`, and loses it again and again.
 struct Pair {
-    a: Datagrams<Mock>,
-    b: Datagrams<Mock>,
+    a: Channels<Card<Mock>>,
+    b: Channels<Card<Mock>>,
     region: RegionId,
     clock: Clock,
     /// Time that was not waited for.
@@ -42,7 +43,7 @@ struct Pair {
 impl Pair {
     fn open(config: &Config) -> Pair {
         let place = Address::parse("mock://*").unwrap();
-        let open = || Datagrams::<Mock>::open(&place, config.clone()).unwrap();
+        let open = || Card::<Mock>::open(&place, config.clone()).unwrap().into_endpoint();
         let (a, mut b) = (open(), open());
         let memory = Region::from_vec(vec![7; LEN]);
         let region = b.register(&memory.whole(), Access::ALL).unwrap();
@@ -111,9 +112,9 @@ impl Pair {
         let first = self.get(remote, &Region::zeroed(LEN).whole());
         assert_eq!(self.done(first), Ok(()));
         be_silent(true);
-        let begun = self.a.counters().accesses;
+        let begun = self.a.device().counters().accesses;
         let token = self.get(remote, into);
-        self.until("it is under way", |pair| pair.a.counters().accesses > begun);
+        self.until("it is under way", |pair| pair.a.device().counters().accesses > begun);
         be_silent(false);
         self.a.forget(remote.peer);
         token
@@ -160,7 +161,7 @@ fn memory_that_is_still_written_is_not_given_back() {
     let mut drain = Drain::new(into.whole(), PATIENCE);
     pair.until("the library lets go of it", |pair| wait(pair, &mut drain) == Some(Ok(())));
     drop(drain);
-    pair.until("the library completes them", |pair| pair.a.counters().lost == 0);
+    pair.until("the library completes them", |pair| pair.a.device().counters().lost == 0);
     let mine = into.into_exclusive().expect("nothing else holds it");
     assert!(mine.iter().all(|byte| *byte == LATE), "it was written to before that alone");
 }
@@ -180,15 +181,15 @@ fn memory_that_its_program_keeps_is_free_at_once() {
     assert!(is_lost(&ended), "{ended:?}");
     raw.write(0, &[5; LEN]);
     complete_all();
-    pair.until("the library completes them", |pair| pair.a.counters().lost == 0);
+    pair.until("the library completes them", |pair| pair.a.device().counters().lost == 0);
     assert_eq!(raw.to_vec(), [5; LEN], "it was written to after the end");
 
     // With a peer that answers it is used like other memory, by way of the library, too.
     let remote = pair.remote();
-    let begun = pair.a.counters().accesses;
+    let begun = pair.a.device().counters().accesses;
     let token = pair.get(remote, &raw);
     assert_eq!(pair.done(token), Ok(()));
-    assert_eq!((raw.to_vec(), pair.a.counters().accesses), (vec![7; LEN], begun + 1));
+    assert_eq!((raw.to_vec(), pair.a.device().counters().accesses), (vec![7; LEN], begun + 1));
     raw.write(0, &[9; LEN]);
     for event in [None, Some(1)] {
         let (local, level) = (smallvec![raw.clone()], Level::Visible);
@@ -209,10 +210,10 @@ fn memory_that_its_program_keeps_is_free_at_once() {
     let region = pair.b.register(&raw, Access::ALL).unwrap();
     let key = pair.b.export(region).unwrap();
     let (remote, into) = (pair.a.import(&key).unwrap(), Region::zeroed(LEN));
-    let begun = pair.a.counters().accesses;
+    let begun = pair.a.device().counters().accesses;
     let token = pair.get(remote, &into.whole());
     assert_eq!(pair.done(token), Ok(()));
-    assert_eq!((into.to_vec(), pair.a.counters().accesses), (vec![9; LEN], begun));
+    assert_eq!((into.to_vec(), pair.a.device().counters().accesses), (vec![9; LEN], begun));
 }
 
 /// Peers are lost, many times as often as there are slots: the endpoint goes on, and forgets all of
@@ -225,7 +226,7 @@ fn others_take_the_place_of_what_is_lost() {
     for _ in 0..LOSSES {
         held.push(pair.lose_one());
     }
-    assert_eq!((pair.works(), pair.a.counters().lost), (Ok(()), LOSSES));
+    assert_eq!((pair.works(), pair.a.device().counters().lost), (Ok(()), LOSSES));
     // Nodes whose time in the table is over stay as long as something is under way.
     pair.skipped += Duration::from_secs(3);
     pair.until("time passes", |_| true);
@@ -235,7 +236,7 @@ fn others_take_the_place_of_what_is_lost() {
         assert!(is_lost(&pair.done(*token)));
     }
     complete_all();
-    pair.until("the library completes them", |pair| pair.a.counters().lost == 0);
+    pair.until("the library completes them", |pair| pair.a.device().counters().lost == 0);
     assert!(held.into_iter().all(|(_, into)| into.into_exclusive().is_ok()));
     pair.skipped += Duration::from_secs(3);
     for _ in 0..4 {
@@ -254,22 +255,22 @@ fn the_bound_is_told() {
     for _ in 0..17 {
         pair.lose_one();
     }
-    let (before, remote) = (pair.a.counters().accesses, pair.remote());
+    let (before, remote) = (pair.a.device().counters().accesses, pair.remote());
     let into = Region::zeroed(LEN);
     let token = pair.get(remote, &into.whole());
     assert_eq!(pair.done(token), Ok(()));
-    assert_eq!(pair.a.counters().accesses, before, "its owner served it");
+    assert_eq!(pair.a.device().counters().accesses, before, "its owner served it");
     pair.a.forget(remote.peer);
     // Messages are lost, too, until there is no room for one.
     be_silent(true);
     let mut peer: Peer = pair.remote().peer;
     let end = Instant::now() + PATIENCE;
     let why = 'told: loop {
-        let begun = pair.a.counters().packets_out;
+        let begun = pair.a.device().counters().packets_out;
         pair.a.inject(peer, &[&[1; 100]]).unwrap();
         pair.until("it is under way, or the end", |pair| {
             let lost = |event: &Event| matches!(event, Event::PeerLost { .. });
-            pair.a.counters().packets_out > begun || pair.events.iter().any(lost)
+            pair.a.device().counters().packets_out > begun || pair.events.iter().any(lost)
         });
         for event in pair.events.drain(..) {
             if let Event::PeerLost { reason, .. } = event {

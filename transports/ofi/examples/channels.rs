@@ -7,21 +7,33 @@
 //! ```
 //!
 //! Each line has the least time per message of several rounds, in turn for both. Messages of up to
-//! 64 KiB are injected; what is longer is a long message into memory of the receiver's.
+//! 64 KiB are injected; what is longer is a long message into memory of the receiver's. Puts and gets
+//! are of the other's memory.
 
 use bytes::Bytes;
 use petasos_channel::Channels;
 use petasos_fabric::{
-    Address, Body, Clock, Endpoint, Event, InjectError, Operation, Peer, Region, Token,
+    Access, Address, Body, Clock, Endpoint, Event, InjectError, Level, Operation, Peer, Region,
+    Remote, RemoteSpan, Token,
 };
 use petasos_ofi::{Card, Config, Ofi};
+use smallvec::smallvec;
 use std::{
     collections::VecDeque,
     error::Error,
     time::{Duration, Instant},
 };
 
-const SIZES: [usize; 4] = [8, 4 << 10, 64 << 10, 1 << 20];
+const SIZES: [(What, usize); 8] = [
+    (What::Message, 8),
+    (What::Message, 4 << 10),
+    (What::Message, 64 << 10),
+    (What::Message, 1 << 20),
+    (What::Put, 64 << 10),
+    (What::Put, 1 << 20),
+    (What::Get, 64 << 10),
+    (What::Get, 1 << 20),
+];
 const ROUNDS: usize = 5;
 /// The longest message that is injected.
 const SHORT: usize = 64 << 10;
@@ -29,10 +41,19 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Message,
+    Put,
+    Get,
+}
+
 /// Two ends that know each other.
 struct Line {
     ends: [Box<dyn Endpoint>; 2],
     to: Peer,
+    /// Memory of the second one's.
+    remote: Remote,
     clock: Clock,
     events: Vec<Event>,
 }
@@ -42,7 +63,10 @@ impl Line {
         let mut ends = [open()?, open()?];
         let address = ends[1].address().clone();
         let to = ends[0].resolve(&address, PATIENCE)?;
-        let mut line = Line { ends, to, clock: Clock::start(), events: Vec::new() };
+        let region = ends[1].register(&Region::zeroed(1 << 20).whole(), Access::ALL)?;
+        let key = ends[1].export(region)?;
+        let remote = ends[0].import(&key)?;
+        let mut line = Line { ends, to, remote, clock: Clock::start(), events: Vec::new() };
         let up = |event: &Event| matches!(event, Event::PeerUp { .. });
         line.find(1, |event| up(event).then_some(()))?;
         Ok(line)
@@ -109,13 +133,36 @@ impl Line {
         Ok(())
     }
 
-    /// What one message takes.
-    fn measure(&mut self, len: usize, count: usize) -> Result<Duration> {
+    fn access(&mut self, put: bool, memory: &Region) -> Result<()> {
+        let (token, remote, level, event) = (Token(3), self.remote, Level::Visible, None);
+        let local = smallvec![memory.whole()];
+        let spans = smallvec![RemoteSpan { offset: 0, len: memory.len() as u64 }];
+        let operation = match put {
+            true => Operation::Put { token, remote, local, spans, level, event },
+            false => Operation::Get { token, remote, local, spans },
+        };
+        self.ends[0].submit(&mut VecDeque::from([operation]));
+        match self.find(0, |event| match event {
+            Event::Done { result, .. } => Some(result.is_ok()),
+            _ => None,
+        })? {
+            true => Ok(()),
+            false => Err("an access failed".into()),
+        }
+    }
+
+    /// What one of them takes.
+    fn measure(&mut self, what: What, len: usize, count: usize) -> Result<Duration> {
         let bytes = vec![7; len];
         let (from, into) = (Region::from_vec(bytes.clone()), Region::zeroed(len));
         let begin = Instant::now();
         for _ in 0..count {
-            if len <= SHORT { self.short(&bytes)? } else { self.long(&from, &into)? }
+            match what {
+                What::Message if len <= SHORT => self.short(&bytes)?,
+                What::Message => self.long(&from, &into)?,
+                What::Put => self.access(true, &from)?,
+                What::Get => self.access(false, &into)?,
+            }
         }
         Ok(begin.elapsed() / count as u32)
     }
@@ -135,18 +182,19 @@ fn main() -> Result<()> {
         Ok(Box::new(Channels::new(card, settings)))
     };
     let mut lines = [Line::new(datagrams)?, Line::new(channels)?];
-    println!("{:>9} {:>12} {:>12}   µs per message over {url}", "bytes", "datagrams", "channels");
-    for len in SIZES {
+    println!("{:>7} {:>9} {:>12} {:>12}   µs over {url}", "", "bytes", "datagrams", "channels");
+    for (what, len) in SIZES {
         // Fewer of the long ones.
         let count = (count * 1024 / len.max(1024)).clamp(20, count.max(20));
         let mut least = [Duration::MAX; 2];
         for _ in 0..ROUNDS {
             for (line, least) in lines.iter_mut().zip(&mut least) {
-                *least = line.measure(len, count)?.min(*least);
+                *least = line.measure(what, len, count)?.min(*least);
             }
         }
         let [datagrams, channels] = least.map(|time| time.as_secs_f64() * 1e6);
-        println!("{len:>9} {datagrams:>12.1} {channels:>12.1}");
+        let what = format!("{what:?}").to_lowercase();
+        println!("{what:>7} {len:>9} {datagrams:>12.1} {channels:>12.1}");
     }
     Ok(())
 }

@@ -20,6 +20,8 @@ struct OverCard {
 impl OverCard {
     fn new(network: Network, secret: bool, force: Force) -> OverCard {
         let mut config = common::config(network);
+        config.remote_access_from = 1;
+        config.completion_data_from = Some(1);
         if secret {
             config.secret = Some(Secret::new("a secret for the tests").unwrap());
         }

@@ -11,8 +11,8 @@ use common::{SHM, config, found, network};
 use petasos_channel::{Channels, Force, Over};
 use petasos_conformance::{Network as Place, processes::PATIENCE};
 use petasos_datagram::{
-    Config, Datagrams, Facts, Happened, Mark, Medium, Network, Node, Packet, Refusal, RemoteOp,
-    Taken,
+    Card, Config, Datagrams, Facts, Happened, Mark, Medium, Network, Node, Packet, Refusal,
+    RemoteOp, Taken,
 };
 use petasos_fabric::{
     Access, Address, Clock, Endpoint, Event, Key, Level, Operation, Region, RemoteSpan, Slice,
@@ -291,14 +291,15 @@ fn swallow() {
 /// until it is killed.
 fn puts(network: Place) {
     let place = network.anywhere();
-    let mut driven = Driven::new(Datagrams::<Swallowing>::open(&place, numbers(network)).unwrap());
+    let mut driven =
+        Driven::new(Card::<Swallowing>::open(&place, numbers(network)).unwrap().into_endpoint());
     let at = Address::parse(&variable("PETASOS_AT")).unwrap();
     let hex = variable("PETASOS_KEY");
     let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
     let key: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
     let peer = driven.end.resolve(&at, PATIENCE).unwrap();
     let remote = driven.end.import(&Key::from_bytes(key).unwrap()).unwrap();
-    let put = |driven: &mut Driven<Datagrams<Swallowing>>, number: u64| {
+    let put = |driven: &mut Driven<Channels<Card<Swallowing>>>, number: u64| {
         let operation = Operation::Put {
             token: Token(number),
             remote,
@@ -311,7 +312,7 @@ fn puts(network: Place) {
     };
     let early = iter::repeat_n(EARLY, 10_000);
     for number in early.chain(0..WHOLE) {
-        if number == EARLY && driven.end.counters().completion_data_out > 0 {
+        if number == EARLY && driven.end.device().counters().completion_data_out > 0 {
             continue;
         }
         driven.events.clear();
@@ -320,10 +321,10 @@ fn puts(network: Place) {
         driven.until("it is put", |driven| driven.events.iter().any(done));
     }
     swallow();
-    let before = driven.end.counters().completion_data_out;
+    let before = driven.end.device().counters().completion_data_out;
     put(&mut driven, WHOLE);
     driven.until("it is handed to the network", |driven| {
-        driven.end.counters().completion_data_out > before
+        driven.end.device().counters().completion_data_out > before
     });
     while driven.end.inject(peer, &[&[255]]).is_err() {
         driven.pass();
@@ -341,9 +342,11 @@ fn of_a_put(test: &str, network: Place) {
     if role().is_some() {
         return puts(network);
     }
-    let mut driven = Driven::new(Ofi::open(&network.anywhere(), numbers(network)).unwrap());
+    let mut driven = Driven::new(
+        Card::<Net>::open(&network.anywhere(), numbers(network)).unwrap().into_endpoint(),
+    );
     if driven.end.capabilities().put_with_event != Support::Native {
-        return skip(&format!("{} has no completion data here", driven.end.carrier()));
+        return skip(&format!("{} has no completion data here", driven.end.device().carrier()));
     }
     for role in ["no writes", "no packets"] {
         let memory = Region::zeroed(LEN).whole();
@@ -356,18 +359,21 @@ fn of_a_put(test: &str, network: Place) {
         driven.events.clear();
         let mut dies = start(test, role, &of);
         driven.until("the whole ones", |driven| driven.told().len() == WHOLE as usize);
-        let (deferred, noticed) =
-            (driven.end.counters().deferred, driven.end.counters().completion_data_in);
+        let (deferred, noticed) = (
+            driven.end.device().counters().deferred,
+            driven.end.device().counters().completion_data_in,
+        );
         assert!(noticed > 0);
         let swallowed = memory.part(WHOLE as usize * LONG, LONG).unwrap();
         match role {
             // The packet is there, and the message behind it, and wait.
-            "no writes" => {
-                driven.until("the packets", |driven| driven.end.counters().deferred >= deferred + 2)
-            }
+            "no writes" => driven.until("the packets", |driven| {
+                driven.end.device().counters().deferred >= deferred + 2
+            }),
             // The write is there, and was told of by the provider.
-            _ => driven
-                .until("the write", |driven| driven.end.counters().completion_data_in > noticed),
+            _ => driven.until("the write", |driven| {
+                driven.end.device().counters().completion_data_in > noticed
+            }),
         }
         dies.line("so far");
         (0..100).for_each(|_| driven.pass());
@@ -382,7 +388,7 @@ fn of_a_put(test: &str, network: Place) {
         driven.end.submit(&mut VecDeque::from([close]));
         let closed = |e: &Event| matches!(e, Event::Done { token: Token(7), result: Ok(_), .. });
         driven.until("it is closed", |driven| driven.events.iter().any(closed));
-        let counters = driven.end.counters();
+        let counters = driven.end.device().counters();
         assert_eq!((counters.stray_completion_data, counters.violations), (0, 0), "{role}");
     }
 }

@@ -7,11 +7,12 @@ mod pair;
 
 use common::{SHM, config, network};
 use pair::Pair;
+use petasos_channel::Channels;
 use petasos_conformance::Network;
 use petasos_fabric::{
     Access, Done, Endpoint, Event, Level, OpErrorKind, Operation, Region, RemoteSpan, Slice,
 };
-use petasos_ofi::Ofi;
+use petasos_ofi::Card;
 use smallvec::smallvec;
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ impl Pair {
     }
 
     /// Drives `a` alone.
-    fn alone(&mut self, mut seen: impl FnMut(&Ofi) -> bool) {
+    fn alone(&mut self, mut seen: impl FnMut(&Channels<Card>) -> bool) {
         self.drive(false, "what `a` does alone", |pair| seen(&pair.a));
     }
 
@@ -53,7 +54,7 @@ impl Pair {
 
     /// How often memory was opened, how often that was not needed, and bytes kept.
     fn counts(&self) -> (u64, u64, usize) {
-        let counters = self.b.counters();
+        let counters = self.b.device().counters();
         (counters.registrations, counters.registrations_kept, counters.kept_bytes)
     }
 }
@@ -139,10 +140,10 @@ fn not_what_a_lost_peer_had(network: Network) {
     let spans = smallvec![RemoteSpan { offset: 0, len: LEN as u64 }];
     let local = smallvec![Slice::from(vec![2; LEN])];
     let (level, event) = (Level::Visible, None);
-    let begun = pair.a.counters().accesses;
+    let begun = pair.a.device().counters().accesses;
     pair.begin(false, |token| Operation::Put { token, remote, local, spans, level, event });
     // Its owner does not look meanwhile, so it is not over.
-    pair.alone(|a| a.counters().accesses > begun);
+    pair.alone(|a| a.device().counters().accesses > begun);
     pair.a.forget(remote.peer);
     pair.until_lost();
     let patience = Duration::ZERO;
@@ -166,7 +167,7 @@ fn what_a_peer_had_that_left(network: Network) {
         match ends {
             true => drop(std::mem::replace(
                 &mut pair.a,
-                Ofi::open(&network.anywhere(), config).unwrap(),
+                Card::open(&network.anywhere(), config).unwrap().into_endpoint(),
             )),
             false => pair.a.forget(remote.peer),
         }

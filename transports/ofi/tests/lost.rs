@@ -32,7 +32,7 @@ fn lost_under(get: bool, mourning: Duration) -> Option<(Pair, Token, Region)> {
     let (_, remote) = pair.expose(&Region::zeroed(LEN).whole(), Access::ALL);
     pair.put(remote, vec![1; LEN]).unwrap();
     let memory = Region::zeroed(LEN);
-    let begun = pair.a.counters().accesses;
+    let begun = pair.a.device().counters().accesses;
     let local = smallvec![memory.whole()];
     let spans = smallvec![RemoteSpan { offset: 0, len: LEN as u64 }];
     let (level, event) = (Level::Visible, None);
@@ -40,7 +40,7 @@ fn lost_under(get: bool, mourning: Duration) -> Option<(Pair, Token, Region)> {
         true => Operation::Get { token, remote, local, spans },
         false => Operation::Put { token, remote, local, spans, level, event },
     });
-    pair.drive(false, "it is under way", |pair| pair.a.counters().accesses > begun);
+    pair.drive(false, "it is under way", |pair| pair.a.device().counters().accesses > begun);
     pair.a.forget(remote.peer);
     Some((pair, token, memory))
 }

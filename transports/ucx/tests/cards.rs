@@ -1,41 +1,44 @@
-//! The contract, kept by the channels over cards made of UCX's TCP: what is long is asked for, as
-//! processes cannot be kept from each other's memory there.
+//! The contract, kept by the channels over cards made of UCX: over its TCP what is long is asked for,
+//! as processes cannot be kept from each other's memory there.
 
 mod common;
 
-use common::{is_here, network};
+use common::{CMA, SYSV, is_here, network};
 use petasos_channel::{Channels, Force};
-use petasos_conformance::{Fixture, RealTime, conformance};
+use petasos_conformance::{Fixture, Network, RealTime, conformance};
 use petasos_fabric::{Address, Endpoint, Time};
 use petasos_ucx::Card;
 use std::time::Duration;
 
 struct OverCard {
     time: RealTime,
+    network: Network,
     force: Force,
 }
 
 impl OverCard {
-    fn new(force: Force) -> OverCard {
-        OverCard { time: RealTime::default(), force }
+    fn new(network: Network, force: Force) -> OverCard {
+        OverCard { time: RealTime::default(), network, force }
     }
 }
 
 impl Fixture for OverCard {
     fn fresh(&self) -> Address {
-        let place = network().fresh(&self.time);
+        let place = self.network.fresh(&self.time);
         Address::parse(&format!("{place}?channels")).unwrap()
     }
 
     fn open(&self, at: &Address) -> Box<dyn Endpoint> {
-        let card = Card::open(at, common::config(network())).unwrap();
+        let mut config = common::config(self.network);
+        config.remote_access_from = 1;
+        let card = Card::open(at, config).unwrap();
         let mut settings = card.settings();
         settings.force = self.force;
         Box::new(Channels::new(card, settings))
     }
 
     fn missing(&self) -> Option<String> {
-        (!is_here(network())).then(|| "it is not here".to_owned())
+        (!is_here(self.network)).then(|| "it is not here".to_owned())
     }
 
     fn now(&self) -> Time {
@@ -56,11 +59,29 @@ impl Fixture for OverCard {
 
 mod usual {
     use super::*;
-    conformance!(OverCard::new(Force::None));
-    conformance!(stopped, OverCard::new(Force::None));
+    conformance!(OverCard::new(network(), Force::None));
+    conformance!(stopped, OverCard::new(network(), Force::None));
 }
 
 mod shared {
     use super::*;
-    conformance!(OverCard::new(Force::Shared));
+    conformance!(OverCard::new(network(), Force::Shared));
+}
+
+/// Put and get are UCX's.
+mod native {
+    use super::*;
+
+    mod sysv {
+        use super::*;
+        conformance!(OverCard::new(SYSV, Force::None));
+        conformance!(stopped, OverCard::new(SYSV, Force::None));
+    }
+
+    mod cma {
+        use super::*;
+        conformance!(OverCard::new(CMA, Force::None));
+        conformance!(faulty, OverCard::new(CMA, Force::None));
+        conformance!(stopped, OverCard::new(CMA, Force::None));
+    }
 }

@@ -7,7 +7,7 @@ use crate::{
     immediate::{self, NAME, Opened},
 };
 use petasos_fabric::{
-    Access, Address, Credential, Endpoint, Incarnation, Lease, Level, Notifier, Operation, Peer,
+    Access, Address, Credential, Endpoint, Incarnation, Lease, Level, Notifier, Operation,
     RegisterError, RemoteSpan, Sleep, Slice, Time, Token,
 };
 use smallvec::{SmallVec, smallvec};
@@ -172,12 +172,9 @@ impl<E: Endpoint> Device for Over<E> {
             || self.inner.in_use(memory).is_some()
     }
 
-    fn reached_by(&self, ticket: Ticket) -> Option<Node> {
+    fn reached_by(&self, ticket: Ticket) -> Option<Address> {
         let closing = self.closing.values().find(|closing| closing.ticket == Some(ticket))?;
-        let holder = closing.holder.as_ref()?;
-        let known = self.peers.iter().flatten().map(|reached| reached.peer);
-        let is = |peer: &Peer| self.inner.peer(*peer).is_some_and(|info| info.address == *holder);
-        known.into_iter().find(is).map(|peer| Node(peer.index))
+        closing.holder.clone()
     }
 
     fn poll(&mut self, now: Time, data: bool, most: usize, events: &mut Vec<DeviceEvent>) -> bool {

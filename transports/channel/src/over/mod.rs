@@ -141,7 +141,10 @@ impl<E: Endpoint> Over<E> {
             processor_atomics: can.processor_atomics,
             registrations: can.limits.max_regions,
             passive_target: can.passive_target,
-            exposes: true,
+            serves_from: 0,
+            serves_events_from: 0,
+            enforcement: can.enforcement,
+            puts_are_packets: false,
         };
         Over {
             scheme: can.scheme,

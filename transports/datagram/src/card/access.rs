@@ -4,17 +4,31 @@ use super::{
     Card,
     nodes::Owed,
     opened::Location,
-    operations::{Kind, Running},
+    operations::{Kind, Native, Running},
     packet::Header,
+    with_option,
 };
-use crate::network::{self, Mark, Network, RemoteOp};
+use crate::{
+    frame::CompletionData,
+    grants::Grant,
+    network::{self, Mark, Network, RemoteOp},
+};
 use petasos_channel::{
     DeviceEvent,
     device::{Fault, Node, Refusal, RemoteKey, Target, Ticket},
     immediate::PutHeader,
 };
-use petasos_fabric::{Peer, Region, Slice};
+use petasos_fabric::{Access, Buffer, Peer, Region, Slice};
 use smallvec::SmallVec;
+
+/// For whom the library does an access.
+#[derive(Clone, Copy)]
+enum Whose {
+    /// The user, with this ticket.
+    User(Ticket),
+    /// A put, of which it is a part.
+    Put(u32),
+}
 
 impl<N: Network> Card<N> {
     /// Puts and gets of ours that one node has not answered, at most.
@@ -60,20 +74,27 @@ impl<N: Network> Card<N> {
         ticket: Ticket,
     ) -> Result<(), Refusal> {
         let peer = self.askable(to)?;
-        let name = match self.check(&target.key, target.offset, from.len()) {
-            Ok(location) => location.name,
+        let location = match self.check(&target.key, target.offset, from.len()) {
+            Ok(location) => location,
             Err(fault) => {
                 self.fail_at_once(ticket, fault);
                 return Ok(());
             }
         };
-        let (id, _) = self.operations.add(peer, ticket, Kind::Put);
+        if event.is_none() && self.is_granted(peer, &location) {
+            let put = RemoteOp::Put;
+            let whose = Whose::User(ticket);
+            return self.begin_native(to, (peer, put), &location, target.offset, from, whose);
+        }
+        let name = location.name;
+        let kind = Kind::Put { writes: 0, over: None };
+        let (id, _) = self.operations.add(peer, Some(ticket), kind);
         let put = PutHeader { name, offset: target.offset, event };
         let header = Header::Put { id, put, last: true };
         if let Some(reached) = self.nodes.live(to) {
             reached.asked += 1;
         }
-        self.owe(to, Owed::Put { header, from: from.clone(), at: 0 });
+        self.owe(to, Owed::Put { header, from: from.clone(), at: 0, written: false });
         Ok(())
     }
 
@@ -92,16 +113,14 @@ impl<N: Network> Card<N> {
                 return Ok(());
             }
         };
-        if !location.place.is_empty() && self.reads && !into.is_empty() {
-            let read = self.begin_read(from, peer, &location, target.offset, into, ticket);
-            return read.inspect_err(|refusal| {
-                if *refusal == Refusal::Full {
-                    self.nodes.refuse(from);
-                }
-            });
+        let readable = !location.place.is_empty() && self.reads && !into.is_empty();
+        if readable || self.is_granted(peer, &location) {
+            let get = RemoteOp::Get;
+            let whose = Whose::User(ticket);
+            return self.begin_native(from, (peer, get), &location, target.offset, into, whose);
         }
         let (id, _) =
-            self.operations.add(peer, ticket, Kind::Get { into: into.clone(), filled: 0 });
+            self.operations.add(peer, Some(ticket), Kind::Get { into: into.clone(), filled: 0 });
         let (name, offset, len) = (location.name, target.offset, into.len() as u64);
         if let Some(reached) = self.nodes.live(from) {
             reached.asked += 1;
@@ -110,43 +129,91 @@ impl<N: Network> Card<N> {
         Ok(())
     }
 
-    /// Has the library read.
-    fn begin_read(
+    /// Whether a key is to memory of a program, and there is a grant of it.
+    fn is_granted(&mut self, peer: Peer, location: &Location<'_>) -> bool {
+        let grant = self.inner.grants.get_mut(peer, location.name);
+        matches!(grant, Some(Grant::Given { .. }))
+    }
+
+    /// Has the library read or write.
+    fn begin_native(
         &mut self,
         node: Node,
-        peer: Peer,
+        what: (Peer, RemoteOp),
         location: &Location<'_>,
         offset: u64,
-        into: &Slice,
-        ticket: Ticket,
+        local: &Slice,
+        whose: Whose,
     ) -> Result<(), Refusal> {
-        let left = self.operations.reads_left(self.inner.config.sends);
-        if self.nodes.live(node).is_none_or(|reached| reached.reads >= left) {
+        let begun = self.try_native(node, what, location, offset, local, whose);
+        if begun == Err(Refusal::Full) {
+            self.nodes.refuse(node);
+        }
+        begun
+    }
+
+    /// The same; the user is not told when there is room.
+    fn try_native(
+        &mut self,
+        node: Node,
+        (peer, op): (Peer, RemoteOp),
+        location: &Location<'_>,
+        offset: u64,
+        local: &Slice,
+        whose: Whose,
+    ) -> Result<(), Refusal> {
+        let left = self.operations.native_left(self.inner.config.sends);
+        if self.nodes.live(node).is_none_or(|reached| reached.native >= left) {
             return Err(Refusal::Full);
         }
-        let link = self.inner.links.get_mut(node.0).filter(|link| link.is_up());
-        let at = link.and_then(|link| link.node()).ok_or(Refusal::Gone)?;
-        let Some(key) = self.inner.net.key(at, location.place) else {
-            self.fail_at_once(ticket, Fault::Stale);
-            return Ok(());
-        };
-        // The library may go on when the node is lost.
-        let copied = into.is_raw() || into.device().is_some();
-        let copy = copied.then(|| (Region::zeroed(into.len()).whole(), into.clone()));
-        let local = copy.as_ref().map_or(into, |(copy, _)| copy).clone();
-        let (slot, serial) = self.operations.add(peer, ticket, Kind::Read { copy });
-        let mark = Mark::Access { access: slot, serial };
-        let begun = self.inner.net.access(at, RemoteOp::Get, local, &key, offset, mark);
-        let Err(refusal) = begun else {
-            self.inner.counters.accesses += 1;
-            if let Some(reached) = self.nodes.live(node) {
-                reached.reads += 1;
+        let lower = &mut self.inner;
+        let link = lower.links.get_mut(node.0).filter(|link| link.is_up());
+        let link = link.ok_or(Refusal::Gone)?;
+        let at = link.node().ok_or(Refusal::Gone)?;
+        // The library may go on when the node is lost, and there is no pointer to a device's memory.
+        let copied = local.is_raw() || local.device().is_some();
+        let copy = copied.then(|| {
+            let copy = Region::from_buffer(Buffer::scratch(local.len())).whole();
+            if op != RemoteOp::Get {
+                local.copy_to(&copy);
             }
-            if let Some(link) = self.inner.links.get_mut(node.0) {
-                link.out.begin_operations(1);
-                if link.rings && self.inner.rings {
-                    self.inner.ring(node.0);
+            (copy, local.clone())
+        });
+        let memory = copy.as_ref().map_or(local, |(copy, _)| copy).clone();
+        let granted = location.place.is_empty().then_some(location.name);
+        let (ticket, part_of) = match whose {
+            Whose::User(ticket) => (Some(ticket), None),
+            Whose::Put(id) => (None, Some(id)),
+        };
+        let native = Native { get: op == RemoteOp::Get, copy, granted, part_of };
+        let (slot, serial) = self.operations.add(peer, ticket, Kind::Native(native));
+        let mark = Mark::Access { access: slot, serial };
+        let begun = match (granted, lower.grants.get_mut(peer, location.name)) {
+            (Some(_), Some(Grant::Given { key, running, .. })) => {
+                let begun = lower.net.access(at, op, memory, key, offset, mark);
+                *running += u32::from(begun.is_ok());
+                begun
+            }
+            _ => match lower.net.key(at, location.place) {
+                Some(key) => lower.net.access(at, op, memory, &key, offset, mark),
+                None => {
+                    self.operations.remove(slot);
+                    ticket.into_iter().for_each(|ticket| self.fail_at_once(ticket, Fault::Stale));
+                    return Ok(());
                 }
+            },
+        };
+        let Err(refusal) = begun else {
+            match part_of {
+                Some(_) => lower.counters.completion_data_out += 1,
+                None => lower.counters.accesses += 1,
+            }
+            link.out.begin_operations(1);
+            if link.rings && lower.rings {
+                lower.ring(node.0);
+            }
+            if let Some(reached) = self.nodes.live(node) {
+                reached.native += 1;
             }
             return Ok(());
         };
@@ -163,9 +230,10 @@ impl<N: Network> Card<N> {
         })
     }
 
-    /// The library has completed a read.
-    pub(super) fn read_done(&mut self, slot: u32, serial: u32, result: Result<(), i32>) {
-        let Some(Running { peer, ticket, kind, .. }) = self.operations.read(slot, serial) else {
+    /// The library has completed an access.
+    pub(super) fn native_done(&mut self, slot: u32, serial: u32, result: Result<(), i32>) {
+        let Some(running) = self.operations.native_done(slot, serial) else { return };
+        let Running { peer, ticket, kind: Kind::Native(access), lost, .. } = running else {
             return;
         };
         match self.inner.links.of(peer) {
@@ -180,22 +248,92 @@ impl<N: Network> Card<N> {
             }
             None => self.inner.lost_done(peer),
         }
-        // Otherwise the node is lost, and what was counted with it.
-        let Some(ticket) = ticket else { return };
-        if let Some(node) = self.nodes.node(peer)
-            && let Some(reached) = self.nodes.live(node)
-        {
-            reached.reads -= 1;
+        if let Some(target) = access.granted {
+            self.grant_used(peer, target);
         }
-        if let (Ok(()), Kind::Read { copy: Some((copy, into)) }) = (result, &kind) {
+        if let Some(node) = self.nodes.node(peer).filter(|_| !lost) {
+            if let Some(reached) = self.nodes.live(node) {
+                reached.native -= 1;
+            }
+            if let Some(id) = access.part_of {
+                self.part_written(node, id);
+            }
+        }
+        // Otherwise its end was told, as the node is lost.
+        let Some(ticket) = ticket else { return };
+        if let (Ok(()), true, Some((copy, into))) = (result, access.get, &access.copy) {
             copy.copy_to(into);
         }
         let result = result.map(|()| SmallVec::new()).map_err(|_| Fault::Lost);
         self.mail.push_back(DeviceEvent::Done { ticket, result });
     }
 
-    /// A put or get that the node's card does is over.
+    /// Has the library write a part of a put with event to memory of a program, if it can: the owner
+    /// is told by completion data, and by the next packet. True if it does.
+    ///
+    /// So the data passes no processor. The packet, which comes without it, is taken when both have
+    /// arrived, in either order. Nothing depends on the content of completion data, which is short,
+    /// may come from any process, and has no room for the content of an event: all of that is in the
+    /// packet, which has a ticket, and is checked. Nor does anything depend on the order of writes.
+    /// A process that guesses a link's name ([`CompletionData`]) and writes to the library's port
+    /// can at most have a packet taken before its data has arrived.
+    pub(super) fn write_part(
+        &mut self,
+        node: Node,
+        id: u32,
+        put: &PutHeader,
+        part: &Slice,
+    ) -> bool {
+        let lower = &mut self.inner;
+        if (part.len() as u64) < lower.payloads_from() {
+            return false;
+        }
+        let Some(peer) = self.nodes.live(node).map(|reached| reached.peer) else { return false };
+        let Some(Grant::Given { rights, name, .. }) = lower.grants.get_mut(peer, put.name) else {
+            return false;
+        };
+        // There is no completion data for what is beyond the window.
+        let link = lower.links.of(peer).filter(|link| link.out.has_window());
+        let Some(link) = link else { return false };
+        let data = CompletionData { name: *name, number: link.out.sent() as u8 };
+        let data = data.to_data(lower.net.facts().data_bits);
+        let Some(data) = data.filter(|_| rights.allows(Access::WRITE)) else { return false };
+        let op = RemoteOp::PutWithData(data);
+        let location = Location { name: put.name, len: 0, place: &[] };
+        let whose = Whose::Put(id);
+        if self.try_native(node, (peer, op), &location, put.offset, part, whose).is_err() {
+            return false;
+        }
+        if let Some(Kind::Put { writes, .. }) = self.operations.kind(id, peer) {
+            *writes += 1;
+        }
+        // No other packet may have its number.
+        if let Some(link) = self.inner.links.of(peer) {
+            link.out.set_payload_written();
+        }
+        true
+    }
+
+    /// The library has written a part of a put.
+    fn part_written(&mut self, node: Node, id: u32) {
+        let peer = self.nodes.live(node).map(|reached| reached.peer);
+        let kind = peer.and_then(|peer| self.operations.kind(id, peer));
+        let Some(Kind::Put { writes, over }) = kind else { return };
+        *writes -= 1;
+        if let (0, Some(result)) = (*writes, *over) {
+            self.end_asked(node, id, result);
+        }
+    }
+
+    /// A put or get that the node's card does is over. A put ends when the library has written all
+    /// of it, too: until then it has its memory.
     pub(super) fn end_asked(&mut self, node: Node, id: u32, result: Result<(), Fault>) {
+        let peer = self.nodes.live(node).map(|reached| reached.peer);
+        let kind = peer.and_then(|peer| self.operations.kind(id, peer));
+        if let Some(Kind::Put { writes: 1.., over }) = kind {
+            *over = Some(result);
+            return;
+        }
         let Some(running) = self.operations.remove(id) else { return };
         if let Some(reached) = self.nodes.live(node) {
             reached.asked -= 1;
@@ -206,11 +344,23 @@ impl<N: Network> Card<N> {
         }
     }
 
-    /// A node is lost: everything under way with it has ended.
+    /// A node is lost: everything under way with it has ended, but gets of programs that the
+    /// library has not completed.
     pub(super) fn end_all(&mut self, peer: Peer) {
-        for ticket in self.operations.lose(peer) {
+        let until = self.inner.now.after(self.inner.config.mourning);
+        for ticket in self.operations.lose(peer, until) {
             self.fail_at_once(ticket, Fault::Lost);
         }
         self.opened.note_loss(self.inner.now);
+        if let Some(info) = self.inner.engine.peer_info(peer) {
+            self.exposures.lose(peer, &with_option(&info.address), until);
+        }
+    }
+
+    /// Ends gets from lost nodes that the library has not completed for long.
+    pub(super) fn end_late(&mut self) {
+        for ticket in self.operations.take_late(self.inner.now) {
+            self.fail_at_once(ticket, Fault::Lost);
+        }
     }
 }

@@ -3,17 +3,18 @@
 use super::{
     Card, OPTION, body::Body, events::is_of, opened::Location, packet::Header, without_option,
 };
-use crate::network::Network;
+use crate::{cache, network::Network};
 use petasos_channel::{
     Device, DeviceEvent, DeviceLimits,
     device::{
-        AtomicAccess, Class, Fault, Node, Refusal, Registration, RemoteKey, Search, Target, Ticket,
+        AtomicAccess, Class, Fault, Node, Readiness, Refusal, Registration, RemoteKey, Search,
+        Target, Ticket,
     },
     immediate::{Opened, PutHeader},
 };
 use petasos_fabric::{
-    Access, Address, Credential, Endpoint, Incarnation, Notifier, RegisterError, Sleep, Slice,
-    Time, two_sided::Outgoing,
+    Access, Address, Credential, Endpoint, Incarnation, Notifier, Region, RegisterError, Sleep,
+    Slice, Time, two_sided::Outgoing,
 };
 use smallvec::SmallVec;
 use std::{os::fd::BorrowedFd, time::Duration};
@@ -45,7 +46,13 @@ impl<N: Network> Device for Card<N> {
             processor_atomics: false,
             registrations: self.opened.most(),
             passive_target: false,
-            exposes: false,
+            serves_from: match self.reads {
+                true => self.inner.config.remote_access_from.max(1),
+                false => u64::MAX,
+            },
+            serves_events_from: self.inner.payloads_from(),
+            enforcement: facts.enforcement,
+            puts_are_packets: true,
         }
     }
 
@@ -183,7 +190,31 @@ impl<N: Network> Device for Card<N> {
         added.ok_or_else(|| RegisterError::System("a key that is too long".to_owned()))
     }
 
+    fn expose(
+        &mut self,
+        memory: &Slice,
+        access: Access,
+        tag: u64,
+    ) -> Result<(Registration, RemoteKey), RegisterError> {
+        self.begin_exposure(memory, access, tag)
+    }
+
+    fn readiness(&mut self, node: Node, key: &RemoteKey, put: bool) -> Readiness {
+        self.ready(node, key, if put { Access::WRITE } else { Access::READ })
+    }
+
+    fn alloc(&mut self, len: usize) -> Region {
+        let cache = &mut self.inner.cache;
+        match cache.is_on() {
+            true => cache::lend(cache.own(Region::zeroed(len))),
+            false => Region::zeroed(len),
+        }
+    }
+
     fn deregister(&mut self, registration: Registration, ticket: Option<Ticket>) {
+        if self.exposures.contains(registration) {
+            return self.end_exposure(registration, ticket);
+        }
         if self.opened.remove(registration, self.inner.now) {
             self.inner.net.close_memory();
         }
@@ -197,6 +228,10 @@ impl<N: Network> Device for Card<N> {
         // The library's sends, and reads of ours that it has not completed, with nodes that are
         // lost, too; and memory of which such nodes may still be reading.
         self.inner.net.holds(memory) || self.opened.holds(memory)
+    }
+
+    fn reached_by(&self, ticket: Ticket) -> Option<Address> {
+        self.holder(ticket)
     }
 
     #[inline]
@@ -234,7 +269,7 @@ impl<N: Network> Device for Card<N> {
         }
         match self.inner.prepare(now, self.nodes.has_work()) {
             Sleep::Busy => Sleep::Busy,
-            Sleep::Until(time) => Sleep::Until(time.min(self.opened.until())),
+            Sleep::Until(time) => Sleep::Until(time.min(self.next_time())),
         }
     }
 

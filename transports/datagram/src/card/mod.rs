@@ -25,9 +25,8 @@
 //!   packets, and channels ask for none but where they are told to.
 //! * **Gets** are the library's reads, where it has them, and else requests that the owner's card
 //!   answers, part by part.
-//! * Programs' own regions are not registered here
-//!   ([`exposes`](petasos_channel::DeviceLimits::exposes)): the engine of the channels serves put,
-//!   get and atomics, so that closing a region waits for nobody's read.
+//! * **Memory of programs** is open to no node before that asks for it, and shows the key; then puts and gets of [`Config::remote_access_from`] bytes or more are the
+//!   library's. The engine of the channels serves the others, and atomics.
 //!
 //! # What is trusted
 //!
@@ -41,7 +40,10 @@ mod access;
 mod body;
 mod device;
 mod events;
+mod exposure;
+mod exposures;
 mod found;
+mod grant;
 mod nodes;
 mod opened;
 mod operations;
@@ -55,8 +57,9 @@ use crate::{
     datagrams::Datagrams,
     frame::{CHANNELS, HEADER_LEN},
     link::WINDOW,
-    network::Network,
+    network::{Happened, Mark, Network},
 };
+use exposures::Exposures;
 use found::Found;
 use nodes::Reachable;
 use opened::Registrations;
@@ -86,9 +89,7 @@ pub fn open<N: Network>(
     if !address.rest().ends_with(OPTION) {
         return Ok(Box::new(Datagrams::<N>::open(address, config)?));
     }
-    let card = Card::<N>::open(address, config)?;
-    let settings = card.settings();
-    Ok(Box::new(Channels::new(card, settings)))
+    Ok(Box::new(Card::<N>::open(address, config)?.into_endpoint()))
 }
 
 /// The address of an endpoint without the option of cards; `None` if it does not have it.
@@ -106,11 +107,12 @@ pub(super) fn with_option(address: &Address) -> Address {
 pub struct Card<N: Network> {
     /// Before the library's endpoint, which is dropped after it.
     opened: Registrations<N::Opened>,
+    exposures: Exposures<N::Opened>,
     inner: Datagrams<N>,
     address: Address,
     nodes: Reachable,
     operations: Operations,
-    /// The library reads memory of nodes.
+    /// The library accesses memory of nodes.
     reads: bool,
     /// Whether data packets are asked for in this pass.
     data: bool,
@@ -130,10 +132,8 @@ pub struct Card<N: Network> {
 
 impl<N: Network> Card<N> {
     /// Opens a card at an address of the network: see the transports for their addresses. That of
-    /// the card ends with `?channels`, whether this one does or not. Of the configuration only what
-    /// is about messages and programs' memory ([`Config::remote_access_from`],
-    /// [`Config::completion_data_from`], [`Config::keep_registered`], and the limits of messages)
-    /// has no meaning here.
+    /// the card ends with `?channels`, whether this one does or not. Of the configuration
+    /// [`Config::completion_data_from`] and the limits of messages have no meaning here.
     ///
     /// # Errors
     /// As [`Datagrams::open`].
@@ -144,6 +144,7 @@ impl<N: Network> Card<N> {
         let inner = Datagrams::<N>::open_for(place, config, CHANNELS, headers)?;
         Ok(Card {
             address: with_option(inner.engine.address()),
+            exposures: Exposures::default(),
             opened: Registrations::new(inner.config.limits.max_regions, inner.config.mourning),
             nodes: Reachable::default(),
             operations: Operations::default(),
@@ -180,6 +181,20 @@ impl<N: Network> Card<N> {
         settings
     }
 
+    /// [`Channels`] over it, with [these settings](Card::settings).
+    #[must_use]
+    pub fn into_endpoint(self) -> Channels<Card<N>> {
+        let settings = self.settings();
+        Channels::new(self, settings)
+    }
+
+    /// Takes in completion data as if a process had written to our memory: for tests, as a write
+    /// needs a key of the library's.
+    #[doc(hidden)]
+    pub fn take_completion_data(&mut self, data: u64) {
+        self.happened(Happened::CompletionData(data));
+    }
+
     /// What the card did so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
@@ -200,11 +215,18 @@ impl<N: Network> Drop for Card<N> {
         if !self.inner.home.is_current() {
             return;
         }
+        let Card { operations, inner, .. } = self;
         // Nothing is taken any more.
-        self.inner.part(|inner| {
+        inner.part(|inner| {
             while let Some(happened) = inner.net.next() {
-                if let crate::Happened::Done(mark, result) = happened {
-                    inner.done(mark, result);
+                match happened {
+                    Happened::Done(Mark::Access { access, serial }, _) => {
+                        if let Some((peer, target)) = operations.granted(access, serial) {
+                            inner.grants.completed(peer, target);
+                        }
+                    }
+                    Happened::Done(mark, result) => inner.done(mark, result),
+                    _ => {}
                 }
             }
         });

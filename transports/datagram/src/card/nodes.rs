@@ -10,10 +10,21 @@ use std::collections::VecDeque;
 pub(super) enum Owed {
     /// A header alone.
     Answer(Header),
-    /// The rest of a put of ours: our memory, and how much of it was sent.
-    Put { header: Header, from: Slice, at: usize },
+    /// The rest of a put of ours: our memory, how much of it was sent, and whether the library
+    /// writes the next part already.
+    Put { header: Header, from: Slice, at: usize, written: bool },
     /// The rest of what the node gets from our memory: what it named, and how much is left.
     Parts { get: Header, left: usize },
+}
+
+/// A put that arrives in parts, one behind the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arriving {
+    /// Where it begins, and how long it is so far.
+    pub(super) offset: u64,
+    pub(super) len: usize,
+    /// The first fault.
+    pub(super) failed: Option<Fault>,
 }
 
 /// A node that is up, or whose loss was not handed out yet.
@@ -26,13 +37,13 @@ pub(super) struct Reached {
     pub(super) stashed: usize,
     /// Puts and gets of ours that it has not answered.
     pub(super) asked: usize,
-    /// Reads of its memory that the library has not completed.
-    pub(super) reads: usize,
+    /// Accesses to its memory that the library has not completed.
+    pub(super) native: usize,
     pub(super) owed: VecDeque<Owed>,
     /// It is to be told that an immediate put of its was refused.
     pub(super) refused: Option<Fault>,
-    /// Why a put of its failed, of which parts are still to come.
-    pub(super) put_failed: Option<Fault>,
+    /// A put of its, of which parts are still to come.
+    pub(super) put: Option<Arriving>,
     /// It is in the list of those that are owed something.
     listed: bool,
     /// The user was refused, and is to be told when there is room.
@@ -60,10 +71,10 @@ impl Reachable {
             lost: false,
             stashed: 0,
             asked: 0,
-            reads: 0,
+            native: 0,
             owed: VecDeque::new(),
             refused: None,
-            put_failed: None,
+            put: None,
             listed: false,
             full: false,
         });

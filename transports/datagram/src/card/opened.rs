@@ -1,4 +1,4 @@
-//! The memory of a card that nodes reach.
+//! The memory of a card's user that nodes reach; that of programs is in [`super::exposures`].
 //!
 //! Nodes write by packets, which this card checks and carries out, and read by the library where
 //! that can. So the library opens memory for reading alone, and not before it is registered here
@@ -85,6 +85,12 @@ impl<O> Registrations<O> {
         self.list.len() >= self.most
     }
 
+    /// A number for a registration, which no other has.
+    pub(super) fn number(&mut self) -> Registration {
+        self.next += 1;
+        Registration(self.next)
+    }
+
     /// Adds memory, which the library has opened for reading where it can. Returns the registration
     /// and its key.
     pub(super) fn add(
@@ -92,8 +98,7 @@ impl<O> Registrations<O> {
         opened: Opened,
         exposed: Option<(O, Vec<u8>)>,
     ) -> Option<(Registration, RemoteKey)> {
-        self.next += 1;
-        let registration = Registration(self.next);
+        let registration = self.number();
         let (name, len) = (name(registration, opened.secret), opened.memory.len() as u64);
         let whole = exposed.as_ref().map_or(&[][..], |(_, place)| place);
         // A location that is too long for a key: then this card sends what is read.

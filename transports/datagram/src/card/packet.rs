@@ -9,10 +9,12 @@
 //! | 5 | a put or get of the receiver's is over: its number, and 0, or the code of the fault after 1 |
 //! | 6 | a get: its number, the name of the memory, offset and length |
 //! | 7 | a part of what the receiver gets: its number, and the bytes |
+//! | 8 | a part of a put that the library writes: its number, a [`PutHeader`], and its length, of 4 bytes |
 //!
 //! Numbers are little-endian. Those of puts and gets are of 4 bytes, and chosen by the side that
 //! began them. The last part of a put is the one that asks for an answer: its first byte has the
-//! highest bit set, too.
+//! highest bit set, too. A part that the library writes is taken when it has arrived: see
+//! [`WAITS`](crate::frame::WAITS).
 
 use crate::frame::Garbled;
 use petasos_channel::{
@@ -32,6 +34,7 @@ const PUT: u8 = 4;
 const OVER: u8 = 5;
 const GET: u8 = 6;
 const PART: u8 = 7;
+const WRITTEN: u8 = 8;
 
 /// The header of a card's packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +51,17 @@ pub enum Header {
         id: u32,
         /// Where the part goes.
         put: PutHeader,
+        /// Whether it is the last.
+        last: bool,
+    },
+    /// A part of a put, which the library writes.
+    Written {
+        /// The sender's number of the put.
+        id: u32,
+        /// Where the part goes.
+        put: PutHeader,
+        /// Its length, in bytes.
+        len: u32,
         /// Whether it is the last.
         last: bool,
     },
@@ -111,7 +125,7 @@ impl Header {
     /// That of a packet, in bytes.
     pub const PACKET: usize = PACKET;
     /// The longest, in bytes.
-    pub const MAX: usize = 1 + 4 + PutHeader::LEN;
+    pub const MAX: usize = 1 + 4 + PutHeader::LEN + 4;
 
     /// Encodes it.
     #[inline]
@@ -124,6 +138,11 @@ impl Header {
             Header::Put { id, put, last } => {
                 let kind = if *last { PUT | LAST } else { PUT };
                 Encoded::of(kind).with(&id.to_le_bytes()).with(&put.to_bytes())
+            }
+            Header::Written { id, put, len, last } => {
+                let kind = if *last { WRITTEN | LAST } else { WRITTEN };
+                let before = Encoded::of(kind).with(&id.to_le_bytes()).with(&put.to_bytes());
+                before.with(&len.to_le_bytes())
             }
             Header::Over { id, result } => {
                 let code = result.map_or_else(|fault| 1 + immediate::code(fault), |()| 0);
@@ -173,6 +192,13 @@ impl Header {
                         rest = more;
                         let (put, last) = (PutHeader::from_bytes(put), kind & LAST != 0);
                         (Header::Put { id, put, last }, true)
+                    }
+                    WRITTEN => {
+                        let (put, more) = rest.split_first_chunk().ok_or(SHORT)?;
+                        let (len, more) = more.split_first_chunk().ok_or(SHORT)?;
+                        rest = more;
+                        let (put, len) = (PutHeader::from_bytes(put), u32::from_le_bytes(*len));
+                        (Header::Written { id, put, len, last: kind & LAST != 0 }, false)
                     }
                     OVER if kind == OVER => {
                         let code = *rest.first().ok_or(SHORT)?;
@@ -226,6 +252,8 @@ mod tests {
                 put,
                 last
             }),
+            (any::<u32>(), put(), any::<u32>(), any::<bool>())
+                .prop_map(|(id, put, len, last)| Header::Written { id, put, len, last }),
             (any::<u32>(), proptest::option::of(fault()))
                 .prop_map(|(id, fault)| Header::Over { id, result: fault.map_or(Ok(()), Err) }),
             (any::<u32>(), any::<Name>(), any::<u64>(), any::<u64>())

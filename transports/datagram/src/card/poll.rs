@@ -35,6 +35,7 @@ impl<N: Network> Card<N> {
     /// Whether the library was just asked for a packet, and had none, and nothing else is due.
     #[inline]
     fn has_nothing(&mut self) -> bool {
+        let timed = self.next_time() < Time::NEVER || self.exposures.is_closing();
         let inner = &mut self.inner;
         let lists = &inner.lists;
         let listed = lists.has_controls()
@@ -46,9 +47,9 @@ impl<N: Network> Card<N> {
         !listed
             && !waits
             && !nodes
+            && !timed
             && !inner.pace.is_control_due(inner.counters.packets_in)
             && inner.engine.is_quiet()
-            && self.opened.until() == Time::NEVER
             && inner.pace.take_polled()
     }
 
@@ -68,12 +69,18 @@ impl<N: Network> Card<N> {
         if self.inner.engine.has_events() {
             self.take_news();
         }
+        if !self.inner.memory_controls.is_empty() {
+            self.take_memory_controls();
+        }
         if !self.inner.lists.paused().is_empty() {
             busy |= self.resume(most);
         }
         let arrived = !self.inner.pace.take_polled() && self.receive(most);
         self.inner.pace.library_polled(arrived);
         busy |= arrived;
+        if arrived && !self.inner.lists.paused().is_empty() {
+            self.resume(most);
+        }
         if self.nodes.has_owed() {
             busy |= self.pay_all();
         }
@@ -92,6 +99,18 @@ impl<N: Network> Card<N> {
         if self.opened.end_mourning(self.inner.now) {
             self.inner.net.close_memory();
         }
+        if self.exposures.is_closing() {
+            self.close_free();
+        }
+        if self.operations.until() <= self.inner.now {
+            self.end_late();
+        }
         busy
+    }
+
+    /// When something is to be done, if nothing happens before.
+    #[inline]
+    pub(super) fn next_time(&self) -> Time {
+        self.opened.until().min(self.operations.until()).min(self.exposures.until())
     }
 }

@@ -1,6 +1,11 @@
 //! Receiving: packets of nodes, in the order of their numbers, and what the library completes.
 
-use super::{Card, nodes::Owed, operations::Kind, packet::Header};
+use super::{
+    Card,
+    nodes::{Arriving, Owed},
+    operations::Kind,
+    packet::Header,
+};
 use crate::{
     frame::{Garbled, HEADER_LEN},
     network::{Happened, Mark, Network, Packet},
@@ -8,8 +13,9 @@ use crate::{
 use petasos_channel::{
     DeviceEvent,
     device::{Class, Fault, Node, gather_with},
+    immediate::PutHeader,
 };
-use petasos_fabric::{Peer, Slice};
+use petasos_fabric::{Access, Peer, Slice};
 
 /// The most completions that a pass takes in: many make no event, and a peer that never pauses must
 /// not hold up the rest.
@@ -92,10 +98,15 @@ impl<N: Network> Card<N> {
                 }
             }
             Happened::Done(Mark::Access { access, serial }, result) => {
-                self.read_done(access, serial, result);
+                self.native_done(access, serial, result);
             }
             Happened::Done(mark, result) => self.inner.done(mark, result),
-            Happened::CompletionData(_) => self.inner.counters.stray_completion_data += 1,
+            // The packet that waited for it is taken now.
+            Happened::CompletionData(data) => {
+                if let Some(index) = self.inner.completion_of(data) {
+                    self.inner.pause(index);
+                }
+            }
             Happened::Broken(code) => self.inner.broken(code),
         }
     }
@@ -158,7 +169,8 @@ impl<N: Network> Card<N> {
                 }
             }
             Header::Immediate(put) => {
-                if let Err(fault) = self.write(node, &put, source, skip)
+                if let Err(fault) =
+                    self.write(&put, source, skip).and_then(|()| self.raise(node, &put, len))
                     && let Some(reached) = self.nodes.live(node)
                 {
                     // The first is enough, so that a node that takes nothing cannot make many wait.
@@ -168,16 +180,15 @@ impl<N: Network> Card<N> {
             }
             Header::Refused(fault) => self.mail.push_back(DeviceEvent::Refused { node, fault }),
             Header::Put { id, put, last } => {
-                let result = self.write(node, &put, source, skip);
-                let reached = self.nodes.live(node).ok_or(Garbled("a put of one that is lost"))?;
-                let failed = &mut reached.put_failed;
-                if let Err(fault) = result {
-                    failed.get_or_insert(fault);
-                }
-                if last {
-                    let result = failed.take().map_or(Ok(()), Err);
-                    self.answer(node, Owed::Answer(Header::Over { id, result }))?;
-                }
+                let result = self.write(&put, source, skip);
+                self.put_part(node, id, &put, len, result, last)?;
+            }
+            Header::Written { id, put, len, last } => {
+                let (len, named) = (len as usize, self.named(put.name));
+                let part = named.and_then(|(opened, secret)| {
+                    opened.part(secret, put.offset, len, Access::WRITE)
+                });
+                self.put_part(node, id, &put, len, part.map(drop), last)?;
             }
             Header::Over { id, result } => self.asked_over(node, peer, id, result)?,
             Header::Get { id, name, offset, len } => {
@@ -190,6 +201,31 @@ impl<N: Network> Card<N> {
             Header::Part { id } => self.part_arrived(node, peer, id, source, skip)?,
         }
         Ok(())
+    }
+
+    /// A part of a put has arrived.
+    fn put_part(
+        &mut self,
+        node: Node,
+        id: u32,
+        put: &PutHeader,
+        len: usize,
+        result: Result<(), Fault>,
+        last: bool,
+    ) -> Result<(), Garbled> {
+        let reached = self.nodes.live(node).ok_or(Garbled("a put of one that is lost"))?;
+        let begun = Arriving { offset: put.offset, len: 0, failed: None };
+        let arriving = reached.put.get_or_insert(begun);
+        arriving.len += len;
+        arriving.failed = arriving.failed.or(result.err());
+        if !last {
+            return Ok(());
+        }
+        let Arriving { offset, len, failed } = *arriving;
+        reached.put = None;
+        let whole = PutHeader { offset, ..*put };
+        let result = failed.map_or_else(|| self.raise(node, &whole, len), Err);
+        self.answer(node, Owed::Answer(Header::Over { id, result }))
     }
 
     /// Owes a node an answer.

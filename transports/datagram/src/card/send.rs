@@ -3,14 +3,14 @@
 
 use super::{Card, body::Body, nodes::Owed, packet::Header};
 use crate::{
-    frame::HEADER_LEN,
+    frame::{HEADER_LEN, WAITS},
     network::{self, Mark, Network, Taken},
     slots::Slots,
 };
 use petasos_channel::{
     DeviceEvent,
     device::{Class, Fault, Node, Refusal},
-    immediate::PutHeader,
+    immediate::{Name, Opened, PutHeader},
 };
 use petasos_fabric::Access;
 
@@ -42,7 +42,7 @@ impl<N: Network> Card<N> {
         body: Body<'_>,
     ) -> Result<(), Refusal> {
         self.nodes.live(to).ok_or(Refusal::Gone)?;
-        let sent = self.post(to.0, &u64::from(class as u8).to_le_bytes(), body);
+        let sent = self.post(to.0, &u64::from(class as u8).to_le_bytes(), body, false);
         if let Err(Refusal::Full) = sent {
             self.nodes.refuse(to);
         }
@@ -50,20 +50,29 @@ impl<N: Network> Card<N> {
     }
 
     fn post_as(&mut self, to: Node, header: &Header, body: Body<'_>) -> Result<(), Refusal> {
-        self.post(to.0, header.encode().as_bytes(), body)
+        let waits = matches!(header, Header::Written { .. });
+        self.post(to.0, header.encode().as_bytes(), body, waits)
     }
 
-    /// Hands the next packet of the stream to the library.
+    /// Hands the next packet of the stream to the library. `waits`: it is to be taken when its
+    /// completion data has arrived.
     #[inline]
-    fn post(&mut self, index: u32, header: &[u8], body: Body<'_>) -> Result<(), Refusal> {
+    fn post(
+        &mut self,
+        index: u32,
+        header: &[u8],
+        body: Body<'_>,
+        waits: bool,
+    ) -> Result<(), Refusal> {
         let inner = &mut self.inner;
         let link = inner.links.get_mut(index).filter(|link| link.is_up());
         let link = link.ok_or(Refusal::Gone)?;
         let node = link.node().ok_or(Refusal::Gone)?;
-        if !link.out.has_window() {
+        if !link.out.has_window() || link.out.is_payload_written() != waits {
             return Err(Refusal::Full);
         }
-        let before = link.header().to_bytes();
+        let mut before = link.header().to_bytes();
+        before[3] |= if waits { (WAITS >> 24) as u8 } else { 0 };
         let total = HEADER_LEN + header.len() + body.len();
         let mark = Mark::Short { link: index, serial: link.peer().generation };
         let net = &mut inner.net;
@@ -136,7 +145,9 @@ impl<N: Network> Card<N> {
     fn pay(&mut self, node: Node) -> bool {
         for turn in 0..TURN {
             let Some(reached) = self.nodes.live(node) else { return turn > 0 };
-            if let Some(fault) = reached.refused {
+            let next_is_written =
+                matches!(reached.owed.front(), Some(Owed::Put { written: true, .. }));
+            if let Some(fault) = reached.refused.filter(|_| !next_is_written) {
                 if self.post_as(node, &Header::Refused(fault), Body::NONE).is_err() {
                     self.nodes.owe(node);
                     return turn > 0;
@@ -174,19 +185,29 @@ impl<N: Network> Card<N> {
                 Err(Refusal::Full) => Err(Owed::Answer(header)),
                 _ => Ok(None),
             },
-            Owed::Put { header, from, at } => {
+            Owed::Put { header, from, at, written } => {
                 let Header::Put { id, put, .. } = header else { return Ok(None) };
                 let len = (from.len() - at).min(most);
                 let last = at + len == from.len();
                 let Some(part) = from.part(at, len) else { return Ok(None) };
                 let offset = put.offset.wrapping_add(at as u64);
                 let put = PutHeader { offset, event: put.event.filter(|_| last), ..put };
-                let part_header = Header::Put { id, put, last };
-                match self.post_as(node, &part_header, Body::Memory(&part)) {
-                    Err(Refusal::Full) => Err(Owed::Put { header, from, at }),
+                let written = written || self.write_part(node, id, &put, &part);
+                let posted = match written {
+                    true => {
+                        let header = Header::Written { id, put, len: len as u32, last };
+                        self.post_as(node, &header, Body::NONE)
+                    }
+                    false => {
+                        let header = Header::Put { id, put, last };
+                        self.post_as(node, &header, Body::Memory(&part))
+                    }
+                };
+                match posted {
+                    Err(Refusal::Full) => Err(Owed::Put { header, from, at, written }),
                     Err(_) => Ok(None),
                     Ok(()) if last => Ok(None),
-                    Ok(()) => Ok(Some(Owed::Put { header, from, at: at + len })),
+                    Ok(()) => Ok(Some(Owed::Put { header, from, at: at + len, written: false })),
                 }
             }
             Owed::Parts { get, left } => {
@@ -213,30 +234,48 @@ impl<N: Network> Card<N> {
     /// Tells the user of nodes to which there is room again.
     pub(super) fn tell_room(&mut self) {
         let (links, sends) = (&self.inner.links, self.inner.config.sends);
-        let left = self.operations.reads_left(sends);
+        let left = self.operations.native_left(sends);
         let roomy = self.nodes.take_roomy(|reached| {
             let link = links.get(reached.peer.index);
             let up = link.filter(|link| link.peer() == reached.peer && link.is_up());
             let asked = reached.asked < Card::<N>::ASKED;
-            let reads = reached.reads < left;
-            !reached.lost && asked && reads && up.is_some_and(|link| link.out.has_window())
+            let native = reached.native < left;
+            !reached.lost
+                && asked
+                && native
+                && up.is_some_and(|link| link.out.has_window() && !link.out.is_payload_written())
         });
         self.mail.extend(roomy.into_iter().map(|node| DeviceEvent::Room { node }));
     }
 
-    /// A put that a node sent was written, or not.
+    /// The memory that a node names to put to, ours or a program's, with the secret that it showed.
+    pub(super) fn named(&self, name: Name) -> Result<(&Opened, u64), Fault> {
+        match self.exposures.named(name) {
+            Some(found) => Ok(found),
+            None => self.opened.named(name),
+        }
+    }
+
+    /// Writes what a node put, if it may.
     pub(super) fn write(
-        &mut self,
-        node: Node,
+        &self,
         put: &PutHeader,
         source: &super::receive::Source<'_>,
         skip: usize,
     ) -> Result<(), Fault> {
-        let (opened, secret) = self.opened.named(put.name)?;
-        let len = source.len() - skip;
-        let part = opened.part(secret, put.offset, len, Access::WRITE)?;
+        let (opened, secret) = self.named(put.name)?;
+        let part = opened.part(secret, put.offset, source.len() - skip, Access::WRITE)?;
         source.copy(&self.inner.net, skip, &part);
-        self.mail.extend(opened.arrived(node, put, len));
+        Ok(())
+    }
+
+    /// Raises the event of a put of so many bytes that a node made, if it has one, and all of it is
+    /// in that memory.
+    pub(super) fn raise(&mut self, node: Node, put: &PutHeader, len: usize) -> Result<(), Fault> {
+        let (opened, secret) = self.named(put.name)?;
+        opened.part(secret, put.offset, len, Access::WRITE)?;
+        let event = opened.arrived(node, put, len);
+        self.mail.extend(event);
         Ok(())
     }
 }

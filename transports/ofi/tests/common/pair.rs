@@ -3,12 +3,13 @@
 #![allow(dead_code)]
 
 use crate::common::found;
+use petasos_channel::Channels;
 use petasos_conformance::Network;
 use petasos_fabric::{
     Access, Clock, Done, Endpoint, Event, Key, Level, OpErrorKind, Operation, RegionId, Remote,
     RemoteSpan, Slice, Support, Token,
 };
-use petasos_ofi::{Config, Ofi};
+use petasos_ofi::{Card, Config};
 use smallvec::smallvec;
 use std::{
     collections::VecDeque,
@@ -19,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Two endpoints: `a` reaches memory of `b`.
 pub(crate) struct Pair {
-    pub(crate) a: Ofi,
-    pub(crate) b: Ofi,
+    pub(crate) a: Channels<Card>,
+    pub(crate) b: Channels<Card>,
     clock: Clock,
     pub(crate) events: [Vec<Event>; 2],
     next: u64,
@@ -31,7 +32,7 @@ impl Pair {
     pub(crate) fn open(network: Network, config: &Config) -> Option<Pair> {
         found()?;
         let place = network.anywhere();
-        let open = || Ofi::open(&place, config.clone()).unwrap();
+        let open = || Card::open(&place, config.clone()).unwrap().into_endpoint();
         let (mut a, b) = (open(), open());
         if a.capabilities().remote_access != Support::Native {
             petasos_testing::skip(&format!("{} has no access of its own here", network.scheme));
@@ -56,7 +57,7 @@ impl Pair {
             if both {
                 self.b.progress(self.clock.now(), 64, &mut self.events[1]);
             }
-            assert!(Instant::now() < end, "not seen: {what}; {:?}", self.b.counters());
+            assert!(Instant::now() < end, "not seen: {what}; {:?}", self.b.device().counters());
         }
     }
 

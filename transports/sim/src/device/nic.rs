@@ -11,7 +11,9 @@ use petasos_channel::{
         AtomicAccess, Class, Node, Refusal, Registration, RemoteKey, Search, Target, Ticket, gather,
     },
 };
-use petasos_fabric::{Access, Address, Incarnation, Notifier, RegisterError, Sleep, Slice, Time};
+use petasos_fabric::{
+    Access, Address, Enforcement, Incarnation, Notifier, RegisterError, Sleep, Slice, Time,
+};
 use std::{os::fd::BorrowedFd, sync::Arc, time::Duration};
 
 /// A NIC on a [`DeviceNet`](super::DeviceNet).
@@ -43,7 +45,10 @@ impl SimDevice {
             processor_atomics: true,
             registrations: config.registrations,
             passive_target: true,
-            exposes: true,
+            serves_from: 0,
+            serves_events_from: 0,
+            enforcement: Enforcement::Device,
+            puts_are_packets: false,
         };
         let (finds, wake) = (config.finds, Arc::default());
         SimDevice { world, address, id, incarnation, limits, wake, finds, found: None }
