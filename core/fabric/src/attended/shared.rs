@@ -304,6 +304,7 @@ impl Core {
     /// It does not want it any more.
     pub(super) fn forget(&mut self, peer: Peer) {
         self.asked.remove(&peer);
+        self.unread.forget(peer);
         self.endpoint_mut().forget(peer);
     }
 
@@ -371,7 +372,9 @@ impl Core {
             Some(Verdict::CutOff(peer)) => {
                 let reason = LostReason::Protocol("it sends though it was told to wait".to_owned());
                 tracing::warn!(?peer, %reason, "a peer is cut off");
-                self.forget(peer);
+                // What it had sent before is told, and then that it is lost.
+                self.asked.remove(&peer);
+                self.endpoint_mut().forget(peer);
                 self.unread.push(Event::PeerLost { peer, reason }, false);
             }
         }

@@ -378,6 +378,24 @@ fn events_of_all_peers_together_are_bounded() {
 }
 
 #[test]
+fn nothing_is_told_of_a_peer_that_was_forgotten() {
+    let (mut end, net, bell) = Scripted::attended(AttendedConfig::default().unread_per_peer(2));
+    for event in [up(1), message(1, 1), up(2), message(2, 2), message(1, 3), lost(1)] {
+        net.send(&bell, event);
+    }
+    until("all is taken in", || net.coming.lock().unwrap().is_empty());
+    end.forget(peer(1));
+    let mut events = Vec::new();
+    end.progress(Time(1), 64, &mut events);
+    assert!(events.len() == 2 && events.iter().all(|event| event.peer() == Some(peer(2))));
+    // What is counted of others goes on to be right.
+    (0..4).for_each(|byte| net.send(&bell, message(2, byte)));
+    until("it is held", || net.quotas.lock().unwrap().last() == Some(&(peer(2), true)));
+    end.progress(Time(2), 64, &mut events);
+    assert_eq!(net.quotas.lock().unwrap().last(), Some(&(peer(2), false)));
+}
+
+#[test]
 fn peers_that_come_and_go_leave_nothing() {
     let mut unread = Unread::new(AttendedConfig::default());
     for nth in 0..1000 {

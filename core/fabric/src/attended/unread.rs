@@ -92,6 +92,14 @@ impl Unread {
         Some(Verdict::Hold(peer))
     }
 
+    /// Nothing of this peer is told any more.
+    pub(super) fn forget(&mut self, peer: Peer) {
+        self.events.retain(|event| event.peer() != Some(peer));
+        if let Some(count) = self.peers.remove(&peer) {
+            self.total -= count.unread;
+        }
+    }
+
     /// Drops the news that a peer has connected, where that is all there is of it and it is lost
     /// again: peers that come and go make nothing grow. Only of the latest ones, which costs
     /// little: a peer that was here for long is no such peer.
