@@ -1,0 +1,128 @@
+//! The contract, kept by the channels over cards made of libfabric's providers for a network and for
+//! shared memory.
+
+mod common;
+
+use common::{SHM, found, network};
+use petasos_channel::{Channels, Force};
+use petasos_conformance::{Fixture, Network, RealTime, conformance};
+use petasos_fabric::{Address, Endpoint, Time};
+use petasos_ofi::{Card, Config, Secret};
+use std::time::Duration;
+
+struct OverCard {
+    time: RealTime,
+    network: Network,
+    config: Config,
+    force: Force,
+}
+
+impl OverCard {
+    fn new(network: Network, secret: bool, force: Force) -> OverCard {
+        let mut config = common::config(network);
+        config.remote_access_from = 1;
+        config.completion_data_from = Some(1);
+        if secret {
+            config.secret = Some(Secret::new("a secret for the tests").unwrap());
+        }
+        OverCard { time: RealTime::default(), network, config, force }
+    }
+
+    /// Nothing is read by the library: the owner's card sends it.
+    fn asking(network: Network, force: Force) -> OverCard {
+        let mut over = OverCard::new(network, false, force);
+        over.config.remote_access = false;
+        over
+    }
+}
+
+impl Fixture for OverCard {
+    fn fresh(&self) -> Address {
+        self.network.fresh(&self.time)
+    }
+
+    fn open(&self, at: &Address) -> Box<dyn Endpoint> {
+        let card = Card::open(at, self.config.clone()).unwrap();
+        let mut settings = card.settings();
+        settings.force = self.force;
+        Box::new(Channels::new(card, settings))
+    }
+
+    fn missing(&self) -> Option<String> {
+        let Some(found) = found() else { return Some("it is not here".to_owned()) };
+        // The suite has both ends in one process.
+        let joins_its_own = self.network != SHM || found.starts_with("libfabric 1.");
+        let why = format!("{found}: its provider shm does not connect endpoints of one process");
+        (!joins_its_own).then(|| {
+            petasos_testing::skip(&why);
+            why
+        })
+    }
+
+    fn now(&self) -> Time {
+        self.time.now()
+    }
+
+    fn deadline(&self) -> Duration {
+        // A read takes a round trip, for which the sender's thread has to run.
+        let times = if self.force == Force::Shared { 3 } else { 1 };
+        Duration::from_secs(20) * times
+    }
+
+    fn refuses(&self) -> bool {
+        true
+    }
+
+    fn stands_still(&self) -> Option<&'static str> {
+        let why = "a command to a peer takes a lock in its memory, which a stopped one may hold";
+        (self.network == SHM).then_some(why)
+    }
+}
+
+/// By size and traffic.
+mod networks {
+    use super::*;
+    conformance!(OverCard::new(network(), false, Force::None));
+    conformance!(faulty, OverCard::new(network(), true, Force::None));
+    conformance!(out_of_process, OverCard::new(network(), true, Force::None));
+    conformance!(stopped, OverCard::new(network(), true, Force::None));
+}
+
+mod shm {
+    use super::*;
+    conformance!(OverCard::new(SHM, false, Force::None));
+    conformance!(faulty, OverCard::new(SHM, true, Force::None));
+    conformance!(stopped, OverCard::new(SHM, false, Force::None));
+}
+
+/// Put and get served by the owner of the memory: nothing is registered with the provider.
+mod served_by_the_owner {
+    use super::*;
+    mod networks {
+        use super::*;
+        conformance!(OverCard::asking(network(), Force::None));
+    }
+    mod shm {
+        use super::*;
+        conformance!(OverCard::asking(SHM, Force::None));
+    }
+}
+
+/// Everything is read by its receiver.
+mod shared {
+    use super::*;
+    conformance!(OverCard::new(network(), false, Force::Shared));
+
+    /// Everything is asked for.
+    mod asking {
+        use super::*;
+        conformance!(OverCard::asking(network(), Force::Shared));
+    }
+}
+
+/// Everything goes through exclusive channels.
+mod exclusive {
+    use super::*;
+    conformance!(OverCard::new(network(), false, Force::Exclusive));
+    conformance!(stopped, OverCard::new(network(), false, Force::Exclusive));
+}
