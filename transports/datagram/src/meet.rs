@@ -8,6 +8,7 @@
 
 use crate::{
     Config, OpenError,
+    card::OPTION,
     datagrams::Datagrams,
     frame::Control,
     link::{State, Watch},
@@ -72,6 +73,11 @@ impl Medium {
             Meeting::Tcp => "tcp",
             Meeting::Shm => "shm",
         };
+        if address.rest().ends_with(OPTION) {
+            let reason =
+                "messages to it go by channels, and those of this endpoint do not".to_owned();
+            return Err(ResolveError::Malformed { address: address.clone(), reason });
+        }
         if address.rest().contains('?') {
             let reason = "packets that go through a library are not encrypted".to_owned();
             return Err(ResolveError::Malformed { address: address.clone(), reason });

@@ -15,7 +15,7 @@ use petasos_testing::{again, fork, role};
 fn open(network: Network) -> Ofi {
     let mut config = config(network);
     config.keep_registered = 64 << 20;
-    petasos_ofi::open(&network.anywhere(), config).unwrap()
+    Ofi::open(&network.anywhere(), config).unwrap()
 }
 
 fn with(test: &str, network: Network) {

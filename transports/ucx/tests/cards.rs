@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{CMA, POSIX, SYSV, is_here, network};
+use common::{CMA, SYSV, is_here, network};
 use petasos_channel::{Channels, Force};
 use petasos_conformance::{Fixture, Network, RealTime, conformance};
 use petasos_fabric::{Address, Endpoint, Time};
@@ -24,7 +24,8 @@ impl OverCard {
 
 impl Fixture for OverCard {
     fn fresh(&self) -> Address {
-        self.network.fresh(&self.time)
+        let place = self.network.fresh(&self.time);
+        Address::parse(&format!("{place}?channels")).unwrap()
     }
 
     fn open(&self, at: &Address) -> Box<dyn Endpoint> {
@@ -44,10 +45,6 @@ impl Fixture for OverCard {
         self.time.now()
     }
 
-    fn refuses(&self) -> bool {
-        true
-    }
-
     fn holds_up_others(&self) -> Option<&'static str> {
         let shared = self.force == Force::Shared;
         shared.then_some("a peer that fetches nothing keeps all that the endpoint may lend")
@@ -63,15 +60,7 @@ impl Fixture for OverCard {
 mod usual {
     use super::*;
     conformance!(OverCard::new(network(), Force::None));
-    conformance!(faulty, OverCard::new(network(), Force::None));
     conformance!(stopped, OverCard::new(network(), Force::None));
-}
-
-mod posix {
-    use super::*;
-    conformance!(OverCard::new(POSIX, Force::None));
-    conformance!(faulty, OverCard::new(POSIX, Force::None));
-    conformance!(stopped, OverCard::new(POSIX, Force::None));
 }
 
 mod shared {
