@@ -140,3 +140,8 @@ struct Services;
 #[cfg(all(doctest, feature = "job"))]
 #[doc = include_str!("../../../docs/launch.md")]
 struct Launch;
+
+/// And those of the guide to networks.
+#[cfg(all(doctest, feature = "tcp"))]
+#[doc = include_str!("../../../docs/networks.md")]
+struct Networks;
