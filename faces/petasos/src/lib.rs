@@ -142,6 +142,6 @@ struct Services;
 struct Launch;
 
 /// And those of the guide to networks.
-#[cfg(all(doctest, feature = "tcp"))]
+#[cfg(doctest)]
 #[doc = include_str!("../../../docs/networks.md")]
 struct Networks;

@@ -87,7 +87,8 @@ fn target() {
     let mut uses = 0;
     while let Ok(taken) = interface.take_event(door.queue) {
         if let Event::Served(served) = taken.event {
-            assert!(served.result.is_ok());
+            // The other process was killed, perhaps within a put.
+            assert!(served.result.is_ok() || served.arrival.bits == MEMORY);
             uses += u64::from(served.arrival.bits == ONCE);
         }
     }

@@ -30,9 +30,9 @@ use self::{
     times::Times,
 };
 use crate::{
-    Access, Address, AllocError, Capabilities, Endpoint, Event, ExportError, Home, ImportError,
-    InUse, Incarnation, InjectError, Key, KeyId, Lease, Notifier, Operation, Peer, PeerInfo,
-    PeerQuota, PeerUsage, QuotaError, Refused, Region, RegionId, RegisterError, Remote,
+    Access, Address, AllocError, Capabilities, Endpoint, Event, ExportError, Full, Home,
+    ImportError, InUse, Incarnation, InjectError, Key, KeyId, Lease, Notifier, Operation, Peer,
+    PeerInfo, PeerQuota, PeerUsage, QuotaError, Refused, Region, RegionId, RegisterError, Remote,
     ResolveError, Sleep, Slice, Time, Token,
 };
 use rustix::io::Errno;
@@ -293,12 +293,24 @@ impl Endpoint for Attended {
 
     #[inline]
     fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
-        self.call().endpoint_mut().inject(peer, parts)
+        let mut core = self.call();
+        let injected = core.endpoint_mut().inject(peer, parts);
+        if injected == Err(InjectError::Full) {
+            core.full_again(peer);
+        }
+        injected
     }
 
     #[inline]
     fn try_submit(&mut self, operation: Operation) -> Result<(), Refused> {
-        self.call().endpoint_mut().try_submit(operation)
+        let mut core = self.call();
+        let refused = core.endpoint_mut().try_submit(operation);
+        if let Err(Refused { operation, full: Full::Peer }) = &refused
+            && let Some(peer) = operation.target()
+        {
+            core.full_again(peer);
+        }
+        refused
     }
 
     fn submit(&mut self, operations: &mut VecDeque<Operation>) {

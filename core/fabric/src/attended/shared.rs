@@ -308,6 +308,12 @@ impl Core {
         self.endpoint_mut().forget(peer);
     }
 
+    /// The program has found this peer full.
+    #[cold]
+    pub(super) fn full_again(&mut self, peer: Peer) {
+        self.unread.full_again(peer);
+    }
+
     // Driven by the program.
 
     #[inline]

@@ -395,6 +395,18 @@ fn nothing_is_told_of_a_peer_that_was_forgotten() {
     assert_eq!(net.quotas.lock().unwrap().last(), Some(&(peer(2), false)));
 }
 
+/// It is told once that there is room for each time that it has found none.
+#[test]
+fn what_was_full_again_is_not_writable() {
+    let mut unread = Unread::new(AttendedConfig::default());
+    for event in [Event::Writable { peer: peer(1) }, Event::Writable { peer: peer(2) }] {
+        assert_eq!(unread.push(event, false), None);
+    }
+    unread.full_again(peer(1));
+    let (left, _) = unread.pop().unwrap();
+    assert!(matches!(left, Event::Writable { peer: of } if of == peer(2)) && unread.is_empty());
+}
+
 #[test]
 fn peers_that_come_and_go_leave_nothing() {
     let mut unread = Unread::new(AttendedConfig::default());

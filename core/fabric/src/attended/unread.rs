@@ -100,6 +100,13 @@ impl Unread {
         }
     }
 
+    /// The program has found the peer full once more: that it was writable before is no news any
+    /// more, and it is told again when it is.
+    #[cold]
+    pub(super) fn full_again(&mut self, full: Peer) {
+        self.events.retain(|event| !matches!(event, Event::Writable { peer } if *peer == full));
+    }
+
     /// Drops the news that a peer has connected, where that is all there is of it and it is lost
     /// again: peers that come and go make nothing grow. Only of the latest ones, which costs
     /// little: a peer that was here for long is no such peer.
