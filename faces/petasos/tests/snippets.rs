@@ -7,7 +7,7 @@ use std::{
 };
 
 /// What else stands in them: sessions on a terminal, and pictures.
-const OTHERS: [&str; 3] = ["text", "sh", "console"];
+const OTHERS: [&str; 4] = ["text", "sh", "console", "toml"];
 /// What is quoted instead of compiled as documentation, and from where. That is a test that passes.
 const QUOTED: (&str, &str) = ("docs/writing-a-transport.md", "tools/guide/tests/conformance.rs");
 /// The first piece of the guide to jobs is a program as well, which a test of the command runs.
