@@ -119,7 +119,7 @@ fn keys() -> Vec<Vec<u8>> {
 /// The first byte is the target's choice: encoding, limits, type.
 fn values() -> Vec<Vec<u8>> {
     let bulk = zoo::BulkBytes {
-        pieces: keys().into_iter().map(|key| (9, key.into())).collect(),
+        memory: keys().into_iter().next().map(|key| (9, key.into())),
         inline: Some(Bytes::from_static(b"inline")),
         access: 3,
     };
