@@ -2,12 +2,14 @@
 //! scribbles: the owner's memory comes back, no process waits without an end, and what was read
 //! stays what it was.
 
-use petasos_fabric::Endpoint;
+mod processes;
+
 use petasos_rpc::{
     Borrowed, BulkError, CallOptions, Context, Engine, EngineConfig, Loan, Method, serve,
 };
 use petasos_testing::{Process, again, role};
 use petasos_wire::Wire;
+use processes::{SCHEMES, env, open};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     cell::RefCell,
@@ -23,22 +25,6 @@ const RAMP: Method = Method::typed("Loans::ramp", <(u64, u64)>::SHAPE, <Loan<u64
 const GIVEN: Method = Method::typed("Loans::given", <()>::SHAPE, u64::SHAPE);
 const LONG: u64 = 60_000;
 const PATIENCE: Duration = Duration::from_secs(20);
-const SCHEMES: [&str; 2] = ["shm", "tcp"];
-
-fn open(scheme: &str) -> Box<dyn Endpoint> {
-    match scheme {
-        "shm" => Box::new(petasos_shm::Shm::open(&"shm://*".parse().unwrap()).unwrap()),
-        _ => {
-            let at = "tcp://127.0.0.1:0".parse().unwrap();
-            let config = petasos_tcp::Config::default();
-            Box::new(petasos_tcp::TcpEndpoint::open(&at, config).unwrap())
-        }
-    }
-}
-
-fn env(name: &str) -> String {
-    std::env::var(name).unwrap()
-}
 
 fn engine(scheme: &str) -> Engine {
     Engine::new(open(scheme), EngineConfig::default())
@@ -229,7 +215,7 @@ fn an_owner_that_is_killed_or_stopped_holds_up_no_reader() {
             (_, Err(BulkError::Transfer(_) | BulkError::Import(_))) => {}
             (scheme, fourth) => panic!("{scheme}: {fourth:?}"),
         }
-        // Nor is it waited for: there is nobody to be told.
+        // Nor is it waited for: no program is to be told.
         let _ = here.give_back(&loans[2]);
         check(&third, 2);
         until(&here, "nothing is under way", || here.usage().operations == 0);

@@ -1,13 +1,16 @@
 //! Memory that is given back before the answer, among real processes of which one is stopped or
 //! killed: what is lent comes back, nothing hangs, and a word that comes late changes nothing.
 
-use petasos_fabric::{Access, Endpoint, Region};
+mod processes;
+
+use petasos_fabric::{Access, Region};
 use petasos_rpc::{
     Bulk, BulkHandle, CallError, CallOptions, Context, Engine, EngineConfig, EngineThread, Method,
     TypedCall, serve,
 };
 use petasos_testing::{Process, again, role};
 use petasos_wire::Wire;
+use processes::{SCHEMES, env, open};
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::{Duration, Instant};
 
@@ -17,22 +20,6 @@ const KEEP: Method = Method::typed("Release::keep", <(BulkHandle, bool, u64)>::S
 const PING: Method = Method::typed("Release::ping", u64::SHAPE, u64::SHAPE);
 const LONG: u64 = 60_000;
 const PATIENCE: Duration = Duration::from_secs(20);
-const SCHEMES: [&str; 2] = ["shm", "tcp"];
-
-fn open(scheme: &str) -> Box<dyn Endpoint> {
-    match scheme {
-        "shm" => Box::new(petasos_shm::Shm::open(&"shm://*".parse().unwrap()).unwrap()),
-        _ => {
-            let at = "tcp://127.0.0.1:0".parse().unwrap();
-            let config = petasos_tcp::Config::default();
-            Box::new(petasos_tcp::TcpEndpoint::open(&at, config).unwrap())
-        }
-    }
-}
-
-fn env(name: &str) -> String {
-    std::env::var(name).unwrap()
-}
 
 fn register(engine: &Engine) {
     engine.register(PING, 0, serve(|_: Context, n: u64| async move { n + 1 }));

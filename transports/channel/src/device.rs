@@ -410,8 +410,8 @@ pub trait Device: Send {
         let _ = memory;
         false
     }
-    /// Who still reaches the memory that is closed under this ticket, if somebody does and the
-    /// device knows who: to be named in errors.
+    /// The peer that still reaches the memory that is closed under this ticket, if one does and
+    /// the device knows it: to be named in errors.
     fn reached_by(&self, ticket: Ticket) -> Option<Address> {
         let _ = ticket;
         None

@@ -61,7 +61,7 @@
 //! * A receiver keeps at most a window of packets per peer whose turn has not come. Of those that
 //!   wait for this side there are no more than [`Config::deferred`] in all: then it does not read
 //!   the data slots of the device. Others wait for their own sender, which may be stopped, and
-//!   hold up nobody else.
+//!   hold up no other.
 //! * Consider the first record of a stream that has not been taken. Those before it were, so all
 //!   that it needs at the sender comes back, by control packets that nothing holds up. It is on its
 //!   way, as a put (which needs no slot) or as a packet. A packet sits in the data slots only while

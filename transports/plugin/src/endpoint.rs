@@ -78,7 +78,7 @@ struct Pair {
     nonce: Nonce,
     /// Whether that was sent.
     greeted: bool,
-    /// From the peer, once it has shown who it is.
+    /// From the peer, once it has proven its address.
     inward: Option<u32>,
     /// How long the peer is waited for.
     patience: Option<Patience>,
@@ -101,7 +101,7 @@ enum Line {
     Out(Peer),
     /// From a peer.
     In(Peer),
-    /// From an endpoint that has not shown who it is.
+    /// From an endpoint that has not proven its address.
     Accepted(Candidate),
 }
 

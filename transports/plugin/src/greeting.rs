@@ -1,4 +1,4 @@
-//! What two endpoints say before packets of the engine: who they are, and the proof of it.
+//! What two endpoints say before packets of the engine: their addresses, and the proof of them.
 //!
 //! Each sends both on the line that it connected. A *hello* claims an address; nothing is believed
 //! of it. A *proof* repeats the number of the other side's hello, which went to the address that is
@@ -18,7 +18,7 @@ const PROOF: &[u8; 8] = b"petaprf1";
 /// The longest of them, in bytes.
 pub(crate) const LONGEST: usize = 8 + 4 + 8 + 16 + 1 + Address::MAX;
 
-/// Who somebody says it is.
+/// What an endpoint claims to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// The longest packet that its side takes, in bytes.

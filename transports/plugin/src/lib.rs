@@ -30,10 +30,10 @@
 //!
 //! [`Packets`] is the endpoint over any medium, of a plug-in or of a type in the program
 //! ([`Packets::open`]). A pair has two lines, and each side sends on the one that it connected.
-//! Each side says on it who it is, and proves that it received what the other side said: so no
-//! process can claim an address at which it does not listen, and it does not matter who connects
-//! first. With a secret ([`Prover`]) the proof includes that. Packets after it are as the medium
-//! carries them, neither encrypted nor authenticated.
+//! Each side says on it its address, and proves that it received what the other side said: so no
+//! process can claim an address at which it does not listen, and it does not matter which side
+//! connects first. With a secret ([`Prover`]) the proof includes that. Packets after it are as the
+//! medium carries them, neither encrypted nor authenticated.
 
 #![warn(clippy::missing_errors_doc)]
 

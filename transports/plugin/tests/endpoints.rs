@@ -180,8 +180,8 @@ fn garbage_and_silence_end_their_lines_alone() {
         line.send(bytes);
     }
     // Of a peer at which nothing listens.
-    let nobody = Raw::to("queues://garbage-a");
-    nobody.send(&hello_of("queues://garbage-nobody"));
+    let garbage = Raw::to("queues://garbage-a");
+    garbage.send(&hello_of("queues://garbage-claimed"));
     let silent: Vec<_> = (0..600).map(|_| Raw::to("queues://garbage-a")).collect();
     world.run(Duration::from_millis(200));
     assert!(lines.iter().all(Raw::is_ended));
@@ -190,7 +190,7 @@ fn garbage_and_silence_end_their_lines_alone() {
     world.run(Duration::from_millis(200));
     assert_eq!(world.state(1, peer), PeerState::Up);
     world.run(Duration::from_secs(11));
-    assert!(silent.iter().all(Raw::is_ended) && nobody.is_ended());
+    assert!(silent.iter().all(Raw::is_ended) && garbage.is_ended());
     assert_eq!(world.events[0].len(), 1, "of strangers nothing is heard: {:?}", world.events[0]);
 }
 
@@ -232,12 +232,12 @@ fn what_is_not_opened_and_not_resolved() {
     let error = world.endpoints[0].resolve(&nonsense, second).unwrap_err().to_string();
     assert!(error.contains("it is nonsense"), "{error}");
     // Nothing is there: at once, or when it was waited for.
-    let nobody: Address = "queues://resolve-nobody".parse().unwrap();
-    let peer = world.endpoints[0].resolve_running(&nobody, second).unwrap();
+    let silent: Address = "queues://resolve-silent".parse().unwrap();
+    let peer = world.endpoints[0].resolve_running(&silent, second).unwrap();
     world.run(Duration::from_millis(5));
     let lost = PeerState::Lost(LostReason::Unreachable(Duration::ZERO, "nothing is there".into()));
     assert_eq!(world.state(0, peer), lost);
-    let peer = world.resolve(0, "queues://resolve-nobody");
+    let peer = world.resolve(0, "queues://resolve-silent");
     world.run(second / 2);
     assert_eq!(world.state(0, peer), PeerState::Connecting);
     world.run(second);

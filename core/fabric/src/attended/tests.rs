@@ -372,7 +372,8 @@ fn events_of_all_peers_together_are_bounded() {
         assert_eq!(unread.push(message(nth, 0), false), Some(Verdict::Hold(peer(nth))));
     }
     // It is let go in any case when nothing of it is left.
-    let released: Vec<_> = std::iter::from_fn(|| unread.pop()).filter_map(|(_, who)| who).collect();
+    let released: Vec<_> =
+        std::iter::from_fn(|| unread.pop()).filter_map(|(_, peer)| peer).collect();
     assert_eq!(released, [peer(9), peer(10), peer(11)]);
     assert!(unread.is_empty() && !unread.is_full());
 }

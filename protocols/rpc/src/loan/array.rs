@@ -128,7 +128,7 @@ impl<T: Number> Array<T> {
     /// until the caller says that it is done with it ([`Engine::give_back`]), or is lost, but for no
     /// longer than `longest`. Then it is closed, as if it were dropped.
     ///
-    /// Who has the loan may say so for all who have it: it is for one reader.
+    /// A reader that has the loan says so for all that have it: it is for one reader.
     ///
     /// ```
     /// use petasos_rpc::{Context, Engine, EngineConfig, Loan, service};
@@ -219,7 +219,7 @@ impl<T: Number> Loan<T> {
         self.len() == 0
     }
 
-    /// The descriptor of its bytes: for those who want to pull parts of it, or blocks
+    /// The descriptor of its bytes: for readers that pull parts of it, or blocks
     /// ([`RemoteBulk::blocks`](crate::RemoteBulk::blocks)), rather than borrow all of it.
     #[must_use]
     pub fn handle(&self) -> &BulkHandle {

@@ -125,7 +125,7 @@ impl<N: Network> Card<N> {
         self.inner.net.close_memory();
     }
 
-    /// Who still reaches the memory that is closed under this ticket.
+    /// The peer that still reaches the memory that is closed under this ticket.
     pub(super) fn holder(&self, ticket: Ticket) -> Option<Address> {
         match self.exposures.reached_by(ticket)? {
             Holder::Lost(address) => Some(address),

@@ -1,5 +1,5 @@
-//! Memory of programs that nodes reach through the library: which, who holds a grant, and how it is
-//! closed.
+//! Memory of programs that nodes reach through the library: which, the peers that hold
+//! grants, and how it is closed.
 
 use petasos_channel::{
     device::{Fault, Registration, Ticket},
@@ -20,7 +20,7 @@ struct Exposure<O> {
     lost_holder: Option<(Address, Time)>,
     /// It is being closed: no more grants are given.
     closing: bool,
-    /// Who waits for that.
+    /// The operation that waits for that.
     ticket: Option<Ticket>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Closed<O> {
     pub(super) ticket: Option<Ticket>,
 }
 
-/// Who still reaches memory.
+/// The peer that still reaches memory.
 pub(super) enum Holder {
     Peer(Peer),
     /// One that was here, and is lost.
@@ -179,7 +179,7 @@ impl<O> Exposures<O> {
         free
     }
 
-    /// Who still reaches the memory that is being closed under this ticket.
+    /// The peer that still reaches the memory that is being closed under this ticket.
     pub(super) fn reached_by(&self, ticket: Ticket) -> Option<Holder> {
         let mut closing = self.closing.iter().filter_map(|closing| self.list.get(closing));
         let exposure = closing.find(|exposure| exposure.ticket == Some(ticket))?;
@@ -216,7 +216,7 @@ mod tests {
         (list, Rc::default(), name(REGISTRATION, 5))
     }
 
-    /// Nothing is opened before a peer shows the key; what is being closed is granted to nobody,
+    /// Nothing is opened before a peer shows the key; what is being closed is granted to no peer,
     /// and closed when all have returned their grants.
     #[test]
     fn grants_are_given_and_returned() {

@@ -1,4 +1,4 @@
-//! How a pair of endpoints comes up: a line each way, and both sides have shown who they are.
+//! How a pair of endpoints comes up: a line each way, and both sides have proven their addresses.
 
 use super::*;
 use crate::{
@@ -243,7 +243,7 @@ impl<M: Medium> Packets<M> {
         }
     }
 
-    /// Reads from an endpoint that has not shown who it is: its hello, then proofs.
+    /// Reads from an endpoint that has not proven its address: its hello, then proofs.
     pub(super) fn read_candidate(&mut self, line: u32) {
         while let Line::Accepted(candidate) = &mut self.lines[line as usize] {
             if candidate.proven.is_some() {
@@ -302,7 +302,7 @@ impl<M: Medium> Packets<M> {
             )),
         };
         if let Some(why) = differ {
-            // It has not shown who it is: this ends nothing. It learns the same from our hello.
+            // It has not proven its address: this ends nothing. It learns the same from our hello.
             self.pair(peer).note(why);
             candidate_of(&mut self.lines, line).refused = true;
             return;

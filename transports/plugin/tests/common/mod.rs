@@ -35,7 +35,7 @@ fn begin(address: &str) -> Option<Shared> {
     Some(wire)
 }
 
-/// A line to an address, for those who are no endpoint.
+/// A line to an address, for what is no endpoint.
 pub(crate) struct Raw(Shared);
 
 impl Raw {

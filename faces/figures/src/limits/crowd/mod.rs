@@ -1,5 +1,5 @@
-//! Many clients of one server, over nothing but what the machine has: who asks, who answers, and
-//! what is counted.
+//! Many clients of one server, over nothing but what the machine has: the clients, the server,
+//! and what is counted.
 //!
 //! The server is one thread, which never sleeps; clients are threads on the other cores. A client
 //! looks for its answer for as long as engines do, and then sleeps: there is no simpler way that

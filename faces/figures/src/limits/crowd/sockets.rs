@@ -47,7 +47,7 @@ pub fn tcp_calls_of_many(plan: &Plan, cores: &[usize], clients: usize) -> Result
     )
 }
 
-/// Both ends of a connection. One that somebody else makes meanwhile is closed.
+/// Both ends of a connection. One that another process makes meanwhile is closed.
 fn pair(listener: &TcpListener) -> io::Result<(TcpStream, TcpStream)> {
     let client = TcpStream::connect(listener.local_addr()?)?;
     client.set_nodelay(true)?;
