@@ -53,10 +53,12 @@ impl Pair {
             self.a.progress(self.clock.now(), 64, &mut self.events);
             self.b.progress(self.clock.now(), 64, &mut self.events);
         }
-        while self.b.poll_message(&mut message).is_none() {
+        // What the thread has found behind another event comes as an event, too.
+        let is = |event: &Event| matches!(event, Event::Message { .. });
+        while self.b.poll_message(&mut message).is_none() && !self.events.iter().any(is) {
             self.b.progress(self.clock.now(), 64, &mut self.events);
-            self.events.clear();
         }
+        self.events.clear();
     }
 
     fn put(&mut self, from: &Region) {

@@ -92,6 +92,9 @@ impl World<'_> {
 
     /// Waits for a completion.
     pub fn result(&mut self, n: Node, token: Token) -> Result<Done, OpError> {
+        if !self[n].ledger.knows(token) {
+            self.fail(&format!("{token:?} of {n} is awaited, and its result was taken before"));
+        }
         self.until(&format!("{token:?} of {n} completes"), |w| w[n].ledger.result(token).is_some());
         self[n].ledger.take(token).expect("just seen")
     }

@@ -93,6 +93,12 @@ impl Ledger {
         self.closed.remove(&token)
     }
 
+    /// Whether this operation is under way, or has completed and its result was not taken.
+    #[must_use]
+    pub fn knows(&self, token: Token) -> bool {
+        self.open.contains_key(&token) || self.closed.contains_key(&token)
+    }
+
     /// What has not completed.
     pub fn outstanding(&self) -> impl Iterator<Item = (Token, &'static str)> {
         self.open.iter().map(|(token, kind)| (*token, *kind))
