@@ -54,6 +54,10 @@ pub struct Launch {
     pub arguments: Vec<String>,
     /// How the job is run.
     pub settings: Settings,
+    /// A directory on this host for what ranks write: in `rank-N.out` and `rank-N.err`, as it is, and
+    /// nothing of it is printed. It is made where it is not there, and files of these names begin
+    /// anew. Default: none, and all is printed.
+    pub output: Option<PathBuf>,
     /// The command that starts a program on another host: `{host}` stands for its name, which
     /// comes last if it does not stand anywhere. Default: `ssh -x -o BatchMode=yes`.
     pub remote: Vec<String>,
@@ -96,6 +100,14 @@ pub enum LaunchError {
     /// No program.
     #[error("there is no program to run")]
     NoProgram,
+    /// Standard input is to go to a rank that there is not.
+    #[error("standard input cannot go to rank {rank}: the job has {ranks} of them, from 0 on")]
+    NoReader {
+        /// Which rank.
+        rank: u32,
+        /// How many there are.
+        ranks: u32,
+    },
     /// More ranks than the hosts take.
     #[error("{ranks} ranks are more than the {slots} slots of the hosts")]
     TooFewSlots {
@@ -165,6 +177,7 @@ impl Launch {
             arguments,
             remote: ["ssh", "-x", "-o", "BatchMode=yes"].map(str::to_owned).to_vec(),
             settings: Settings::default(),
+            output: None,
             files: Vec::new(),
             stage_program: false,
             stage_directory: None,
@@ -283,6 +296,9 @@ impl Launch {
         if self.arguments.is_empty() {
             return Err(LaunchError::NoProgram);
         }
+        if let Some(rank) = self.settings.input.filter(|rank| *rank >= self.ranks.max(1)) {
+            return Err(LaunchError::NoReader { rank, ranks: self.ranks });
+        }
         let placement = self.place()?;
         let staging = self.staging()?;
         let mut runs: Vec<Run> = Vec::new();
@@ -311,6 +327,7 @@ impl Launch {
                 program: std::env::current_exe()?.to_string_lossy().into_owned(),
             },
             settings: self.settings.clone(),
+            output: self.output.clone(),
             staging: staging.map(|staging| self.stage(staging)).transpose()?,
             plugins: self.plugins.clone(),
         };

@@ -10,8 +10,8 @@ pub struct Settings {
     pub fan_out: u32,
     /// Whether each line of output begins with its rank.
     pub labels: bool,
-    /// Whether standard input goes to rank 0. Default: yes.
-    pub input: bool,
+    /// The rank that standard input goes to, if any: the others find theirs at its end. Default: 0.
+    pub input: Option<u32>,
     /// Whether the others go on when a rank fails.
     pub keep_going: bool,
     /// How often a rank that failed may be started again, where the job goes on then. Default: 3.
@@ -45,7 +45,7 @@ impl Default for Settings {
         Settings {
             fan_out: 16,
             labels: false,
-            input: true,
+            input: Some(0),
             keep_going: false,
             restarts: 3,
             restart_failed: false,

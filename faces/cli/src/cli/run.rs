@@ -2,7 +2,7 @@
 
 use crate::output::{parse_rate, parse_time};
 use clap::{Args, ValueEnum};
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf, str::FromStr, time::Duration};
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
@@ -21,6 +21,13 @@ pub(crate) struct Run {
     /// Begin each line of output with its rank
     #[arg(long)]
     pub(crate) label: bool,
+    /// Write what each rank says into files of its own on this host, DIR/rank-N.out and
+    /// DIR/rank-N.err, and print nothing of it; files of these names begin anew
+    #[arg(long, value_name = "DIR", conflicts_with = "label")]
+    pub(crate) output: Option<PathBuf>,
+    /// The rank that standard input goes to, or none
+    #[arg(long, visible_alias = "stdin", value_name = "RANK", default_value = "0")]
+    pub(crate) input: Reader,
     #[command(flatten)]
     pub(crate) recovery: Recovery,
     #[command(flatten)]
@@ -38,6 +45,25 @@ pub(crate) struct Run {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true)]
     pub(crate) program: Vec<String>,
+}
+
+/// The rank that reads standard input, if one does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader(pub(crate) Option<u32>);
+
+impl FromStr for Reader {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Reader, String> {
+        match text {
+            "none" => Ok(Reader(None)),
+            _ => text.parse().map(|rank| Reader(Some(rank))).map_err(|_| {
+                "neither the number of a rank nor `none` (to have all ranks read it, redirect a \
+                 file in a script: `petasos run sh -c 'program < file'`)"
+                    .to_owned()
+            }),
+        }
+    }
 }
 
 /// How many ranks there are, and on which hosts.

@@ -227,6 +227,7 @@ fn launch(options: &Run) -> Outcome<Launch> {
     launch.variables = options.setup.export.iter().map(exported).collect::<Outcome<_>>()?;
     launch.bind = options.setup.bind == Bind::Core;
     set(&mut launch.settings, options);
+    launch.output.clone_from(&options.output);
     launch.files =
         options.staging.stage.iter().map(|text| files::named(text)).collect::<Result<_, _>>()?;
     launch.stage_program = options.staging.stage_program;
@@ -239,6 +240,7 @@ fn launch(options: &Run) -> Outcome<Launch> {
 fn set(settings: &mut Settings, options: &Run) {
     settings.fan_out = options.start.fan_out;
     settings.labels = options.label;
+    settings.input = options.input.0;
     settings.keep_going = options.recovery.keep_going;
     settings.restarts = options.recovery.restarts;
     settings.restart_failed = options.recovery.restart_failed;

@@ -121,6 +121,47 @@ fn input_goes_to_rank_0_however_long_it_is() {
 }
 
 #[test]
+fn input_goes_to_the_rank_that_is_named_or_to_none() {
+    let place = Place::new();
+    let script = "cat | sed \"s/^/$PETASOS_RANK /\"";
+    let run = |options: &[&str]| {
+        let arguments = [&["run", "-n", "3"], options, &["sh", "-c", script]].concat();
+        let mut command = place.command(&arguments);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        // Where no rank reads it, the job may be over before this.
+        let _ = child.stdin.take().unwrap().write_all(b"a\nb\n");
+        let output = child.wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    assert_eq!(run(&["--input", "2"]), (Some(0), "2 a\n2 b\n".to_owned()));
+    assert_eq!(run(&["--stdin=none"]), (Some(0), String::new()));
+    let ran = shell(&place, &["-n", "3", "--input", "3"], "true").assert(2);
+    ran.says("cannot go to rank 3: the job has 3 of them");
+    shell(&place, &["--input", "all"], "true").assert(2).says("neither the number of a rank");
+    place.assert_clean();
+}
+
+#[test]
+fn each_rank_may_write_into_files_of_its_own() {
+    let place = Place::new();
+    let script = "echo out $PETASOS_RANK; printf 'no end' >&2; [ $PETASOS_RANK != 1 ] || cat";
+    let ran = shell(&place, &["-n", "3", "--output", "said/here"], script).assert(0);
+    assert_eq!((&*ran.out, &*ran.err), ("", ""));
+    let read = |name: &str| std::fs::read_to_string(place.path("said/here").join(name)).unwrap();
+    for rank in 0..3 {
+        assert_eq!(read(&format!("rank-{rank}.out")), format!("out {rank}\n"));
+        assert_eq!(read(&format!("rank-{rank}.err")), "no end");
+    }
+    // The next job begins them anew; what the launcher says of its own is printed.
+    let ran = shell(&place, &["-n", "2", "--output", "said/here"], "exit 7").assert(7);
+    ran.says("rank ").says("it exited with code 7");
+    assert_eq!((read("rank-1.out"), read("rank-2.out")), (String::new(), "out 2\n".to_owned()));
+    let ran = shell(&place, &["--output", "/dev/null/here"], "echo out").assert(1);
+    assert!(!ran.says("/dev/null/here: Not a directory").out.contains("out"));
+    place.assert_clean();
+}
+
+#[test]
 fn the_first_failure_is_the_jobs_and_ends_the_others() {
     let place = Place::new();
     let marker = "7341.25";

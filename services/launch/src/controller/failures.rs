@@ -15,6 +15,8 @@ pub(crate) enum Unwritten {
         error: bool,
         why: String,
     },
+    /// A file for it was refused: which, and why.
+    File(String),
 }
 
 impl Unwritten {
@@ -30,7 +32,7 @@ impl Unwritten {
     pub(super) fn code(&self) -> i32 {
         match self {
             Unwritten::Closed => 128 + Signal::SIGPIPE as i32,
-            Unwritten::Refused { .. } => 1,
+            Unwritten::Refused { .. } | Unwritten::File(_) => 1,
         }
     }
 }
@@ -43,6 +45,7 @@ impl fmt::Display for Unwritten {
                 let stream = if *error { "error" } else { "output" };
                 write!(f, "output of the ranks is lost: writing to standard {stream}: {why}")
             }
+            Unwritten::File(why) => write!(f, "output of the ranks is lost: {why}"),
         }
     }
 }

@@ -183,9 +183,10 @@ impl Controller {
         self.phase == Phase::Running
     }
 
-    /// Whether rank 0 runs, and reads what it is sent.
-    pub(crate) fn feeds_rank_0(&self) -> bool {
-        self.is_running() && !self.ranks.has_ended(0)
+    /// Whether the rank that standard input goes to runs, and reads what it is sent.
+    pub(crate) fn feeds_reader(&self) -> bool {
+        let reader = self.settings.input;
+        self.is_running() && reader.is_some_and(|reader| !self.ranks.has_ended(reader))
     }
 
     /// The host of a node, by the name that the user knows it by.

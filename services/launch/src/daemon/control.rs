@@ -118,7 +118,7 @@ pub(crate) enum Control {
     },
     /// From the head node: so many bytes of output were taken.
     OutputTaken(u64),
-    /// From the head node, for rank 0; empty: the end.
+    /// From the head node, for the rank that reads input; empty: the end.
     Input(Vec<u8>),
     /// To the head node: so many bytes were taken.
     InputTaken(u64),

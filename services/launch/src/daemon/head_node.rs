@@ -6,6 +6,7 @@ use super::{
     control::{Control, Program, Setup, Starter},
     gathering::Roster,
     input::Input,
+    output_files::OutputFiles,
     print::Printer,
     signals,
     staging::{ToStage, Work},
@@ -25,7 +26,7 @@ use petasos_pmix::{
     job::Run,
     server::{hex, random},
 };
-use std::{collections::BTreeSet, io};
+use std::{collections::BTreeSet, io, path::PathBuf};
 
 /// A job to be run.
 #[derive(Clone, Debug)]
@@ -36,6 +37,8 @@ pub(crate) struct Plan {
     pub(crate) program: Program,
     pub(crate) starter: Starter,
     pub(crate) settings: Settings,
+    /// The directory for what the ranks write, if that is not to be printed.
+    pub(crate) output: Option<PathBuf>,
     /// Files that are brought to the nodes first.
     pub(crate) staging: Option<ToStage>,
     pub(crate) plugins: Plugins,
@@ -80,7 +83,10 @@ pub(crate) fn run(plan: Plan) -> io::Result<Outcome> {
     let mut daemon = Daemon::new(Node::HEAD, nodes, random(), settings.silence, config)?;
     daemon.plugins = plan.plugins.clone();
     signals::take_users(daemon.waker.another()?)?;
-    let printer = Printer::start(settings.labels, daemon.waker.another()?)?;
+    daemon.ranks.set_reader(settings.input);
+    let ranks = plan.runs.iter().map(|run| run.count).sum();
+    let files = plan.output.as_deref().map(|into| OutputFiles::create(into, ranks)).transpose()?;
+    let printer = Printer::start(settings.labels, files, daemon.waker.another()?)?;
     let port = if nodes > 1 { Some(daemon.peers.listen()?) } else { None };
     let mut hosts = vec![host_name()];
     hosts.extend_from_slice(&plan.hosts);
@@ -93,7 +99,7 @@ pub(crate) fn run(plan: Plan) -> io::Result<Outcome> {
         setup: None,
         work: None,
         printer,
-        input: Input::new(settings.input),
+        input: Input::new(settings.input.is_some()),
         plan,
     }));
     daemon.take_inventory();
@@ -260,8 +266,9 @@ impl Daemon {
         let Some(head) = &mut self.head else { return };
         head.controller.replaced(node, by);
         ranks.iter().for_each(|rank| head.printer.ended(*rank));
-        // What was on its way to rank 0 is lost; the end of its input is told again.
-        if ranks.first() == Some(&0) && head.input.begin_again() {
+        // What was on its way to the rank that reads input is lost; the end of it is told again.
+        let reads = head.plan.settings.input.is_some_and(|reader| ranks.contains(&reader));
+        if reads && head.input.begin_again() {
             self.order(by, Control::Input(Vec::new()));
         }
     }
@@ -277,12 +284,13 @@ impl Daemon {
         let now = self.clock.now();
         self.head
             .as_ref()
-            .is_some_and(|head| head.input.is_wanted(now) && head.controller.feeds_rank_0())
+            .is_some_and(|head| head.input.is_wanted(now) && head.controller.feeds_reader())
     }
 
     /// There is standard input.
     pub(super) fn read_input(&mut self) {
-        let node = self.node_of_rank(0).unwrap_or_default();
+        let reader = self.head.as_ref().and_then(|head| head.plan.settings.input);
+        let node = reader.and_then(|reader| self.node_of_rank(reader)).unwrap_or_default();
         let now = self.clock.now();
         let read = self.head.as_mut().and_then(|head| head.input.read(now));
         read.into_iter().for_each(|bytes| self.order(node, Control::Input(bytes)));

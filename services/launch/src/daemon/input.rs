@@ -1,4 +1,4 @@
-//! Standard input of this process, on its way to rank 0.
+//! Standard input of this process, on its way to the rank that reads it.
 
 use petasos_fabric::Time;
 use rustix::io::Errno;
@@ -15,13 +15,13 @@ const WINDOW: u64 = 256 << 10;
 
 #[derive(Debug)]
 pub(super) struct Input {
-    /// Whether it goes to rank 0 at all.
+    /// Whether it goes to a rank at all.
     forwarded: bool,
     open: bool,
     /// It is not read before: this process is in the background of a terminal, and what is typed
     /// there is for others.
     later: Time,
-    /// Bytes that were sent, and that rank 0 has not taken.
+    /// Bytes that were sent, and that the rank has not taken.
     untaken: u64,
 }
 
@@ -57,12 +57,12 @@ impl Input {
         Some(bytes)
     }
 
-    /// Rank 0 has taken so many bytes.
+    /// The rank has taken so many bytes.
     pub(super) fn taken(&mut self, bytes: u64) {
         self.untaken = self.untaken.saturating_sub(bytes);
     }
 
-    /// What was read and not taken is lost with rank 0. Says whether the new one is to be told that
+    /// What was read and not taken is lost with the rank. Says whether the new one is to be told that
     /// the input has ended.
     pub(super) fn begin_again(&mut self) -> bool {
         self.untaken = 0;

@@ -24,6 +24,7 @@ mod image;
 mod input;
 mod libraries;
 mod networks;
+mod output_files;
 mod peers;
 mod print;
 mod rank;
@@ -592,6 +593,7 @@ pub fn run_daemon(plugins: Plugins) -> Result<(), String> {
     let daemon = Daemon::new(node, nodes, secret, bootstrap.settings.silence, config);
     let mut daemon = daemon.map_err(|error| named(&error))?;
     daemon.plugins = plugins;
+    daemon.ranks.set_reader(bootstrap.settings.input);
     daemon.take_ends().map_err(|error| named(&error))?;
     let begun = daemon.begin(&bootstrap);
     if begun.is_ok() {

@@ -1,10 +1,13 @@
-//! What the processes write, on this process's standard output and error: by a thread, so that a
-//! slow reader does not hold up the daemon.
+//! What the processes write, on this process's standard output and error, or in files: by a thread,
+//! so that a slow reader does not hold up the daemon.
 //!
 //! What cannot be written is lost, and so the first error is told, once: while the job runs, and in
 //! the end with how it ended.
 
-use super::wake::{Wake, Waker};
+use super::{
+    output_files::OutputFiles,
+    wake::{Wake, Waker},
+};
 use crate::controller::Unwritten;
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -28,10 +31,18 @@ const ROOM: usize = 1 << 20;
 /// A line is printed in parts if it is longer.
 const LONGEST_LINE: usize = 64 << 10;
 
+/// What a rank wrote: on standard error, or on standard output.
+#[derive(Debug)]
+struct Piece {
+    rank: u32,
+    error: bool,
+    bytes: Vec<u8>,
+}
+
 /// The printing thread, and what it has to do.
 #[derive(Debug)]
 pub(crate) struct Printer {
-    sender: Option<Sender<(bool, Vec<u8>)>>,
+    sender: Option<Sender<Piece>>,
     thread: Option<JoinHandle<Option<Unwritten>>>,
     waiting: Arc<AtomicUsize>,
     /// With labels: the beginnings of lines, by rank and stream.
@@ -39,36 +50,40 @@ pub(crate) struct Printer {
 }
 
 impl Printer {
-    pub(crate) fn start(labels: bool, waker: Waker) -> io::Result<Printer> {
-        let (sender, receiver) = channel::<(bool, Vec<u8>)>();
+    /// With `files`, what ranks write goes there as it is, and nothing is printed.
+    pub(crate) fn start(
+        labels: bool,
+        mut files: Option<OutputFiles>,
+        waker: Waker,
+    ) -> io::Result<Printer> {
+        let lines = (labels && files.is_none()).then(BTreeMap::new);
+        let (sender, receiver) = channel::<Piece>();
         let waiting = Arc::new(AtomicUsize::new(0));
         let left = waiting.clone();
-        let print = move || {
+        let run = move || {
             let mut first = None;
-            let mut note = |error: bool, written: io::Result<()>| {
-                let Err(why) = written else { return };
+            let mut note = |written: Result<(), Unwritten>| {
+                let Err(lost) = written else { return };
                 if first.is_none() {
-                    let lost = Unwritten::of(error, &why);
                     first = Some(lost.clone());
                     waker.tell(Wake::Unwritten(lost));
                 }
             };
-            for (error, bytes) in receiver {
-                let written = match error {
-                    true => write_all(stderr(), &bytes),
-                    false => write_all(stdout(), &bytes),
+            for Piece { rank, error, bytes } in receiver {
+                let written = match &mut files {
+                    Some(files) => files.write(rank, error, &bytes).map_err(Unwritten::from),
+                    None => print(error, &bytes),
                 };
                 left.fetch_sub(bytes.len(), Ordering::Relaxed);
                 waker.tell(Wake::Printed);
-                note(error, written);
+                note(written);
             }
             // Some file systems say only now that there was no room.
-            note(false, close_another(stdout()));
-            note(true, close_another(stderr()));
+            note(close_another(stdout()).map_err(|why| Unwritten::of(false, &why)));
+            note(close_another(stderr()).map_err(|why| Unwritten::of(true, &why)));
             first
         };
-        let thread = Some(thread::Builder::new().name("printer".to_owned()).spawn(print)?);
-        let lines = labels.then(BTreeMap::new);
+        let thread = Some(thread::Builder::new().name("printer".to_owned()).spawn(run)?);
         Ok(Printer { sender: Some(sender), thread, waiting, lines })
     }
 
@@ -78,7 +93,9 @@ impl Printer {
 
     /// Prints what a process wrote; with labels, line by line.
     pub(crate) fn print(&mut self, rank: u32, error: bool, bytes: Vec<u8>) {
-        let Some(lines) = &mut self.lines else { return self.write(error, bytes) };
+        let Some(lines) = &mut self.lines else {
+            return self.write(rank, error, bytes);
+        };
         let begun = lines.entry((rank, error)).or_default();
         begun.extend(bytes);
         let whole = begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
@@ -98,14 +115,14 @@ impl Printer {
             }
         }
         if !labelled.is_empty() {
-            self.write(error, labelled);
+            self.write(rank, error, labelled);
         }
     }
 
-    fn write(&mut self, error: bool, bytes: Vec<u8>) {
+    fn write(&mut self, rank: u32, error: bool, bytes: Vec<u8>) {
         self.waiting.fetch_add(bytes.len(), Ordering::Relaxed);
         if let Some(sender) = &self.sender {
-            let _ = sender.send((error, bytes));
+            let _ = sender.send(Piece { rank, error, bytes });
         }
     }
 
@@ -124,6 +141,11 @@ impl Printer {
         self.sender = None;
         self.thread.take().and_then(|thread| thread.join().ok()).flatten()
     }
+}
+
+fn print(error: bool, bytes: &[u8]) -> Result<(), Unwritten> {
+    let stream = if error { stderr() } else { stdout() };
+    write_all(stream, bytes).map_err(|why| Unwritten::of(error, &why))
 }
 
 /// Writes all, whether or not the stream waits by itself: any process that shares it may change

@@ -21,15 +21,27 @@ pub(super) struct LocalRanks {
     clients: BTreeMap<u32, Pid>,
     /// Bytes of output that the head node has not taken.
     untaken: u64,
-    /// Standard input for rank 0 has ended.
+    /// The rank that standard input goes to.
+    reader: Option<u32>,
+    /// Its input has ended.
     input_ended: bool,
-    /// What of it came before it was heard that rank 0 is here now.
+    /// What of it came before it was heard that this rank is here now.
     early_input: Vec<u8>,
     /// The processors for ranks, in turn, if each keeps to one.
     cores: Vec<u32>,
 }
 
 impl LocalRanks {
+    /// The rank that standard input goes to.
+    pub(super) fn set_reader(&mut self, reader: Option<u32>) {
+        self.reader = reader;
+    }
+
+    /// Whether standard input goes to this rank.
+    pub(super) fn reads_input(&self, number: u32) -> bool {
+        self.reader == Some(number)
+    }
+
     /// A rank has begun.
     pub(super) fn insert(&mut self, number: u32, rank: Rank) {
         self.all.insert(number, rank);
@@ -132,12 +144,12 @@ impl LocalRanks {
         self.untaken = self.untaken.saturating_sub(bytes);
     }
 
-    /// Where rank 0 takes the input that waits for it.
+    /// Where the rank that reads input takes what waits for it.
     pub(super) fn takes_input(&self) -> Option<&PipeWriter> {
-        self.get(0).and_then(Rank::takes_input)
+        self.get(self.reader?).and_then(Rank::takes_input)
     }
 
-    /// More input for rank 0; empty: it ends. Where it is not here so far, its node is lost, and
+    /// More input for that rank; empty: it ends. Where it is not here so far, its node is lost, and
     /// this is the one that takes its place. Gives how many bytes have been taken, or go nowhere.
     fn feed(&mut self, bytes: &[u8], is_here: bool) -> u64 {
         self.input_ended |= bytes.is_empty();
@@ -145,13 +157,13 @@ impl LocalRanks {
             self.early_input.extend(bytes);
             return 0;
         }
-        match self.get_mut(0) {
+        match self.reader.and_then(|reader| self.get_mut(reader)) {
             Some(rank) => rank.feed(bytes),
             None => bytes.len() as u64,
         }
     }
 
-    /// Rank 0 has begun here again: gives it what came before.
+    /// The rank that reads input has begun here again: gives it what came before.
     fn feed_again(&mut self) -> u64 {
         let early = std::mem::take(&mut self.early_input);
         let mut taken = if early.is_empty() { 0 } else { self.feed(&early, true) };
@@ -239,22 +251,24 @@ impl Daemon {
         self.report(Control::Output { rank: number, error, bytes });
     }
 
-    /// Standard input for rank 0; empty: it ends.
+    /// Standard input for the rank that reads it; empty: it ends.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
-        let is_here = self.node_of_rank(0) == Some(self.me);
+        let node = self.ranks.reader.and_then(|reader| self.node_of_rank(reader));
+        let is_here = node == Some(self.me);
         let taken = self.ranks.feed(bytes, is_here);
         self.input_taken(taken);
     }
 
-    /// Rank 0 has begun here again.
+    /// The rank that reads input has begun here again.
     pub(super) fn feed_again(&mut self) {
         let taken = self.ranks.feed_again();
         self.input_taken(taken);
     }
 
-    /// Writes what rank 0 takes.
+    /// Writes what the rank that reads input takes.
     pub(super) fn write_input(&mut self) {
-        let taken = self.ranks.get_mut(0).map_or(0, Rank::write_input);
+        let Some(reader) = self.ranks.reader else { return };
+        let taken = self.ranks.get_mut(reader).map_or(0, Rank::write_input);
         self.input_taken(taken);
     }
 

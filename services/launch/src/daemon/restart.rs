@@ -40,7 +40,7 @@ impl Daemon {
                 let pid = started.pid().as_raw_nonzero().get() as u32;
                 self.ranks.insert(number, started);
                 self.engine.proc_started(job.proc(number), pid);
-                if number == 0 {
+                if self.ranks.reads_input(number) {
                     self.feed_again();
                 }
             }

@@ -345,8 +345,9 @@ impl Daemon {
         let session = common.session;
         let (daemon, ends) = (getpid(), true);
         let first = First { daemon, ends, guard, cores, session, files, inherited };
-        let (process, pipes) =
-            common.spawn(number == 0, &own, &first).map_err(|error| self.why_not(&error))?;
+        let (process, pipes) = common
+            .spawn(self.ranks.reads_input(number), &own, &first)
+            .map_err(|error| self.why_not(&error))?;
         if let Some(Err(error)) = connected.map(|stream| self.accept_client(stream)) {
             self.log(&format!("the connection of rank {number}: {error}"));
         }

@@ -83,14 +83,14 @@ fn a_job_of_two_hosts_begins_and_ends() {
     assert_eq!(orders(&mut job), []);
     job.prepared(at(1), HERE, Ok(()));
     assert_eq!(orders(&mut job), [Order::Stage, Order::Watch(HERE), Order::Watch(A)]);
-    assert!(job.is_staging() && !job.feeds_rank_0());
+    assert!(job.is_staging() && !job.feeds_reader());
     let files = Staged { files: 1, bytes: 7, hosts: 2, took: Duration::from_secs(1) };
     job.staged(at(2), files.clone());
     let start = [Order::AllowRestarts(Some(3)), Order::Start(HERE), Order::Start(A)];
     assert_eq!(orders(&mut job), start);
-    assert_eq!((job.deadline(), job.feeds_rank_0()), (Time::NEVER, true));
+    assert_eq!((job.deadline(), job.feeds_reader()), (Time::NEVER, true));
     ends(&mut job, HERE, 0, Termination::Exited(0));
-    assert_eq!((orders(&mut job), job.feeds_rank_0()), (vec![], false));
+    assert_eq!((orders(&mut job), job.feeds_reader()), (vec![], false));
     ends(&mut job, A, 1, Termination::Exited(0));
     assert_eq!(orders(&mut job), [Order::Release(A), Order::Finish]);
     let outcome = job.outcome(None);

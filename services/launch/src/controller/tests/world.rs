@@ -577,7 +577,7 @@ impl World {
             None => 0,
             Some(Unwritten::Closed) if self.settings.keep_going => 0,
             Some(Unwritten::Closed) => 141,
-            Some(Unwritten::Refused { .. }) => 1,
+            Some(Unwritten::Refused { .. } | Unwritten::File(_)) => 1,
         };
         let tolerated = self.tolerated.first().map(|(_, code)| *code);
         let right = self.fatal.or(tolerated).unwrap_or(output);
