@@ -16,8 +16,6 @@ use petasos_fabric::{Address, Attended, Endpoint};
 /// * `ofi+PROVIDER://HOST:PORT`, `ofi+shm://NAME`: by libfabric; `ofi://HOST:PORT` for the best
 ///   network;
 /// * `ucx+TLS://HOST:PORT`, `ucx+posix://NAME`: by UCX; `ucx://HOST:PORT` for the best network;
-///   these and the ones before may end with `?channels`: then receivers fetch long messages from
-///   where they lie;
 /// * `auto://HOST:PORT` or `auto://*`: over shared memory to peers of this node, over the best
 ///   network to others; `auto://URL,URL` names the transports;
 /// * `SCHEME://…`: over a transport that is loaded from a file, if the environment variable
@@ -61,7 +59,7 @@ fn open_bare(url: &str, options: &OpenOptions) -> Result<Box<dyn Endpoint>, Open
                 (None, path) => path.as_ref().map(petasos_ofi::Secret::from_file),
             };
             config.secret = secret.transpose().map_err(petasos_ofi::OpenError::from)?;
-            Ok(petasos_ofi::open(&address, config)?)
+            Ok(Box::new(petasos_ofi::open(&address, config)?))
         }
         #[cfg(feature = "ucx")]
         scheme if scheme == "ucx" || scheme.starts_with("ucx+") => {
@@ -71,7 +69,7 @@ fn open_bare(url: &str, options: &OpenOptions) -> Result<Box<dyn Endpoint>, Open
                 (None, path) => path.as_ref().map(petasos_ucx::Secret::from_file),
             };
             config.secret = secret.transpose().map_err(petasos_ucx::OpenError::from)?;
-            Ok(petasos_ucx::open(&address, config)?)
+            Ok(Box::new(petasos_ucx::open(&address, config)?))
         }
         #[cfg(feature = "auto")]
         "auto" => Ok(Box::new(open_auto(&address, options)?)),

@@ -29,7 +29,8 @@
 
 use petasos_fabric::{
     Access, Address, AtomicOp, AtomicType, Buffer, Credential, Enforcement, Incarnation, Lease,
-    LostReason, Notifier, Region, RegisterError, Sleep, Slice, Time, two_sided::Outgoing,
+    LostReason, Notifier, Region, RegisterError, ResolveError, Sleep, Slice, Time,
+    two_sided::Outgoing,
 };
 use smallvec::SmallVec;
 use std::{os::fd::BorrowedFd, time::Duration};
@@ -159,14 +160,12 @@ pub enum DeviceEvent {
         /// Which life of it.
         incarnation: Incarnation,
     },
-    /// An address that was resolved was not reached in time.
+    /// An address that was resolved was not reached.
     Unreachable {
         /// Which.
         address: Address,
-        /// How long it was tried.
-        patience: Duration,
-        /// What went wrong at last.
-        reason: String,
+        /// Why: it was tried for long enough, or refused us.
+        reason: LostReason,
     },
     /// A node is lost, and all that was under way with it has completed.
     Lost {
@@ -312,6 +311,25 @@ pub trait Device: Send {
     /// Reaches for the node at `address` for as long as `patience`. Raises `Up` or `Unreachable`;
     /// nothing more if it is up already.
     fn resolve(&mut self, address: &Address, patience: Duration);
+    /// The same for a node at an address in any spelling; what it returns is the one by which the
+    /// node is reported. `running`: it is to be running already, and is not reached if nothing
+    /// listens there, as far as the device can tell.
+    ///
+    /// # Errors
+    /// The address is none of this device's.
+    fn reach(
+        &mut self,
+        address: &Address,
+        patience: Duration,
+        running: bool,
+    ) -> Result<Address, ResolveError> {
+        let (_, scheme) = (running, self.scheme());
+        if address.scheme() != scheme {
+            return Err(ResolveError::WrongScheme { address: address.clone(), scheme });
+        }
+        self.resolve(address, patience);
+        Ok(address.clone())
+    }
     /// Closes the connection with a node; the other side sees this one as lost. No `Lost` is raised
     /// here.
     fn close(&mut self, node: Node);

@@ -59,6 +59,29 @@ impl<D: Device> Channels<D> {
         worked
     }
 
+    fn resolve_by(
+        &mut self,
+        address: &Address,
+        patience: Duration,
+        running: bool,
+    ) -> Result<Peer, ResolveError> {
+        let peer = match self.engine.find_peer(address) {
+            Some(peer) if self.engine.is_self(peer) || self.engine.is_up(peer) => peer,
+            None if address == self.engine.address() => self.add(address, true)?,
+            _ => {
+                let address = self.port.device_mut().reach(address, patience, running)?;
+                match self.engine.find_peer(&address) {
+                    Some(peer) => peer,
+                    None => self.add(&address, true)?,
+                }
+            }
+        };
+        if !self.engine.is_self(peer) {
+            self.peers.get_mut(peer.index).set_resolved();
+        }
+        Ok(peer)
+    }
+
     /// Has the device close a region that it knows. Returns an operation that is for the engine.
     fn accept_deregister(&mut self, operation: Operation) -> Option<Operation> {
         let Operation::Deregister { token, region, patience } = operation else {
@@ -113,22 +136,15 @@ impl<D: Device> Channels<D> {
 
 impl<D: Device> Endpoint for Channels<D> {
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
-        let scheme = self.port.device().scheme();
-        if address.scheme() != scheme {
-            let address = address.clone();
-            return Err(ResolveError::WrongScheme { address, scheme });
-        }
-        let peer = match self.engine.find_peer(address) {
-            Some(peer) => peer,
-            None => self.add(address, true)?,
-        };
-        if !self.engine.is_self(peer) {
-            self.peers.get_mut(peer.index).set_resolved();
-            if !self.engine.is_up(peer) {
-                self.port.device_mut().resolve(address, patience);
-            }
-        }
-        Ok(peer)
+        self.resolve_by(address, patience, false)
+    }
+
+    fn resolve_running(
+        &mut self,
+        address: &Address,
+        patience: Duration,
+    ) -> Result<Peer, ResolveError> {
+        self.resolve_by(address, patience, true)
     }
 
     fn forget(&mut self, peer: Peer) {

@@ -15,11 +15,11 @@ impl<D: Device> Channels<D> {
             DeviceEvent::Up { node, address, incarnation } => {
                 self.node_up(node, &address, incarnation);
             }
-            DeviceEvent::Unreachable { address, patience, reason } => {
+            DeviceEvent::Unreachable { address, reason } => {
                 if let Some(peer) = self.engine.find_peer(&address)
                     && !self.engine.is_up(peer)
                 {
-                    self.lose(peer, LostReason::Unreachable(patience, reason));
+                    self.lose(peer, reason);
                 }
             }
             DeviceEvent::Lost { node, reason } => {

@@ -2,8 +2,10 @@
 //! have in common.
 //!
 //! A [`Network`] is one endpoint of such a library. It sends packets to other endpoints of its
-//! kind, opens memory to them, and accesses theirs. [`Datagrams`] makes an endpoint of the fabric
-//! of it.
+//! kind, opens memory to them, and accesses theirs. A [`Card`] makes a device of it, over which
+//! [`Channels`] are an endpoint of the fabric ([`open`]). [`Datagrams`] is what cards have in common
+//! with an endpoint that sends packets of the two-sided engine alone, which is here still, to be
+//! compared.
 //!
 //! # How it works
 //!
@@ -16,18 +18,17 @@
 //! the connection carries only what is rare. So nothing depends on what differs between libraries
 //! and between their parts for each kind of network: sources, connections, errors, wake-ups.
 //!
-//! Packets are those of the two-sided engine ([`petasos_fabric::two_sided`]), which does messages,
-//! expected messages and atomics. They are numbered ([`frame::Header`]), because libraries that
+//! Packets carry what [`card`] says. They are numbered ([`frame::Header`]), because libraries that
 //! fetch long packets let short ones overtake them. A peer has at most 64 packets that it has not
 //! taken. So a library's queues never hold more for one peer, a program that keeps all leases stops
 //! only its own senders, and a library that has no room is asked again with the next pass, while
 //! packets wait in queues that are bounded and report when there is room. A short message is one
 //! copy.
 //!
-//! Put and get of [`Config::remote_access_from`] bytes or more are the library's, where it can. The
-//! owner's engine takes a put with event packet by packet; the library writes the payloads of
-//! [`Config::completion_data_from`] bytes or more to their places, where it has completion data by
-//! which the owner learns that they have arrived ([`frame::CompletionData`]).
+//! Put and get of [`Config::remote_access_from`] bytes or more are the library's, where it can. So
+//! is the data of puts with event of [`Config::completion_data_from`] bytes or more, where it has
+//! completion data by which the owner learns that it has arrived ([`frame::CompletionData`]). The
+//! two-sided engine ([`petasos_fabric::two_sided`]) of the channels serves the others, and atomics.
 //!
 //! An endpoint sleeps on the library's descriptor where it has one, else on the connection, on
 //! which peers ring.
@@ -92,4 +93,5 @@ pub use network::{
     Facts, Happened, Mark, Medium, Meeting, Network, Node, Packet, Refusal, RemoteOp, Taken,
 };
 pub use nodes::{Handle, Nodes, Objects};
+pub use petasos_channel::Channels;
 pub use petasos_tcp::{Secret, SecretError};

@@ -8,7 +8,6 @@
 
 use crate::{
     Config, OpenError,
-    card::OPTION,
     datagrams::Datagrams,
     frame::Control,
     link::{State, Watch},
@@ -73,11 +72,6 @@ impl Medium {
             Meeting::Tcp => "tcp",
             Meeting::Shm => "shm",
         };
-        if address.rest().ends_with(OPTION) {
-            let reason =
-                "messages to it go by channels, and those of this endpoint do not".to_owned();
-            return Err(ResolveError::Malformed { address: address.clone(), reason });
-        }
         if address.rest().contains('?') {
             let reason = "packets that go through a library are not encrypted".to_owned();
             return Err(ResolveError::Malformed { address: address.clone(), reason });

@@ -11,12 +11,12 @@
 //! are of the other's memory.
 
 use bytes::Bytes;
-use petasos_channel::Channels;
+use petasos_datagram::Datagrams;
 use petasos_fabric::{
     Access, Address, Body, Clock, Endpoint, Event, InjectError, Level, Operation, Peer, Region,
     Remote, RemoteSpan, Token,
 };
-use petasos_ofi::{Card, Config, Ofi};
+use petasos_ofi::{Config, Net};
 use smallvec::smallvec;
 use std::{
     collections::VecDeque,
@@ -174,12 +174,11 @@ fn main() -> Result<()> {
     let url = arguments.next().unwrap_or_else(|| "ofi+tcp://127.0.0.1:0".to_owned());
     let count: usize = arguments.next().map_or(Ok(2000), |count| count.parse())?;
     let address = Address::parse(&url)?;
-    let datagrams =
-        || -> Result<Box<dyn Endpoint>> { Ok(Box::new(Ofi::open(&address, Config::default())?)) };
+    let datagrams = || -> Result<Box<dyn Endpoint>> {
+        Ok(Box::new(Datagrams::<Net>::open(&address, Config::default())?))
+    };
     let channels = || -> Result<Box<dyn Endpoint>> {
-        let card = Card::open(&address, Config::default())?;
-        let settings = card.settings();
-        Ok(Box::new(Channels::new(card, settings)))
+        Ok(Box::new(petasos_ofi::open(&address, Config::default())?))
     };
     let mut lines = [Line::new(datagrams)?, Line::new(channels)?];
     println!("{:>7} {:>9} {:>12} {:>12}   µs over {url}", "", "bytes", "datagrams", "channels");

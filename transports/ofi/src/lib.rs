@@ -42,7 +42,7 @@ mod probe;
 mod providers;
 mod sys;
 
-use petasos_fabric::{Address, Endpoint};
+use petasos_fabric::Address;
 
 pub use error::{LoadError, OpenError};
 #[doc(hidden)]
@@ -54,36 +54,31 @@ pub use probe::{find, probe};
 pub use providers::{Provider, providers};
 pub use sys::environment::prepare;
 
-/// An endpoint of the fabric over libfabric. [`open`](petasos_datagram::Datagrams::open) takes
-/// `ofi+PROVIDER://HOST:PORT` (port 0 for a free one), `ofi+shm://NAME`, or `ofi://HOST:PORT` for
-/// the best network that is here.
+/// An endpoint of the fabric over libfabric: `petasos_channel::Channels` over a [`Card`].
+pub type Ofi = petasos_datagram::Channels<Card>;
+
+/// Opens an endpoint at `ofi+PROVIDER://HOST:PORT` (port 0 for a free one), `ofi+shm://NAME`, or
+/// `ofi://HOST:PORT` for the best network that is here.
 ///
 /// ```no_run
-/// use petasos_fabric::{Address, Endpoint};
-/// use petasos_ofi::{Config, Ofi, Secret};
+/// use petasos_fabric::Address;
+/// use petasos_ofi::{Config, Secret};
 ///
 /// petasos_ofi::prepare(); // Before the first thread is started.
 /// let mut config = Config::default();
 /// config.secret = Some(Secret::new(*b"a secret of the cluster")?);
-/// let endpoint = Ofi::open(&Address::parse("ofi+verbs://10.0.0.7:0")?, config)?;
+/// let endpoint = petasos_ofi::open(&Address::parse("ofi+verbs://10.0.0.7:0")?, config)?;
 /// println!("{}", endpoint.address());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub type Ofi = petasos_datagram::Datagrams<Net>;
-
-/// Opens an endpoint at an address: an [`Ofi`], or where the address ends with `?channels`, as
-/// `ofi+verbs://10.0.0.7:0?channels`, `petasos_channel::Channels` over a [`Card`]. For which
-/// messages that is faster, docs/libfabric.md says. All peers of an endpoint have to be of its kind,
-/// which their addresses say.
 ///
 /// # Errors
-/// As [`open`](petasos_datagram::Datagrams::open) of that.
-pub fn open(address: &Address, config: Config) -> Result<Box<dyn Endpoint>, OpenError> {
+/// As [`Card::open`](petasos_datagram::Card::open).
+pub fn open(address: &Address, config: Config) -> Result<Ofi, OpenError> {
     petasos_datagram::open::<Net>(address, config)
 }
 
-/// A network card made of such an endpoint: over it `petasos_channel::Channels` carry messages,
-/// which are read by their receivers from where they lie, if they are long.
+/// A network card made of the library: a device for `petasos_channel::Channels`.
 pub type Card = petasos_datagram::Card<Net>;
 
 /// An endpoint of the library's without the contract, for measurements.

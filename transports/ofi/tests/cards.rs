@@ -6,7 +6,7 @@ mod common;
 use common::{SHM, found, network};
 use petasos_channel::{Channels, Force};
 use petasos_conformance::{Fixture, Network, RealTime, conformance};
-use petasos_fabric::{Address, Clock, Endpoint, Event, Time};
+use petasos_fabric::{Address, Endpoint, Time};
 use petasos_ofi::{Card, Config, Secret};
 use std::time::Duration;
 
@@ -38,8 +38,7 @@ impl OverCard {
 
 impl Fixture for OverCard {
     fn fresh(&self) -> Address {
-        let place = self.network.fresh(&self.time);
-        Address::parse(&format!("{place}?channels")).unwrap()
+        self.network.fresh(&self.time)
     }
 
     fn open(&self, at: &Address) -> Box<dyn Endpoint> {
@@ -70,6 +69,10 @@ impl Fixture for OverCard {
         Duration::from_secs(20) * times
     }
 
+    fn refuses(&self) -> bool {
+        true
+    }
+
     fn stands_still(&self) -> Option<&'static str> {
         let why = "a command to a peer takes a lock in its memory, which a stopped one may hold";
         (self.network == SHM).then_some(why)
@@ -92,6 +95,19 @@ mod shm {
     conformance!(stopped, OverCard::new(SHM, false, Force::None));
 }
 
+/// Put and get served by the owner of the memory: nothing is registered with the provider.
+mod served_by_the_owner {
+    use super::*;
+    mod networks {
+        use super::*;
+        conformance!(OverCard::asking(network(), Force::None));
+    }
+    mod shm {
+        use super::*;
+        conformance!(OverCard::asking(SHM, Force::None));
+    }
+}
+
 /// Everything is read by its receiver.
 mod shared {
     use super::*;
@@ -109,45 +125,4 @@ mod exclusive {
     use super::*;
     conformance!(OverCard::new(network(), false, Force::Exclusive));
     conformance!(stopped, OverCard::new(network(), false, Force::Exclusive));
-}
-
-/// The address says how messages go, to whoever opens it, and to whoever resolves it.
-#[test]
-fn an_address_chooses() {
-    if found().is_none() {
-        return;
-    }
-    let open = |option: &str| {
-        let place = format!("{}{option}", network().anywhere());
-        petasos_ofi::open(&Address::parse(&place).unwrap(), common::config(network())).unwrap()
-    };
-    let (mut by_channels, mut other) = (open("?channels"), open("?channels"));
-    let mut plain = open("");
-    let patience = Duration::from_secs(20);
-    let (to, at) = (other.address().clone(), by_channels.address().clone());
-    assert!(at.as_str().ends_with("?channels") && !plain.address().as_str().contains('?'));
-    let refused = plain.resolve(&at, patience).unwrap_err().to_string();
-    assert!(refused.contains("go by channels"), "{refused}");
-    let not_up = by_channels.resolve(&plain.address().clone(), patience).unwrap();
-    let up = by_channels.resolve(&to, patience).unwrap();
-    let (clock, mut lost) = (Clock::start(), None);
-    let long = vec![5; 60_000];
-    while lost.is_none() || by_channels.inject(up, &[&long]).is_err() {
-        assert!(clock.now() < Time::ZERO.after(patience), "{lost:?}");
-        let mut events = Vec::new();
-        by_channels.progress(clock.now(), 64, &mut events);
-        other.progress(clock.now(), 64, &mut Vec::new());
-        lost = lost.or(events.into_iter().find_map(|event| match event {
-            Event::PeerLost { peer, reason } if peer == not_up => Some(reason.to_string()),
-            _ => None,
-        }));
-    }
-    assert!(lost.as_ref().unwrap().contains("?channels"), "{lost:?}");
-    let mut events = Vec::new();
-    let is = |event: &Event| matches!(event, Event::Message { message, .. } if message[..] == long);
-    while !events.iter().any(is) {
-        assert!(clock.now() < Time::ZERO.after(patience), "{events:?}");
-        by_channels.progress(clock.now(), 64, &mut Vec::new());
-        other.progress(clock.now(), 64, &mut events);
-    }
 }

@@ -4,8 +4,9 @@ mod common;
 
 use common::{SHM, found, network};
 use petasos_conformance::{Fixture, Network, RealTime};
+use petasos_datagram::Datagrams;
 use petasos_fabric::{Address, Endpoint, Time};
-use petasos_ofi::{Config, Ofi, Secret};
+use petasos_ofi::{Config, Secret};
 
 struct OverOfi {
     time: RealTime,
@@ -32,7 +33,7 @@ impl Fixture for OverOfi {
     }
 
     fn open(&self, at: &Address) -> Box<dyn Endpoint> {
-        Box::new(Ofi::open(at, self.config.clone()).unwrap())
+        Box::new(Datagrams::<petasos_ofi::Net>::open(at, self.config.clone()).unwrap())
     }
 
     fn missing(&self) -> Option<String> {
@@ -121,7 +122,8 @@ mod channels {
         }
 
         fn open(&self, at: &Address) -> Box<dyn Endpoint> {
-            let device = Over::new(Ofi::open(at, self.0.config.clone()).unwrap());
+            let device =
+                Over::new(Datagrams::<petasos_ofi::Net>::open(at, self.0.config.clone()).unwrap());
             let mut config = petasos_channel::Config::default();
             config.force = Force::Exclusive;
             Box::new(Channels::new(device, config))

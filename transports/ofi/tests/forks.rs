@@ -15,7 +15,7 @@ use petasos_testing::{again, fork, role};
 fn open(network: Network) -> Ofi {
     let mut config = config(network);
     config.keep_registered = 64 << 20;
-    Ofi::open(&network.anywhere(), config).unwrap()
+    petasos_ofi::open(&network.anywhere(), config).unwrap()
 }
 
 fn with(test: &str, network: Network) {

@@ -18,7 +18,7 @@ use petasos_fabric::{
     Access, Address, Clock, Endpoint, Event, Key, Level, Operation, Region, RemoteSpan, Slice,
     Support, Token, two_sided::Outgoing,
 };
-use petasos_ofi::{Net, Ofi, OpenError};
+use petasos_ofi::{Net, OpenError};
 use petasos_testing::{Process, again, role, skip};
 use smallvec::smallvec;
 use std::{
@@ -451,7 +451,9 @@ fn of_a_record(test: &str, network: Place) {
     if role().is_some() {
         return sends(network);
     }
-    let device = Over::new(Ofi::open(&network.anywhere(), numbers(network)).unwrap());
+    let device = Over::new(
+        Datagrams::<petasos_ofi::Net>::open(&network.anywhere(), numbers(network)).unwrap(),
+    );
     let mut driven = Driven::new(Channels::new(device, exclusive()));
     if driven.end.device().inner().capabilities().put_with_event != Support::Native {
         return skip("no completion data here");

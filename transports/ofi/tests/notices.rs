@@ -10,11 +10,11 @@ use common::{SHM, config, network};
 use pair::Pair;
 use petasos_channel::{Channels, Force, Over};
 use petasos_conformance::Network;
+use petasos_datagram::Datagrams;
 use petasos_fabric::{
     Access, Clock, Done, Endpoint, Event, InjectError, Level, OpErrorKind, Operation, Region,
     Remote, RemoteSpan, Slice, Support, Token,
 };
-use petasos_ofi::Ofi;
 use smallvec::smallvec;
 use std::time::{Duration, Instant};
 
@@ -165,7 +165,9 @@ fn exclusive_channels_are_remote_fifos(network: Network) {
     let mut of_ofi = config(network);
     of_ofi.completion_data_from = Some(4096);
     let end = || {
-        let device = Over::new(Ofi::open(&network.anywhere(), of_ofi.clone()).unwrap());
+        let device = Over::new(
+            Datagrams::<petasos_ofi::Net>::open(&network.anywhere(), of_ofi.clone()).unwrap(),
+        );
         Channels::new(device, numbers.clone())
     };
     let (mut a, mut b) = (end(), end());

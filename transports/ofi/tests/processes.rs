@@ -17,7 +17,7 @@ fn open(network: Network) -> Ofi {
     let mut config = config(network);
     config.sends = 4;
     config.completion_data_from = Some(4096);
-    Ofi::open(&network.anywhere(), config).unwrap()
+    petasos_ofi::open(&network.anywhere(), config).unwrap()
 }
 
 fn with(test: &str, network: Network) {
@@ -34,13 +34,18 @@ fn with(test: &str, network: Network) {
     client.there_and_back();
     client.puts_with_event();
     let native = client.end.capabilities().remote_access == Support::Native;
-    assert_eq!(client.end.counters().accesses > 0, native, "{:?}", client.end.counters());
-    let native = client.end.capabilities().put_with_event == Support::Native;
     assert_eq!(
-        client.end.counters().completion_data_out > 0,
+        client.end.device().counters().accesses > 0,
         native,
         "{:?}",
-        client.end.counters()
+        client.end.device().counters()
+    );
+    let native = client.end.capabilities().put_with_event == Support::Native;
+    assert_eq!(
+        client.end.device().counters().completion_data_out > 0,
+        native,
+        "{:?}",
+        client.end.device().counters()
     );
     client.dies_in_the_middle(|| server.kill());
     if network == SHM {

@@ -17,7 +17,7 @@ use petasos_ofi::{Bare, Config, Ofi, Secret};
 const LOOPBACK: Network = Network { scheme: "ofi+tcp", host: "127.0.0.1" };
 
 fn open() -> Ofi {
-    Ofi::open(&LOOPBACK.anywhere(), config(LOOPBACK)).unwrap()
+    petasos_ofi::open(&LOOPBACK.anywhere(), config(LOOPBACK)).unwrap()
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn who_does_not_know_the_secret_is_refused() {
     refused_without_the_secret(|secret| {
         let mut config = config(LOOPBACK);
         config.secret = secret.map(|text| Secret::new(text).unwrap());
-        Ofi::open(&LOOPBACK.anywhere(), config).unwrap()
+        petasos_ofi::open(&LOOPBACK.anywhere(), config).unwrap()
     });
 }
 
@@ -37,7 +37,8 @@ fn nobody_listens_beyond_this_machine_without_a_secret() {
     if found().is_none() {
         return;
     }
-    let refused = Ofi::open(&Address::parse("ofi+tcp://0.0.0.0:0").unwrap(), Config::default());
+    let refused =
+        petasos_ofi::open(&Address::parse("ofi+tcp://0.0.0.0:0").unwrap(), Config::default());
     assert!(refused.unwrap_err().to_string().contains("secret"));
 }
 
@@ -48,13 +49,13 @@ fn packets_without_a_ticket_are_thrown_away() {
     }
     let mut friends = Friends::meet([open(), open()]);
     let mut stranger = Bare::open(&LOOPBACK.anywhere()).unwrap();
-    let other = stranger.insert(friends.ends[1].fabric_name()).unwrap();
+    let other = stranger.insert(friends.ends[1].device().fabric_name()).unwrap();
     let act = |packet: Option<&[u8]>| match packet {
         Some(packet) => stranger.send(other, packet),
         None => stranger.receive().is_some(),
     };
-    not_heard_without_a_ticket(&mut friends, act, |end| end.counters().strays);
-    assert_eq!(friends.ends[1].counters().violations, 0);
+    not_heard_without_a_ticket(&mut friends, act, |end| end.device().counters().strays);
+    assert_eq!(friends.ends[1].device().counters().violations, 0);
 }
 
 /// Bytes that are not the provider's protocol end that connection, and nothing else.
@@ -65,7 +66,7 @@ fn garbage_at_the_port_of_the_provider() {
     }
     let ends = [open(), open()];
     // A socket address: the port is in its third and fourth byte.
-    let name = ends[1].fabric_name();
+    let name = ends[1].device().fabric_name();
     let port = u16::from_be_bytes([name[2], name[3]]);
     garbage_at(&mut Friends::meet(ends), &[port]);
 }

@@ -27,7 +27,7 @@ fn other_interfaces_are_refused() {
         // Opening an endpoint, and listing what there is, give the same error.
         let found = petasos_ofi::find();
         let place = petasos_fabric::Address::parse("ofi+tcp://127.0.0.1:0").unwrap();
-        let opened = petasos_ofi::Ofi::open(&place, petasos_ofi::Config::default());
+        let opened = petasos_ofi::open(&place, petasos_ofi::Config::default());
         if let (Err(found), Err(opened)) = (&found, &opened) {
             assert_eq!(found.to_string(), opened.to_string());
             assert_eq!(petasos_ofi::probe(), [found.to_string()]);

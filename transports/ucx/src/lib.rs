@@ -57,7 +57,7 @@ mod signals;
 mod sys;
 
 pub use error::{LoadError, OpenError};
-use petasos_fabric::{Address, Endpoint};
+use petasos_fabric::Address;
 
 pub use kinds::{Kind, kinds};
 #[doc(hidden)]
@@ -67,34 +67,31 @@ pub use petasos_datagram::{
 };
 pub use probe::{find, missing, probe};
 
-/// An endpoint of the fabric over UCX. [`open`](petasos_datagram::Datagrams::open) takes
-/// `ucx+TLS://HOST:PORT` (port 0 for a free one), `ucx+posix://NAME`, or `ucx://HOST:PORT` for the
-/// best network that is here.
+/// An endpoint of the fabric over UCX: `petasos_channel::Channels` over a [`Card`].
+pub type Ucx = petasos_datagram::Channels<Card>;
+
+/// Opens an endpoint at `ucx+TLS://HOST:PORT` (port 0 for a free one), `ucx+posix://NAME`, or
+/// `ucx://HOST:PORT` for the best network that is here.
 ///
 /// ```no_run
-/// use petasos_fabric::{Address, Endpoint};
-/// use petasos_ucx::{Config, Secret, Ucx};
+/// use petasos_fabric::Address;
+/// use petasos_ucx::{Config, Secret};
 ///
 /// let mut config = Config::default();
 /// config.secret = Some(Secret::new(*b"a secret of the cluster")?);
-/// let endpoint = Ucx::open(&Address::parse("ucx+rc://10.0.0.7:0")?, config)?;
+/// let endpoint = petasos_ucx::open(&Address::parse("ucx+rc://10.0.0.7:0")?, config)?;
 /// println!("{}", endpoint.address());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub type Ucx = petasos_datagram::Datagrams<Net>;
-
-/// Opens an endpoint at an address: a [`Ucx`], or where the address ends with `?channels`, as
-/// `ucx+rc://10.0.0.7:0?channels`, `petasos_channel::Channels` over a [`Card`]. All peers of an
-/// endpoint have to be of its kind, which their addresses say.
 ///
 /// # Errors
-/// As [`open`](petasos_datagram::Datagrams::open) of that.
-pub fn open(address: &Address, config: Config) -> Result<Box<dyn Endpoint>, OpenError> {
+/// As [`Card::open`](petasos_datagram::Card::open).
+pub fn open(address: &Address, config: Config) -> Result<Ucx, OpenError> {
     petasos_datagram::open::<Net>(address, config)
 }
 
-/// A network card made of such an endpoint: over it `petasos_channel::Channels` carry messages.
-/// Long ones are fetched by their receivers: by UCX where it reads memory of peers here
+/// A network card made of the library: a device for `petasos_channel::Channels`. Long messages are
+/// fetched by their receivers: by UCX where it reads memory of peers here
 /// ([`Config::remote_access`]), else from their senders' cards.
 pub type Card = petasos_datagram::Card<Net>;
 

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{CMA, SYSV, is_here, network};
+use common::{CMA, POSIX, SYSV, is_here, network};
 use petasos_channel::{Channels, Force};
 use petasos_conformance::{Fixture, Network, RealTime, conformance};
 use petasos_fabric::{Address, Endpoint, Time};
@@ -24,8 +24,7 @@ impl OverCard {
 
 impl Fixture for OverCard {
     fn fresh(&self) -> Address {
-        let place = self.network.fresh(&self.time);
-        Address::parse(&format!("{place}?channels")).unwrap()
+        self.network.fresh(&self.time)
     }
 
     fn open(&self, at: &Address) -> Box<dyn Endpoint> {
@@ -45,6 +44,10 @@ impl Fixture for OverCard {
         self.time.now()
     }
 
+    fn refuses(&self) -> bool {
+        true
+    }
+
     fn holds_up_others(&self) -> Option<&'static str> {
         let shared = self.force == Force::Shared;
         shared.then_some("a peer that fetches nothing keeps all that the endpoint may lend")
@@ -60,7 +63,15 @@ impl Fixture for OverCard {
 mod usual {
     use super::*;
     conformance!(OverCard::new(network(), Force::None));
+    conformance!(faulty, OverCard::new(network(), Force::None));
     conformance!(stopped, OverCard::new(network(), Force::None));
+}
+
+mod posix {
+    use super::*;
+    conformance!(OverCard::new(POSIX, Force::None));
+    conformance!(faulty, OverCard::new(POSIX, Force::None));
+    conformance!(stopped, OverCard::new(POSIX, Force::None));
 }
 
 mod shared {

@@ -4,8 +4,9 @@ mod common;
 
 use common::{CMA, POSIX, SYSV, is_here, network};
 use petasos_conformance::{Fixture, Network, RealTime};
+use petasos_datagram::Datagrams;
 use petasos_fabric::{Address, Endpoint, Time};
-use petasos_ucx::{Config, Secret, Ucx};
+use petasos_ucx::{Config, Secret};
 
 struct OverUcx {
     time: RealTime,
@@ -31,7 +32,7 @@ impl Fixture for OverUcx {
     }
 
     fn open(&self, at: &Address) -> Box<dyn Endpoint> {
-        Box::new(Ucx::open(at, self.config.clone()).unwrap())
+        Box::new(Datagrams::<petasos_ucx::Net>::open(at, self.config.clone()).unwrap())
     }
 
     fn missing(&self) -> Option<String> {
@@ -141,7 +142,9 @@ mod channels {
         }
 
         fn open(&self, at: &Address) -> Box<dyn Endpoint> {
-            let device = Over::new(Ucx::open(at, self.over.config.clone()).unwrap());
+            let device = Over::new(
+                Datagrams::<petasos_ucx::Net>::open(at, self.over.config.clone()).unwrap(),
+            );
             let mut config = petasos_channel::Config::default();
             config.force = self.force;
             Box::new(Channels::new(device, config))

@@ -16,7 +16,7 @@ use std::{
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn open(network: Network) -> Ucx {
-    Ucx::open(&network.anywhere(), config(network)).unwrap()
+    petasos_ucx::open(&network.anywhere(), config(network)).unwrap()
 }
 
 /// Messages of one that is killed. Over shared memory it then falls silent: a process that is
@@ -54,7 +54,7 @@ fn until(end: &mut Ucx, clock: &Clock, what: &str, mut seen: impl FnMut(&Event) 
         if events.drain(..).any(|event| seen(&event)) {
             return;
         }
-        assert!(Instant::now() < over, "not seen: {what}; {:?}", end.counters());
+        assert!(Instant::now() < over, "not seen: {what}; {:?}", end.device().counters());
     }
 }
 

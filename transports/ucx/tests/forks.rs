@@ -15,7 +15,7 @@ use petasos_ucx::Ucx;
 fn open(network: Network) -> Ucx {
     let mut config = config(network);
     config.keep_registered = 64 << 20;
-    Ucx::open(&network.anywhere(), config).unwrap()
+    petasos_ucx::open(&network.anywhere(), config).unwrap()
 }
 
 fn with(test: &str, network: Network) {

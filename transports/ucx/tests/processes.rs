@@ -20,7 +20,7 @@ use std::{
 fn open(network: Network) -> Ucx {
     let mut config = config(network);
     config.sends = 4;
-    Ucx::open(&network.anywhere(), config).unwrap()
+    petasos_ucx::open(&network.anywhere(), config).unwrap()
 }
 
 fn with(test: &str, network: Network) {
@@ -51,7 +51,12 @@ fn talk(network: Network, address: &str, key: &str, kill: impl FnOnce()) {
     client.there_and_back();
     client.puts_with_event();
     let native = client.end.capabilities().remote_access == Support::Native;
-    assert_eq!(client.end.counters().accesses > 0, native, "{:?}", client.end.counters());
+    assert_eq!(
+        client.end.device().counters().accesses > 0,
+        native,
+        "{:?}",
+        client.end.device().counters()
+    );
     client.dies_in_the_middle(kill);
 }
 
@@ -102,7 +107,7 @@ fn on_the_loopback_interface() {
     let Ok(found) = petasos_ucx::find() else {
         return petasos_testing::skip("UCX is not installed");
     };
-    let opened = Ucx::open(&Address::parse("ucx+tcp://*").unwrap(), Config::default());
+    let opened = petasos_ucx::open(&Address::parse("ucx+tcp://*").unwrap(), Config::default());
     match found.starts_with("UCX 1.20 ") {
         true => assert!(matches!(opened, Err(OpenError::Loopback { .. })), "{found}"),
         false => drop(opened.unwrap()),

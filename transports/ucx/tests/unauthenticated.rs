@@ -17,7 +17,7 @@ use petasos_ucx::{Bare, Config, Secret, Ucx};
 const LOOPBACK: Network = Network { scheme: "ucx+tcp", host: "127.0.0.1" };
 
 fn open() -> Ucx {
-    Ucx::open(&LOOPBACK.anywhere(), config(LOOPBACK)).unwrap()
+    petasos_ucx::open(&LOOPBACK.anywhere(), config(LOOPBACK)).unwrap()
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn who_does_not_know_the_secret_is_refused() {
     refused_without_the_secret(|secret| {
         let mut config = config(LOOPBACK);
         config.secret = secret.map(|text| Secret::new(text).unwrap());
-        Ucx::open(&LOOPBACK.anywhere(), config).unwrap()
+        petasos_ucx::open(&LOOPBACK.anywhere(), config).unwrap()
     });
 }
 
@@ -37,7 +37,8 @@ fn nobody_listens_beyond_this_machine_without_a_secret() {
     if !is_here(LOOPBACK) {
         return;
     }
-    let refused = Ucx::open(&Address::parse("ucx+tcp://0.0.0.0:0").unwrap(), Config::default());
+    let refused =
+        petasos_ucx::open(&Address::parse("ucx+tcp://0.0.0.0:0").unwrap(), Config::default());
     assert!(refused.unwrap_err().to_string().contains("secret"));
 }
 
@@ -48,13 +49,13 @@ fn packets_without_a_ticket_are_thrown_away() {
     }
     let mut friends = Friends::meet([open(), open()]);
     let mut stranger = Bare::open(&LOOPBACK.anywhere()).unwrap();
-    let other = stranger.insert(friends.ends[1].fabric_name()).unwrap();
+    let other = stranger.insert(friends.ends[1].device().fabric_name()).unwrap();
     let act = |packet: Option<&[u8]>| match packet {
         Some(packet) => stranger.send(other, packet),
         None => stranger.receive().is_some(),
     };
-    not_heard_without_a_ticket(&mut friends, act, |end| end.counters().strays);
-    assert_eq!(friends.ends[1].counters().violations, 0);
+    not_heard_without_a_ticket(&mut friends, act, |end| end.device().counters().strays);
+    assert_eq!(friends.ends[1].device().counters().violations, 0);
 }
 
 /// Bytes that are not UCX's protocol end that connection, and nothing else. Its port is among those

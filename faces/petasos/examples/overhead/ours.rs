@@ -5,7 +5,7 @@ use crate::{
     sides::{Anything, Side, hex, rate, unhex},
 };
 use petasos::{Engine, EngineConfig, EngineThread, Idle, OpenOptions, service};
-use petasos_datagram::{Config, Datagrams, bare::Plain};
+use petasos_datagram::{Config, bare::Plain};
 use petasos_fabric::{
     Access, Address, Clock, Endpoint, Event, Key, Lease, Level, Operation, Peer, Region,
     RemoteSpan, Slice, Time, Token,
@@ -71,7 +71,7 @@ where
     N::OpenError: 'static,
 {
     let first = side.is_first();
-    let mut end = Datagrams::<N>::open(address, Config::default())?;
+    let mut end = petasos_datagram::open::<N>(address, Config::default())?;
     let heard = side.exchange(end.address().as_str())?;
     let clock = Clock::start();
     let mut events = Vec::new();
@@ -94,7 +94,7 @@ where
     let send = || while end.borrow_mut().inject(peer, &[&[7; LEN]]).is_err() {};
     let (mut passes, mut now) = (0u32, clock.now());
     let receive =
-        || receive(&mut end.borrow_mut(), &clock, &mut now, &mut events, &mut passes, peer);
+        || receive(&mut *end.borrow_mut(), &clock, &mut now, &mut events, &mut passes, peer);
     let time = rounds(first, send, receive);
     // The last answer leaves before the endpoint does.
     for _ in 0..100 {
@@ -104,8 +104,8 @@ where
 }
 
 /// Takes a message by the short way, as engines do, with a whole pass whenever that finds nothing.
-fn receive<N: Plain>(
-    end: &mut Datagrams<N>,
+fn receive(
+    end: &mut impl Endpoint,
     clock: &Clock,
     now: &mut Time,
     events: &mut Vec<Event>,
@@ -140,7 +140,7 @@ where
     N::OpenError: 'static,
 {
     let first = side.is_first();
-    let mut end = Datagrams::<N>::open(address, Config::default())?;
+    let mut end = petasos_datagram::open::<N>(address, Config::default())?;
     let memory = Region::zeroed(BLOCK).whole();
     let region = end.register(&memory, Access::ALL)?;
     let heard = side.exchange(&hex(end.export(region)?.as_bytes()))?;

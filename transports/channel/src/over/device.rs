@@ -7,8 +7,8 @@ use crate::{
     immediate::{self, NAME, Opened},
 };
 use petasos_fabric::{
-    Access, Address, Credential, Endpoint, Incarnation, Lease, Level, Notifier, Operation,
-    RegisterError, RemoteSpan, Sleep, Slice, Time, Token,
+    Access, Address, Credential, Endpoint, Incarnation, Lease, Level, LostReason, Notifier,
+    Operation, RegisterError, RemoteSpan, Sleep, Slice, Time, Token,
 };
 use smallvec::{SmallVec, smallvec};
 use std::{os::fd::BorrowedFd, time::Duration};
@@ -36,8 +36,9 @@ impl<E: Endpoint> Device for Over<E> {
 
     fn resolve(&mut self, address: &Address, patience: Duration) {
         if let Err(error) = self.inner.resolve(address, patience) {
-            let (address, reason) = (address.clone(), error.to_string());
-            self.mail.push_back(DeviceEvent::Unreachable { address, patience, reason });
+            let (address, reason) =
+                (address.clone(), LostReason::Unreachable(patience, error.to_string()));
+            self.mail.push_back(DeviceEvent::Unreachable { address, reason });
         }
     }
 

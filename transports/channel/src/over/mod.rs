@@ -311,13 +311,9 @@ impl<E: Endpoint> Over<E> {
                 None => {
                     let info = self.inner.peer(peer);
                     self.inner.forget(peer);
-                    let (patience, reason) = match reason {
-                        LostReason::Unreachable(patience, why) => (patience, why),
-                        other => (Duration::ZERO, other.to_string()),
-                    };
                     if let Some(info) = info {
                         let address = info.address;
-                        let event = DeviceEvent::Unreachable { address, patience, reason };
+                        let event = DeviceEvent::Unreachable { address, reason };
                         self.mail.push_back(event);
                     }
                 }

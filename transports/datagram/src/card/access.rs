@@ -6,7 +6,6 @@ use super::{
     opened::Location,
     operations::{Kind, Native, Running},
     packet::Header,
-    with_option,
 };
 use crate::{
     frame::CompletionData,
@@ -353,7 +352,7 @@ impl<N: Network> Card<N> {
         }
         self.opened.note_loss(self.inner.now);
         if let Some(info) = self.inner.engine.peer_info(peer) {
-            self.exposures.lose(peer, &with_option(&info.address), until);
+            self.exposures.lose(peer, &info.address, until);
         }
     }
 

@@ -1,8 +1,6 @@
 //! The contract of a device.
 
-use super::{
-    Card, OPTION, body::Body, events::is_of, opened::Location, packet::Header, without_option,
-};
+use super::{Card, body::Body, events::is_of, opened::Location, packet::Header};
 use crate::{cache, network::Network};
 use petasos_channel::{
     Device, DeviceEvent, DeviceLimits,
@@ -13,8 +11,8 @@ use petasos_channel::{
     immediate::{Opened, PutHeader},
 };
 use petasos_fabric::{
-    Access, Address, Credential, Endpoint, Incarnation, Notifier, Region, RegisterError, Sleep,
-    Slice, Time, two_sided::Outgoing,
+    Access, Address, Credential, Endpoint, Incarnation, LostReason, Notifier, Region,
+    RegisterError, ResolveError, Sleep, Slice, Time, two_sided::Outgoing,
 };
 use smallvec::SmallVec;
 use std::{os::fd::BorrowedFd, time::Duration};
@@ -28,7 +26,7 @@ impl<N: Network> Device for Card<N> {
     }
 
     fn address(&self) -> &Address {
-        &self.address
+        self.inner.engine.address()
     }
 
     fn incarnation(&self) -> Incarnation {
@@ -61,18 +59,31 @@ impl<N: Network> Device for Card<N> {
     }
 
     fn resolve(&mut self, address: &Address, patience: Duration) {
-        let resolved = match without_option(address) {
-            Some(place) => {
-                self.inner.resolve(&place, patience).map(drop).map_err(|error| error.to_string())
-            }
-            None => {
-                Err(format!("its messages do not go by channels: no `{OPTION}` in its address"))
-            }
-        };
-        if let Err(reason) = resolved {
-            let address = address.clone();
-            self.mail.push_back(DeviceEvent::Unreachable { address, patience, reason });
+        if let Err(error) = self.reach(address, patience, false) {
+            let (address, reason) =
+                (address.clone(), LostReason::Unreachable(patience, error.to_string()));
+            self.mail.push_back(DeviceEvent::Unreachable { address, reason });
         }
+    }
+
+    fn reach(
+        &mut self,
+        address: &Address,
+        patience: Duration,
+        running: bool,
+    ) -> Result<Address, ResolveError> {
+        let own = self.inner.engine.address();
+        // In the spelling of this scheme.
+        let named = address.scheme() == self.inner.medium.best && address.rest() == own.rest();
+        if named || address == own {
+            return Ok(own.clone());
+        }
+        let peer = match running {
+            true => self.inner.resolve_running(address, patience)?,
+            false => self.inner.resolve(address, patience)?,
+        };
+        let info = self.inner.engine.peer_info(peer);
+        Ok(info.map_or_else(|| address.clone(), |info| info.address))
     }
 
     fn close(&mut self, node: Node) {

@@ -1,10 +1,10 @@
 //! Nodes that come and go.
 
-use super::{Card, with_option};
+use super::Card;
 use crate::network::Network;
 use petasos_channel::{DeviceEvent, device::Node};
 use petasos_fabric::{Endpoint, Event, LostReason, Peer};
-use std::{collections::VecDeque, time::Duration};
+use std::collections::VecDeque;
 
 impl<N: Network> Card<N> {
     /// Takes in what the inner endpoint reports of peers.
@@ -15,7 +15,7 @@ impl<N: Network> Card<N> {
             match event {
                 Event::PeerUp { peer, incarnation } => {
                     let Some(info) = self.inner.engine.peer_info(peer) else { continue };
-                    let (node, address) = (self.nodes.add(peer), with_option(&info.address));
+                    let (node, address) = (self.nodes.add(peer), info.address);
                     self.mail.push_back(DeviceEvent::Up { node, address, incarnation });
                 }
                 Event::PeerLost { peer, reason } => self.peer_lost(peer, reason),
@@ -35,13 +35,9 @@ impl<N: Network> Card<N> {
         let Some(node) = self.nodes.node(peer) else {
             let info = self.inner.engine.peer_info(peer);
             self.inner.forget(peer);
-            let (patience, reason) = match reason {
-                LostReason::Unreachable(patience, why) => (patience, why),
-                other => (Duration::ZERO, other.to_string()),
-            };
             if let Some(info) = info {
-                let address = with_option(&info.address);
-                self.mail.push_back(DeviceEvent::Unreachable { address, patience, reason });
+                let address = info.address;
+                self.mail.push_back(DeviceEvent::Unreachable { address, reason });
             }
             return;
         };

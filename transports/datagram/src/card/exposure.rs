@@ -7,7 +7,6 @@ use super::{
     Card,
     exposures::{Closed, Holder},
     opened::Location,
-    with_option,
 };
 use crate::{
     cache::inner,
@@ -129,9 +128,7 @@ impl<N: Network> Card<N> {
     pub(super) fn holder(&self, ticket: Ticket) -> Option<Address> {
         match self.exposures.reached_by(ticket)? {
             Holder::Lost(address) => Some(address),
-            Holder::Peer(peer) => {
-                self.inner.engine.peer_info(peer).map(|info| with_option(&info.address))
-            }
+            Holder::Peer(peer) => self.inner.engine.peer_info(peer).map(|info| info.address),
         }
     }
 }

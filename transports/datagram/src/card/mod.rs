@@ -66,41 +66,22 @@ use opened::Registrations;
 use operations::Operations;
 use packet::Header;
 use petasos_channel::{Channels, DeviceEvent, Thresholds};
-use petasos_fabric::{Address, Endpoint, Event, Peer, two_sided::header};
+use petasos_fabric::{Address, Event, Peer, two_sided::header};
 use std::collections::VecDeque;
 
 /// How much longer than [`Facts::fragment`](crate::Facts::fragment) its packets may be: the headers
 /// of the channels and of their engine come on top.
 const HEADERS: usize = 16 + header::MAX;
 
-/// What the addresses of cards end with.
-pub(crate) const OPTION: &str = "?channels";
-
-/// Opens an endpoint at an address of the network: [`Datagrams`], or, where the address ends with
-/// `?channels`, [`Channels`] over a [`Card`]. All peers of an endpoint have to be of its kind, which
-/// their addresses say.
+/// Opens an endpoint at an address of the network: [`Channels`] over a [`Card`].
 ///
 /// # Errors
-/// As [`Datagrams::open`].
+/// As [`Card::open`].
 pub fn open<N: Network>(
     address: &Address,
     config: Config,
-) -> Result<Box<dyn Endpoint>, N::OpenError> {
-    if !address.rest().ends_with(OPTION) {
-        return Ok(Box::new(Datagrams::<N>::open(address, config)?));
-    }
-    Ok(Box::new(Card::<N>::open(address, config)?.into_endpoint()))
-}
-
-/// The address of an endpoint without the option of cards; `None` if it does not have it.
-pub(super) fn without_option(address: &Address) -> Option<Address> {
-    Address::parse(address.as_str().strip_suffix(OPTION)?).ok()
-}
-
-/// The address of the card at an endpoint's.
-pub(super) fn with_option(address: &Address) -> Address {
-    let whole = format!("{}{OPTION}", address.as_str());
-    Address::parse(&whole).unwrap_or_else(|_| address.clone())
+) -> Result<Channels<Card<N>>, N::OpenError> {
+    Ok(Card::<N>::open(address, config)?.into_endpoint())
 }
 
 /// A [`Device`](petasos_channel::Device) over the datagrams of a library. See [`crate::card`].
@@ -109,7 +90,6 @@ pub struct Card<N: Network> {
     opened: Registrations<N::Opened>,
     exposures: Exposures<N::Opened>,
     inner: Datagrams<N>,
-    address: Address,
     nodes: Reachable,
     operations: Operations,
     /// The library accesses memory of nodes.
@@ -131,19 +111,14 @@ pub struct Card<N: Network> {
 }
 
 impl<N: Network> Card<N> {
-    /// Opens a card at an address of the network: see the transports for their addresses. That of
-    /// the card ends with `?channels`, whether this one does or not. Of the configuration
-    /// [`Config::completion_data_from`] and the limits of messages have no meaning here.
+    /// Opens a card at an address of the network: see the transports for their addresses.
     ///
     /// # Errors
     /// As [`Datagrams::open`].
     pub fn open(address: &Address, config: Config) -> Result<Card<N>, N::OpenError> {
-        let place = without_option(address);
-        let place = place.as_ref().unwrap_or(address);
         let headers = HEADER_LEN + Header::MAX + HEADERS;
-        let inner = Datagrams::<N>::open_for(place, config, CHANNELS, headers)?;
+        let inner = Datagrams::<N>::open_for(address, config, CHANNELS, headers)?;
         Ok(Card {
-            address: with_option(inner.engine.address()),
             exposures: Exposures::default(),
             opened: Registrations::new(inner.config.limits.max_regions, inner.config.mourning),
             nodes: Reachable::default(),
@@ -201,6 +176,12 @@ impl<N: Network> Card<N> {
         self.inner.counters()
     }
 
+    /// Its own name in the library's network, by which packets reach it.
+    #[must_use]
+    pub fn fabric_name(&self) -> &[u8] {
+        self.inner.fabric_name()
+    }
+
     /// The protocol that carries its packets, in the library's words.
     #[must_use]
     pub fn carrier(&self) -> &str {
@@ -235,6 +216,6 @@ impl<N: Network> Drop for Card<N> {
 
 impl<N: Network> std::fmt::Debug for Card<N> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Card({}, {})", self.address, self.carrier())
+        write!(f, "Card({}, {})", self.inner.engine.address(), self.carrier())
     }
 }

@@ -361,8 +361,8 @@ impl World {
         let Some(&id) = self.by_address.get(&to) else {
             if now >= until {
                 caller.dials.remove(&to);
-                let reason = "there is no endpoint".to_owned();
-                let event = DeviceEvent::Unreachable { address: to, patience, reason };
+                let reason = LostReason::Unreachable(patience, "there is no endpoint".to_owned());
+                let event = DeviceEvent::Unreachable { address: to, reason };
                 caller.mail.push_back(event);
                 return;
             }

@@ -4,7 +4,7 @@
 
 use petasos_conformance::Network;
 use petasos_testing::{assert_at_least, skip};
-use petasos_ucx::{Config, OpenError, Secret, Ucx};
+use petasos_ucx::{Config, OpenError, Secret};
 use std::time::Duration;
 
 /// TCP on the loopback interface, unless `PETASOS_UCX_NETWORK` names another network, as
@@ -40,7 +40,7 @@ pub(crate) fn is_here(network: Network) -> bool {
             assert_at_least("PETASOS_UCX_AT_LEAST", &found);
             match petasos_ucx::missing(network.scheme) {
                 Err(why) => why,
-                Ok(()) => match Ucx::open(&network.anywhere(), config(network)) {
+                Ok(()) => match petasos_ucx::open(&network.anywhere(), config(network)) {
                     Err(error @ OpenError::Loopback { .. }) => error.to_string(),
                     // Whatever else stands in the way is for the test to fail on.
                     _ => return true,
