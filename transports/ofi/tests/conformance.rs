@@ -3,27 +3,35 @@
 mod common;
 
 use common::{SHM, found, network};
-use petasos_conformance::{Fixture, Network, RealTime};
-use petasos_datagram::Datagrams;
+use petasos_channel::{Channels, Force};
+use petasos_conformance::{Fixture, Network, RealTime, conformance};
 use petasos_fabric::{Address, Endpoint, Time};
-use petasos_ofi::{Config, Secret};
+use petasos_ofi::{Card, Config, Secret};
+use std::time::Duration;
 
 struct OverOfi {
     time: RealTime,
     network: Network,
     config: Config,
+    force: Force,
 }
 
 impl OverOfi {
-    fn new(network: Network, secret: bool, remote_access: bool) -> OverOfi {
+    fn new(network: Network, secret: bool, force: Force) -> OverOfi {
         let mut config = common::config(network);
-        config.remote_access = remote_access;
         config.remote_access_from = 1;
         config.completion_data_from = Some(1);
         if secret {
             config.secret = Some(Secret::new("a secret for the tests").unwrap());
         }
-        OverOfi { time: RealTime::default(), network, config }
+        OverOfi { time: RealTime::default(), network, config, force }
+    }
+
+    /// Nothing is read by the library: the owner's card sends it.
+    fn asking(network: Network, force: Force) -> OverOfi {
+        let mut over = OverOfi::new(network, false, force);
+        over.config.remote_access = false;
+        over
     }
 }
 
@@ -33,7 +41,10 @@ impl Fixture for OverOfi {
     }
 
     fn open(&self, at: &Address) -> Box<dyn Endpoint> {
-        Box::new(Datagrams::<petasos_ofi::Net>::open(at, self.config.clone()).unwrap())
+        let card = Card::open(at, self.config.clone()).unwrap();
+        let mut settings = card.settings();
+        settings.force = self.force;
+        Box::new(Channels::new(card, settings))
     }
 
     fn missing(&self) -> Option<String> {
@@ -47,50 +58,42 @@ impl Fixture for OverOfi {
         })
     }
 
-    fn holds_up_others(&self) -> Option<&'static str> {
-        let sends = self.network == SHM && !self.config.remote_access;
-        sends.then_some("the provider shm completes no long send while a peer has not taken one")
-    }
-
-    fn keeps_memory(&self) -> Option<&'static str> {
-        Some("libfabric completes no send to a process that was killed before it had taken it")
-    }
-
     fn now(&self) -> Time {
         self.time.now()
+    }
+
+    fn deadline(&self) -> Duration {
+        // A read takes a round trip, for which the sender's thread has to run.
+        let times = if self.force == Force::Shared { 3 } else { 1 };
+        Duration::from_secs(20) * times
+    }
+
+    fn refuses(&self) -> bool {
+        true
     }
 
     fn stands_still(&self) -> Option<&'static str> {
         let why = "a command to a peer takes a lock in its memory, which a stopped one may hold";
         (self.network == SHM).then_some(why)
     }
-
-    fn refuses(&self) -> bool {
-        true
-    }
 }
 
-/// The suite for one kind of address, where the library has its provider; else a test that says so.
-macro_rules! over {
-    ($network:expr, $remote_access:expr) => {
-        petasos_conformance::conformance!(OverOfi::new($network, false, $remote_access));
-        petasos_conformance::conformance!(faulty, OverOfi::new($network, true, $remote_access));
-    };
-}
-
+/// By size and traffic.
 mod networks {
     use super::*;
-    over!(network(), true);
-    petasos_conformance::conformance!(out_of_process, OverOfi::new(network(), true, true));
-    petasos_conformance::conformance!(stopped, OverOfi::new(network(), true, true));
-    petasos_conformance::conformance!(passive, OverOfi::new(network(), true, true));
+    conformance!(OverOfi::new(network(), false, Force::None));
+    conformance!(faulty, OverOfi::new(network(), true, Force::None));
+    conformance!(out_of_process, OverOfi::new(network(), true, Force::None));
+    conformance!(stopped, OverOfi::new(network(), true, Force::None));
+    conformance!(passive, OverOfi::new(network(), true, Force::None));
 }
 
 mod shm {
     use super::*;
-    over!(SHM, true);
-    petasos_conformance::conformance!(stopped, OverOfi::new(SHM, false, true));
-    petasos_conformance::conformance!(passive, OverOfi::new(SHM, false, true));
+    conformance!(OverOfi::new(SHM, false, Force::None));
+    conformance!(faulty, OverOfi::new(SHM, true, Force::None));
+    conformance!(stopped, OverOfi::new(SHM, false, Force::None));
+    conformance!(passive, OverOfi::new(SHM, false, Force::None));
 }
 
 /// Put and get served by the owner of the memory: nothing is registered with the provider.
@@ -98,47 +101,31 @@ mod served_by_the_owner {
     use super::*;
     mod networks {
         use super::*;
-        petasos_conformance::conformance!(OverOfi::new(network(), true, false));
-        petasos_conformance::conformance!(stopped, OverOfi::new(network(), true, false));
-        petasos_conformance::conformance!(passive, OverOfi::new(network(), true, false));
+        conformance!(OverOfi::asking(network(), Force::None));
+        conformance!(passive, OverOfi::asking(network(), Force::None));
     }
     mod shm {
         use super::*;
-        petasos_conformance::conformance!(OverOfi::new(SHM, false, false));
+        conformance!(OverOfi::asking(SHM, Force::None));
     }
 }
 
-/// The channels of an RDMA network, with these endpoints as the device.
-mod channels {
+/// Everything is read by its receiver.
+mod shared {
     use super::*;
-    use petasos_channel::{Channels, Force, Over};
+    conformance!(OverOfi::new(network(), false, Force::Shared));
 
-    /// Exclusive ones; the others are tested so over UCX, and all over shared memory.
-    struct Channelled(OverOfi);
-
-    impl Fixture for Channelled {
-        fn fresh(&self) -> Address {
-            self.0.fresh()
-        }
-
-        fn open(&self, at: &Address) -> Box<dyn Endpoint> {
-            let device =
-                Over::new(Datagrams::<petasos_ofi::Net>::open(at, self.0.config.clone()).unwrap());
-            let mut config = petasos_channel::Config::default();
-            config.force = Force::Exclusive;
-            Box::new(Channels::new(device, config))
-        }
-
-        fn missing(&self) -> Option<String> {
-            self.0.missing()
-        }
-
-        fn now(&self) -> Time {
-            self.0.now()
-        }
+    /// Everything is asked for.
+    mod asking {
+        use super::*;
+        conformance!(OverOfi::asking(network(), Force::Shared));
     }
+}
 
-    petasos_conformance::conformance!(Channelled(OverOfi::new(network(), false, true)));
-    petasos_conformance::conformance!(stopped, Channelled(OverOfi::new(network(), false, true)));
-    petasos_conformance::conformance!(passive, Channelled(OverOfi::new(network(), false, true)));
+/// Everything goes through exclusive channels.
+mod exclusive {
+    use super::*;
+    conformance!(OverOfi::new(network(), false, Force::Exclusive));
+    conformance!(stopped, OverOfi::new(network(), false, Force::Exclusive));
+    conformance!(passive, OverOfi::new(network(), false, Force::Exclusive));
 }
