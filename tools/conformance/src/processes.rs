@@ -10,7 +10,7 @@ use petasos_fabric::{
 };
 use smallvec::smallvec;
 use std::{
-    collections::VecDeque,
+    collections::{HashSet, VecDeque},
     time::{Duration, Instant},
 };
 
@@ -105,10 +105,21 @@ impl<E: Endpoint> Client<E> {
     /// # Panics
     /// If one is not.
     pub fn puts_with_event(&mut self) {
+        const PLACES: u64 = 32;
         let count = 200u64;
-        let put = |i: u64| ((i % 32) * (256 << 10), 1 + (i * 7919) % (200 << 10), u64::MAX - i);
-        let mut reported = Vec::new();
+        let put = |i: u64| ((i % PLACES) * (256 << 10), 1 + (i * 7919) % (200 << 10), u64::MAX - i);
+        let expected = |i| {
+            let (offset, len, data) = put(i);
+            arrival(offset, len, data, true)
+        };
+        // Reports come in any order.
+        let mut missing: HashSet<Vec<u8>> = HashSet::new();
         for i in 0..count {
+            // What lay at this place was looked at.
+            if let Some(before) = i.checked_sub(PLACES) {
+                self.reports(&mut missing, |missing| !missing.contains(&expected(before)));
+            }
+            missing.insert(expected(i));
             let (offset, len, data) = put(i);
             let token = Token(1000 + i);
             let operation = Operation::Put {
@@ -120,7 +131,7 @@ impl<E: Endpoint> Client<E> {
                 event: Some(data),
             };
             self.end.submit(&mut VecDeque::from([operation]));
-            // A few at a time, none of which is where another one is.
+            // A few at a time.
             if i >= 8 {
                 self.done(1000 + i - 8).expect("it is put");
             }
@@ -128,24 +139,23 @@ impl<E: Endpoint> Client<E> {
         for i in count - 8..count {
             self.done(1000 + i).expect("it is put");
         }
-        self.until("all are reported", |events| {
+        self.reports(&mut missing, HashSet::is_empty);
+    }
+
+    /// Takes reports of puts, each of which is to be missing, until there are enough.
+    fn reports(
+        &mut self,
+        missing: &mut HashSet<Vec<u8>>,
+        enough: impl Fn(&HashSet<Vec<u8>>) -> bool,
+    ) {
+        self.until("a put is reported", |events| {
             events.retain(|event| {
-                if let Event::Message { message, .. } = event {
-                    reported.push(message.to_vec());
-                }
-                !matches!(event, Event::Message { .. })
+                let Event::Message { message, .. } = event else { return true };
+                assert!(missing.remove(&message.to_vec()), "a put, once and whole: {message:?}");
+                false
             });
-            reported.len() >= count as usize
+            enough(missing)
         });
-        let mut expected: Vec<Vec<u8>> = (0..count)
-            .map(|i| {
-                let (offset, len, data) = put(i);
-                arrival(offset, len, data, true)
-            })
-            .collect();
-        expected.sort_unstable();
-        reported.sort_unstable();
-        assert!(reported == expected, "other events than puts");
     }
 
     fn access(&mut self, token: u64, put: bool, memory: &Slice) {

@@ -91,6 +91,12 @@ impl Making {
     }
 }
 
+/// The memory of the endpoint of this name, to be read. `None` if there is none of this user's.
+pub(crate) fn memory(name: &[u8]) -> Option<File> {
+    let (file, _) = parts(name)?;
+    open(Path::new(PLACE).join(file).as_path()).filter(is_ours)
+}
+
 /// Removes what killed processes of this user left. Does nothing while another process does it, or
 /// makes such a file.
 pub(crate) fn sweep() {

@@ -1,6 +1,6 @@
 //! Nodes, and memory that is opened to them.
 
-use super::{Net, handle::Handle, objects, objects::Objects};
+use super::{Net, handle::Handle, objects, objects::Objects, spin::SpinLock};
 use crate::{
     leftovers,
     sys::{
@@ -19,11 +19,14 @@ pub(super) struct Entry {
     /// If that endpoint is one of this process.
     #[expect(dead_code, reason = "kept for the library")]
     share: Option<Arc<Objects>>,
+    lock: Option<Arc<SpinLock>>,
 }
 
 /// A node: where it is in the library's table, and its name.
 pub(super) struct Known {
     pub(super) at: u64,
+    /// The lock in its memory, which the library takes to send to it.
+    pub(super) lock: Option<Arc<SpinLock>>,
     name: Arc<[u8]>,
 }
 
@@ -73,7 +76,7 @@ impl Net {
             return Err("libfabric 2's provider shm does not connect endpoints of one process");
         }
         if let Some((name, entry)) = self.entries.get_key_value(name) {
-            let known = Known { at: entry.at, name: name.clone() };
+            let known = Known { at: entry.at, lock: entry.lock.clone(), name: name.clone() };
             let name = name.clone();
             self.entries.entry(name).and_modify(|entry| entry.nodes += 1);
             return Ok(self.nodes.insert(known));
@@ -90,9 +93,10 @@ impl Net {
             return Err("libfabric does not take its name");
         }
         let share = objects::share(name, &self.objects);
+        let lock = self.lock.as_ref().and_then(|own| own.of(name)).map(Arc::new);
         let name: Arc<[u8]> = name.into();
-        self.entries.insert(name.clone(), Entry { at, nodes: 1, share });
-        Ok(self.nodes.insert(Known { at, name }))
+        self.entries.insert(name.clone(), Entry { at, nodes: 1, share, lock: lock.clone() });
+        Ok(self.nodes.insert(Known { at, lock, name }))
     }
 
     /// Whether a name of the right length has the form of ours: a text of this crate's making, a

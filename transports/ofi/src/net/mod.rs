@@ -24,6 +24,7 @@ mod poll;
 mod post;
 mod slabs;
 mod slots;
+mod spin;
 
 use crate::sys::{fid_cq, fid_ep, library::Library};
 use batch::Batch;
@@ -33,6 +34,7 @@ use petasos_datagram::{self as datagram, Facts, Nodes};
 use petasos_fabric::Slice;
 use slabs::Slabs;
 use slots::{Contexts, Slots};
+use spin::SpinLock;
 use std::{collections::HashMap, os::fd::RawFd, sync::Arc};
 
 /// A reliable datagram endpoint of libfabric. What it does is said by
@@ -66,6 +68,8 @@ pub struct Net {
     /// packets.
     remote_only: bool,
     name: Vec<u8>,
+    /// The lock in this endpoint's memory, where the provider has such.
+    lock: Option<SpinLock>,
     wait: Option<RawFd>,
     facts: Facts,
     details: Details,

@@ -7,6 +7,7 @@ use super::{
     objects::{self, Objects},
     slabs::Slabs,
     slots::{Contexts, Slots},
+    spin::SpinLock,
 };
 use crate::{
     OpenError, leftovers,
@@ -268,6 +269,7 @@ impl Net {
             scratch: vec![0; offer.inject_size().max(64)].into_boxed_slice(),
             library,
             remote_only: shares_memory && library.major() >= 2,
+            lock: if shares_memory { SpinLock::own(library, &name) } else { None },
             name,
             wait,
             facts,

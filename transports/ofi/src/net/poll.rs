@@ -30,6 +30,9 @@ impl Net {
     /// Reads completions: `None` if there are none, false if there is an error to be read.
     #[inline]
     fn fill(&mut self) -> Option<bool> {
+        if self.lock.as_ref().is_some_and(super::spin::SpinLock::stays_held) {
+            return None;
+        }
         if self.slabs.has_unposted() {
             self.repost();
         }

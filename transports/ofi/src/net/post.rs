@@ -29,10 +29,15 @@ const UNSUPPORTED: Refusal = Refusal::Failed(-(libc::EOPNOTSUPP as isize));
 const READ_ONLY: Refusal = Refusal::Failed(-(libc::EFAULT as isize));
 
 impl Net {
-    /// Where a node is in the library's table.
+    /// Where a node is in the library's table. Full, while the library would wait for another
+    /// process to send to it.
     #[inline]
     fn at(&self, node: Node) -> Result<fi_addr_t, Refusal> {
-        self.nodes.get(node).map(|known| known.at).ok_or(UNREACHABLE)
+        let known = self.nodes.get(node).ok_or(UNREACHABLE)?;
+        match &known.lock {
+            Some(lock) if lock.stays_held() => Err(Refusal::Full),
+            _ => Ok(known.at),
+        }
     }
 
     /// Sends what `fill` writes, in so many bytes that the provider takes it before the call
