@@ -61,7 +61,7 @@ pub type Ofi = petasos_datagram::Channels<Card>;
 /// `ofi://HOST:PORT` for the best network that is here.
 ///
 /// ```no_run
-/// use petasos_fabric::Address;
+/// use petasos_fabric::{Address, Endpoint};
 /// use petasos_ofi::{Config, Secret};
 ///
 /// petasos_ofi::prepare(); // Before the first thread is started.

@@ -74,7 +74,7 @@ pub type Ucx = petasos_datagram::Channels<Card>;
 /// `ucx://HOST:PORT` for the best network that is here.
 ///
 /// ```no_run
-/// use petasos_fabric::Address;
+/// use petasos_fabric::{Address, Endpoint};
 /// use petasos_ucx::{Config, Secret};
 ///
 /// let mut config = Config::default();
