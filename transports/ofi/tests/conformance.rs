@@ -71,11 +71,6 @@ impl Fixture for OverOfi {
     fn refuses(&self) -> bool {
         true
     }
-
-    fn stands_still(&self) -> Option<&'static str> {
-        let why = "a command to a peer takes a lock in its memory, which a stopped one may hold";
-        (self.network == SHM).then_some(why)
-    }
 }
 
 /// By size and traffic.
@@ -103,10 +98,12 @@ mod served_by_the_owner {
         use super::*;
         conformance!(OverOfi::asking(network(), Force::None));
         conformance!(passive, OverOfi::asking(network(), Force::None));
+        conformance!(stopped, OverOfi::asking(network(), Force::None));
     }
     mod shm {
         use super::*;
         conformance!(OverOfi::asking(SHM, Force::None));
+        conformance!(stopped, OverOfi::asking(SHM, Force::None));
     }
 }
 
