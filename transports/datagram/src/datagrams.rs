@@ -1,144 +1,111 @@
-//! The state of an endpoint.
+//! What is below a card: numbered packets to peers and from them, and how peers are met and lost.
 
 use crate::{
     Config, Counters, OpenError,
-    access::Accesses,
     cache::RegistrationCache,
-    exposures::Exposures,
-    frame::{CompletionData, Control, HEADER_LEN},
+    frame::{CHANNELS, CompletionData, Control},
     grants::Grants,
     links::Links,
     lists::Lists,
     lost::Lost,
     network::{Medium, Meeting, Network},
     pace::Pace,
+    peers::Peers,
 };
-use petasos_fabric::{
-    Address, Capabilities, Credential, Endpoint, Event, Home, Peer, Pool, Support, Time,
-    two_sided::{self, Engine, header},
-};
+use petasos_fabric::{Address, Credential, Endpoint, Event, Home, Incarnation, Peer, Time};
 use rustix::event::epoll;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// An endpoint of the fabric over the datagrams of a library.
-pub struct Datagrams<N: Network> {
+/// An endpoint of a library, and its peers.
+pub(crate) struct Datagrams<N: Network> {
     pub(crate) home: Home,
     /// The order in which these are dropped: first the memory that was opened to others, then the
     /// library's endpoint.
-    pub(crate) exposures: Exposures<N::Opened>,
     pub(crate) cache: RegistrationCache<N::Opened>,
-    pub(crate) accesses: Accesses,
     pub(crate) grants: Grants<N::Key>,
     pub(crate) net: N,
     /// The endpoint by which peers meet: it authenticates them, notices their end, and rings.
     pub(crate) control: Box<dyn Endpoint>,
-    pub(crate) engine: Engine,
-    pub(crate) capabilities: Capabilities,
+    address: Address,
+    pub(crate) peers: Peers,
+    pub(crate) credential: Credential,
+    /// Whether the library accesses memory of peers.
+    pub(crate) native: bool,
+    /// From which length on the library may write data that goes with a packet; `u64::MAX` if it
+    /// does not.
+    pub(crate) payloads_from: u64,
     pub(crate) config: Config,
     pub(crate) medium: Medium,
     /// What peers must speak as well.
     pub(crate) protocol: String,
-    /// Peers were told that it ends.
-    pub(crate) parted: bool,
     pub(crate) links: Links,
     pub(crate) lists: Lists,
     pub(crate) lost: Lost,
-    /// Events that were found on the fast path, and come first.
-    pub(crate) early: Vec<Event>,
     /// Events of the control endpoint that were not taken in yet.
     pub(crate) control_events: Vec<Event>,
-    /// Whether packets are a card's; what peers say about memory then: the card takes it in.
-    pub(crate) carries_card: bool,
+    /// What peers say about memory, for the card.
     pub(crate) memory_controls: Vec<(Peer, Control)>,
     /// Whether peers ring for each other: where the library has nothing to sleep on.
     pub(crate) rings: bool,
-    pub(crate) epoll: OwnedFd,
+    epoll: OwnedFd,
     pub(crate) now: Time,
     pub(crate) pace: Pace,
     pub(crate) counters: Counters,
 }
 
 impl<N: Network> Datagrams<N> {
-    /// Opens an endpoint at an address of the network: see the transports for their addresses.
+    /// Opens an endpoint at an address of the network; `headers` is how long all headers of a packet
+    /// are.
     ///
     /// # Errors
     /// The configuration is not valid, the address is none of this network's, the endpoint by which
     /// peers meet cannot be opened there, or the library refused.
-    pub fn open(address: &Address, config: Config) -> Result<Datagrams<N>, N::OpenError> {
-        Datagrams::open_for(address, config, "", HEADER_LEN + header::MAX)
-    }
-
-    /// Opens an endpoint; `carries` is what its packets carry, before the library's protocol, if
-    /// they are not those of the engine, and `headers` how long all headers of a packet are.
-    pub(crate) fn open_for(
+    pub(crate) fn open(
         address: &Address,
         config: Config,
-        carries: &str,
         headers: usize,
     ) -> Result<Datagrams<N>, N::OpenError> {
         config.check().map_err(OpenError::Config)?;
         let (kind, medium) = N::kind(address)?;
         let control = medium.meet(address.rest(), &config)?;
-        let own = medium.ours(control.address());
-        let net = N::open(kind, host(own.rest()), headers, &config)?;
-        let mut limits = config.limits;
-        let fragment = net.facts().fragment.min(Config::MAX_MESSAGE);
-        limits.max_message = limits.max_message.min(fragment);
-        limits.max_inject = limits.max_inject.min(fragment);
-        if fragment < Config::MAX_MESSAGE {
-            limits.max_header = limits.max_header.min(fragment);
-        }
+        let address = medium.ours(control.address());
+        let net = N::open(kind, host(address.rest()), headers, &config)?;
         let epoll = sleepable(&*control, &net).map_err(|error| OpenError::System {
             what: "waiting for several things",
             error: error.into(),
         })?;
-        let mut capabilities = Capabilities::emulated(medium.scheme, limits);
-        capabilities.credential = match medium.meeting {
+        let credential = match medium.meeting {
             Meeting::Shm => Credential::PeerCredentials,
             Meeting::Tcp if config.secret.is_some() => Credential::SharedSecret,
             Meeting::Tcp => Credential::None,
         };
-        let native = config.remote_access && net.facts().access.is_some();
-        let completion_data_from = match native && CompletionData::names(net.facts().data_bits) > 0
-        {
-            true => config.completion_data_from.unwrap_or(net.facts().completion_data_from).max(1),
+        let facts = net.facts();
+        let native = config.remote_access && facts.access.is_some();
+        let payloads_from = match native && CompletionData::names(facts.data_bits) > 0 {
+            true => config.completion_data_from.unwrap_or(facts.completion_data_from).max(1),
             false => u64::MAX,
         };
-        if native {
-            capabilities.remote_access = Support::Native;
-            capabilities.flush = Support::Native;
-            capabilities.enforcement = net.facts().enforcement;
-            if completion_data_from < u64::MAX {
-                capabilities.put_with_event = Support::Native;
-                capabilities.native_event_from = Some(completion_data_from);
-            }
-        }
-        let mut numbers = two_sided::Config::new(limits, fragment);
-        numbers.get_chunk = 256 << 10;
-        let pool = Pool::new(limits.max_leases);
-        let protocol = format!("{carries}{}", net.facts().protocol);
+        let protocol = format!("{CHANNELS}{}", facts.protocol);
         Ok(Datagrams {
             home: Home::current(),
-            exposures: Exposures::default(),
             cache: RegistrationCache::new(if native { config.keep_registered } else { 0 }),
-            accesses: Accesses::new(),
             grants: Grants::new(),
-            engine: Engine::new(own, control.incarnation(), numbers, pool),
             rings: net.wait_fd().is_none(),
             net,
             control,
-            capabilities,
+            address,
+            peers: Peers::new(config.limits.max_peers),
+            credential,
+            native,
+            payloads_from,
             config,
             medium,
             protocol,
-            parted: false,
             links: Links::default(),
             lists: Lists::default(),
             lost: Lost::default(),
-            early: Vec::new(),
             control_events: Vec::new(),
             memory_controls: Vec::new(),
-            carries_card: !carries.is_empty(),
             epoll,
             now: Time::ZERO,
             pace: Pace::new(),
@@ -146,27 +113,19 @@ impl<N: Network> Datagrams<N> {
         })
     }
 
-    /// Whether the library can access remote memory.
-    pub(crate) fn has_native_access(&self) -> bool {
-        self.capabilities.remote_access == Support::Native
+    /// Where it is.
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Which life of it.
+    pub(crate) fn incarnation(&self) -> Incarnation {
+        self.control.incarnation()
     }
 
     /// What the endpoint did so far.
-    #[must_use]
-    pub fn counters(&self) -> Counters {
+    pub(crate) fn counters(&self) -> Counters {
         Counters { kept_bytes: self.cache.bytes(), lost: self.lost.count(), ..self.counters }
-    }
-
-    /// The protocol that carries its packets, in the library's words.
-    #[must_use]
-    pub fn carrier(&self) -> &str {
-        &self.net.facts().protocol
-    }
-
-    /// Its own name in the library's network, by which packets reach it.
-    #[must_use]
-    pub fn fabric_name(&self) -> &[u8] {
-        self.net.name()
     }
 }
 
@@ -192,11 +151,5 @@ fn sleepable<N: Network>(control: &dyn Endpoint, net: &N) -> rustix::io::Result<
 impl<N: Network> AsFd for Datagrams<N> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
-    }
-}
-
-impl<N: Network> std::fmt::Debug for Datagrams<N> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Datagrams({}, {})", self.engine.address(), self.carrier())
     }
 }

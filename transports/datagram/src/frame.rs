@@ -4,7 +4,8 @@
 //! # Packets
 //!
 //! Each packet that goes through the library begins with a header of [`HEADER_LEN`] bytes, little-endian;
-//! a packet of the two-sided engine follows, or nothing (then it only acknowledges):
+//! a packet of a card's follows ([`packet`](crate::card::packet)), or nothing (then it only
+//! acknowledges):
 //!
 //! | bytes | what |
 //! |---|---|
@@ -37,12 +38,12 @@ use petasos_fabric::Access;
 pub const HEADER_LEN: usize = 16;
 /// The longest name of an endpoint in the library's network, in bytes.
 pub const MAX_NAME: usize = 2048;
-/// What names a region, in bytes: the two-sided engine's route in its key.
+/// What names a region, in bytes, in its key.
 pub const TARGET: usize = 16;
 /// The longest name of a library's protocol, in bytes.
 pub const MAX_PROTOCOL: usize = 64;
-/// What stands before it where packets are those of a [`Card`](crate::Card), and not of the
-/// two-sided engine: so the two refuse each other, as do versions of the format.
+/// What stands before it: the version of what packets carry. Endpoints of different versions refuse
+/// each other.
 pub const CHANNELS: &str = "channels 3;";
 /// The longest description of memory that is open to a peer, in bytes.
 pub const MAX_LOCATION: usize = 1024;
@@ -157,7 +158,7 @@ pub enum Control {
         slot: u32,
         /// Your ticket.
         ticket: u64,
-        /// The protocol that I speak through the library, after [`CHANNELS`] if I am a card.
+        /// The protocol that I speak through the library, after [`CHANNELS`].
         protocol: String,
         /// My name in the fabric.
         name: Vec<u8>,

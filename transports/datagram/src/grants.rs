@@ -2,20 +2,20 @@
 
 use crate::frame::TARGET;
 use petasos_fabric::{Access as Rights, Peer};
-use std::collections::{HashMap, hash_map::Entry};
+use std::collections::HashMap;
 
-/// What names a region of a peer's: the engine's route in its key.
+/// What names a region of a peer's, in its key.
 pub(crate) type Target = [u8; TARGET];
 
 /// The state of the grant of a region.
 #[derive(Debug)]
 pub(crate) enum Grant<K> {
-    /// The owner was asked; these accesses wait.
-    Asked(Vec<usize>),
-    /// Granted, with this many pieces and payloads under way; completion data to the owner begins
+    /// The owner was asked.
+    Asked,
+    /// Granted, with this many accesses under way; completion data to the owner begins
     /// with `name`.
     Given { key: K, rights: Rights, name: u64, running: u32 },
-    /// It was revoked, and pieces or payloads are under way.
+    /// It was revoked, and accesses are under way.
     Revoked { running: u32 },
     /// The owner refused it.
     Refused,
@@ -32,25 +32,18 @@ impl<K> Grants<K> {
         Grants { list: HashMap::new() }
     }
 
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
     /// The grant of a region.
     #[inline]
     pub(crate) fn get_mut(&mut self, peer: Peer, target: Target) -> Option<&mut Grant<K>> {
         self.list.get_mut(&(peer, target))
     }
 
-    /// The owner is to be asked, for this access if there is one. False if it was.
-    pub(crate) fn ask(&mut self, peer: Peer, target: Target, access: Option<usize>) -> bool {
-        let Entry::Vacant(vacant) = self.list.entry((peer, target)) else { return false };
-        vacant.insert(Grant::Asked(access.into_iter().collect()));
-        true
+    /// The owner is asked.
+    pub(crate) fn ask(&mut self, peer: Peer, target: Target) {
+        self.list.insert((peer, target), Grant::Asked);
     }
 
-    /// A piece or a payload has completed.
+    /// An access has completed.
     pub(crate) fn completed(&mut self, peer: Peer, target: Target) {
         if let Some(Grant::Given { running, .. } | Grant::Revoked { running }) =
             self.get_mut(peer, target)
@@ -82,7 +75,7 @@ impl<K> Grants<K> {
         let mut held = false;
         for (_, grant) in self.list.iter().filter(|((of, _), _)| *of == peer) {
             match grant {
-                Grant::Asked(_) | Grant::Given { running: 0, .. } => held = true,
+                Grant::Asked | Grant::Given { running: 0, .. } => held = true,
                 Grant::Given { .. } | Grant::Revoked { .. } => return false,
                 Grant::Refused => {}
             }

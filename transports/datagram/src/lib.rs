@@ -3,9 +3,7 @@
 //!
 //! A [`Network`] is one endpoint of such a library. It sends packets to other endpoints of its
 //! kind, opens memory to them, and accesses theirs. A [`Card`] makes a device of it, over which
-//! [`Channels`] are an endpoint of the fabric ([`open`]). [`Datagrams`] is what cards have in common
-//! with an endpoint that sends packets of the two-sided engine alone, which is here still, to be
-//! compared.
+//! [`Channels`] are an endpoint of the fabric ([`open`]).
 //!
 //! # How it works
 //!
@@ -55,7 +53,6 @@
 //! stays registered for the next time.) How well such a key protects differs: see the transports.
 //! With [`Config::remote_access`] off nothing is ever registered, and the owner serves all access.
 
-mod access;
 #[doc(hidden)]
 pub mod bare;
 mod cache;
@@ -63,10 +60,7 @@ pub mod card;
 mod completion;
 mod config;
 mod datagrams;
-mod endpoint;
 mod error;
-mod exposure;
-mod exposures;
 pub mod frame;
 mod grants;
 mod link;
@@ -78,16 +72,14 @@ mod meet;
 mod network;
 mod nodes;
 mod pace;
+mod peers;
 mod receive;
-mod remote_access;
 mod send;
 mod sleep;
 pub mod slots;
-mod window;
 
 pub use card::{Card, open};
 pub use config::{Config, Counters};
-pub use datagrams::Datagrams;
 pub use error::OpenError;
 pub use network::{
     Facts, Happened, Mark, Medium, Meeting, Network, Node, Packet, Refusal, RemoteOp, Taken,

@@ -2,36 +2,27 @@
 
 use crate::link::Link;
 use petasos_fabric::Peer;
-use std::collections::{HashMap, VecDeque, hash_map::Entry};
-
-/// Lost peers that connected to us, whose handles are still known.
-const REMEMBERED: usize = 64;
+use std::collections::{HashMap, hash_map::Entry};
 
 /// All links.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     /// By the slot of the peer.
     links: Vec<Option<Box<Link>>>,
-    /// The serial numbers at which the next users of the slots begin.
-    serials: Vec<u32>,
     /// By the handles at the control endpoint.
     control_handles: HashMap<Peer, Peer>,
     /// The slots of peers, by what their completion data begins with.
     completions: HashMap<u64, u32>,
-    /// Lost peers that connected to us, oldest first.
-    lost: VecDeque<Peer>,
 }
 
 impl Links {
     /// Adds a peer that the control endpoint knows as `control`.
-    pub(crate) fn add(&mut self, peer: Peer, control: Peer, resolved: bool, ticket: u64) {
+    pub(crate) fn add(&mut self, peer: Peer, control: Peer, ticket: u64) {
         let index = peer.index as usize;
         if self.links.len() <= index {
             self.links.resize_with(index + 1, || None);
-            self.serials.resize(index + 1, 0);
         }
-        let link = Link::new(peer, control, resolved, ticket, self.serials[index]);
-        self.links[index] = Some(Box::new(link));
+        self.links[index] = Some(Box::new(Link::new(peer, control, ticket)));
         self.control_handles.insert(control, peer);
     }
 
@@ -39,7 +30,6 @@ impl Links {
     pub(crate) fn remove(&mut self, peer: Peer) -> Option<Box<Link>> {
         self.of(peer)?;
         let link = self.links[peer.index as usize].take()?;
-        self.serials[peer.index as usize] = link.out.next_serial();
         self.control_handles.remove(&link.control());
         self.completions.remove(&link.inward.completion_name());
         Some(link)
@@ -102,12 +92,5 @@ impl Links {
             return true;
         }
         false
-    }
-
-    /// Remembers the handle of a lost peer that connected to us. Returns one that is to be
-    /// forgotten.
-    pub(crate) fn remember_lost(&mut self, peer: Peer) -> Option<Peer> {
-        self.lost.push_back(peer);
-        if self.lost.len() > REMEMBERED { self.lost.pop_front() } else { None }
     }
 }

@@ -2,13 +2,11 @@
 
 use crate::link::Link;
 use petasos_fabric::Peer;
-use std::{collections::VecDeque, mem};
+use std::mem;
 
 /// Lists of peers. A peer is at most once in each.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
-    /// Peers to be sent to.
-    outgoing: VecDeque<u32>,
     /// Peers to be told what was taken.
     owing: Vec<u32>,
     /// Peers with a deferred packet that is due.
@@ -20,24 +18,6 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// The peer is sent to when its turn comes.
-    #[inline]
-    pub(crate) fn queue(&mut self, link: &mut Link) {
-        if link.out.enter_queue() {
-            self.outgoing.push_back(link.peer().index);
-        }
-    }
-
-    #[inline]
-    pub(crate) fn outgoing_len(&self) -> usize {
-        self.outgoing.len()
-    }
-
-    #[inline]
-    pub(crate) fn pop_outgoing(&mut self) -> Option<u32> {
-        self.outgoing.pop_front()
-    }
-
     /// The peer is told what was taken, if that is due.
     #[inline]
     pub(crate) fn owe(&mut self, link: &mut Link) {
@@ -112,6 +92,6 @@ impl Lists {
     /// Whether anything is to be sent.
     #[inline]
     pub(crate) fn has_output(&self) -> bool {
-        !self.outgoing.is_empty() || self.has_owing() || self.has_controls()
+        self.has_owing() || self.has_controls()
     }
 }

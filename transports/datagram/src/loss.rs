@@ -9,42 +9,22 @@ use petasos_fabric::{LostReason, Peer};
 
 impl<N: Network> Datagrams<N> {
     /// A peer is lost, with operations under way.
-    pub(crate) fn keep_lost(&mut self, link: &Link, accesses: Vec<(u32, u32)>) {
+    pub(crate) fn keep_lost(&mut self, link: &Link) {
         if link.out.running() == 0 {
             return;
         }
-        self.lost.add(link, accesses.into_iter());
+        self.lost.add(link);
         self.lost.note_crowding(self.config.lost, self.now);
         self.net.spare(self.lost.count().min(self.config.lost));
     }
 
+    /// The library has completed an operation with a peer that is not there any more.
+    #[cold]
     pub(crate) fn lost_done(&mut self, peer: Peer) {
         if let Some(node) = self.lost.take(peer) {
             self.retire_node(node, peer);
         }
         self.lost.note_crowding(self.config.lost, self.now);
-    }
-
-    /// The library has completed a packet whose peer is not there any more.
-    #[cold]
-    pub(crate) fn lost_packet_done(&mut self, index: u32, serial: u32) {
-        if let Some(peer) = self.lost.of_packet(index, serial) {
-            self.lost_done(peer);
-        }
-    }
-
-    /// The same for a packet whose completion is not waited for.
-    #[cold]
-    pub(crate) fn lost_short_done(&mut self, index: u32, generation: u32) {
-        self.lost_done(Peer { index, generation });
-    }
-
-    /// The same for a piece of an access, if it is of a lost peer.
-    #[cold]
-    pub(crate) fn lost_piece_done(&mut self, access: u32, serial: u32) {
-        if let Some(peer) = self.lost.of_access(access, serial) {
-            self.lost_done(peer);
-        }
     }
 
     /// A node is not used any more. Libraries may still work for it, or find something of it in

@@ -9,7 +9,7 @@
 use crate::{link::Link, network::Node};
 use petasos_fabric::{Peer, Time};
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{HashMap, VecDeque},
     time::Duration,
 };
 
@@ -20,10 +20,7 @@ const RETIREMENT: Duration = Duration::from_secs(2);
 /// All of them.
 #[derive(Debug, Default)]
 pub(crate) struct Lost {
-    /// By slot and generation of the peer.
-    peers: BTreeMap<(u32, u32), Remains>,
-    /// Pieces of accesses that are under way: whose.
-    accesses: HashMap<(u32, u32), Peer>,
+    peers: HashMap<Peer, Remains>,
     count: usize,
     /// Since when there are more than there may be.
     crowded: Option<Time>,
@@ -34,9 +31,6 @@ pub(crate) struct Lost {
 /// The operations that a lost peer left.
 #[derive(Debug)]
 struct Remains {
-    /// The serial numbers of its packets: the first, and how many.
-    first: u32,
-    packets: u32,
     running: u32,
     /// Its node, when it is to leave the table as soon as nothing is under way.
     node: Option<Node>,
@@ -49,39 +43,22 @@ impl Lost {
         self.count
     }
 
-    /// Adds a lost peer, with these pieces of accesses.
-    pub(crate) fn add(&mut self, link: &Link, accesses: impl Iterator<Item = (u32, u32)>) {
-        let ((first, packets), running) = (link.out.serials(), link.out.running());
-        let remains = Remains { first, packets, running, node: None };
-        self.peers.insert((link.peer().index, link.peer().generation), remains);
-        self.accesses.extend(accesses.map(|access| (access, link.peer())));
+    /// Adds a lost peer.
+    pub(crate) fn add(&mut self, link: &Link) {
+        let running = link.out.running();
+        self.peers.insert(link.peer(), Remains { running, node: None });
         self.count += running as usize;
     }
 
     /// An operation with a lost peer has completed. Returns a node that is to leave the table now.
     pub(crate) fn take(&mut self, peer: Peer) -> Option<Node> {
-        let name = (peer.index, peer.generation);
-        let remains = self.peers.get_mut(&name)?;
+        let remains = self.peers.get_mut(&peer)?;
         self.count -= 1;
         remains.running -= 1;
         if remains.running > 0 {
             return None;
         }
-        self.accesses.retain(|_, of| *of != peer);
-        self.peers.remove(&name)?.node
-    }
-
-    /// The lost peer whose packet this is.
-    pub(crate) fn of_packet(&self, index: u32, serial: u32) -> Option<Peer> {
-        let is_of = |remains: &Remains| serial.wrapping_sub(remains.first) < remains.packets;
-        let mut of_slot = self.peers.range((index, 0)..=(index, u32::MAX));
-        let ((index, generation), _) = of_slot.find(|(_, remains)| is_of(remains))?;
-        Some(Peer { index: *index, generation: *generation })
-    }
-
-    /// The lost peer with which this piece of an access is.
-    pub(crate) fn of_access(&self, access: u32, serial: u32) -> Option<Peer> {
-        self.accesses.get(&(access, serial)).copied()
+        self.peers.remove(&peer)?.node
     }
 
     /// Keeps the time since which there are more than `most`.
@@ -115,7 +92,7 @@ impl Lost {
     /// Whether anything is under way with this peer: then its node leaves the table when that has
     /// completed.
     pub(crate) fn keeps(&mut self, peer: Peer, node: Node) -> bool {
-        let remains = self.peers.get_mut(&(peer.index, peer.generation));
+        let remains = self.peers.get_mut(&peer);
         remains.map(|remains| remains.node = Some(node)).is_some()
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     network::{Medium, Meeting, Network},
 };
 use petasos_fabric::{Address, Endpoint, Event, LostReason, Peer, ResolveError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The most control messages to one peer that may wait.
 const MOST_CONTROLS: usize = 1 << 16;
@@ -24,6 +24,8 @@ const LONGEST: usize = crate::frame::MAX_NAME + 128;
 const UNANNOUNCED: Duration = Duration::from_millis(50);
 /// The same if it said how many packets it sent.
 const ANNOUNCED: Duration = Duration::from_secs(2);
+/// How long messages may take to be sent when an endpoint ends.
+const FAREWELL: Duration = Duration::from_millis(200);
 
 impl Medium {
     /// Opens the endpoint by which peers meet at this place.
@@ -81,16 +83,48 @@ impl Medium {
 }
 
 impl<N: Network> Datagrams<N> {
-    /// Adds a peer that the control endpoint knows as `control`.
-    pub(crate) fn add(
+    /// The peer at an address; `running`: it is not waited for.
+    pub(crate) fn resolve(
         &mut self,
         address: &Address,
-        control: Peer,
-        resolved: bool,
+        patience: Duration,
+        running: bool,
     ) -> Result<Peer, ResolveError> {
-        let peer = self.engine.add_peer(address)?;
+        let scheme = self.medium.scheme;
+        if address.scheme() != scheme && address.scheme() != self.medium.best {
+            return Err(ResolveError::WrongScheme { address: address.clone(), scheme });
+        }
+        let theirs = self.medium.theirs(address)?;
+        let address = self.medium.ours(&theirs);
+        // If it is known, this extends the patience.
+        let control = match running {
+            true => self.control.resolve_running(&theirs, patience),
+            false => self.control.resolve(&theirs, patience),
+        };
+        let control = control.map_err(|error| match error {
+            ResolveError::Malformed { reason, .. } => {
+                ResolveError::Malformed { address: address.clone(), reason }
+            }
+            other => other,
+        })?;
+        // It may be known by another spelling of its address.
+        match self.peers.find(&address).or_else(|| self.links.by_control(control)) {
+            Some(peer) => Ok(peer),
+            None => self.add(&address, control),
+        }
+    }
+
+    /// Nothing more is sent to a peer, or reported of it.
+    pub(crate) fn forget(&mut self, peer: Peer) {
+        self.remove(peer);
+        self.peers.forget(peer);
+    }
+
+    /// Adds a peer that the control endpoint knows as `control`.
+    fn add(&mut self, address: &Address, control: Peer) -> Result<Peer, ResolveError> {
+        let peer = self.peers.add(address)?;
         let ticket = getrandom::u64().expect("the system's random source answers");
-        self.links.add(peer, control, resolved, ticket);
+        self.links.add(peer, control, ticket);
         Ok(peer)
     }
 
@@ -136,14 +170,14 @@ impl<N: Network> Datagrams<N> {
                 let Some(info) = self.control.peer(control) else { return };
                 let address = self.medium.ours(&info.address);
                 // The last packets of its earlier incarnation were still waited for.
-                if let Some(earlier) = self.engine.find_peer(&address)
+                if let Some(earlier) = self.peers.find(&address)
                     && let Some(link) = self.links.of(earlier)
                     && let State::Ending(reason, _) = &link.state
                 {
                     let reason = reason.clone();
                     self.finish(earlier, reason);
                 }
-                let Ok(peer) = self.add(&address, control, false) else {
+                let Ok(peer) = self.add(&address, control) else {
                     return self.control.forget(control);
                 };
                 peer
@@ -218,7 +252,7 @@ impl<N: Network> Datagrams<N> {
                 if let Some(incarnation) =
                     self.control.peer(control).and_then(|info| info.incarnation)
                 {
-                    self.engine.peer_up(peer, incarnation);
+                    self.peers.up(peer, incarnation);
                 }
             }
             Control::Ring => {
@@ -244,16 +278,10 @@ impl<N: Network> Datagrams<N> {
                 }
             }
             Control::Bye(count) => link.inward.set_total(count),
-            memory if self.carries_card => {
+            memory => {
                 let peer = link.peer();
                 self.memory_controls.push((peer, memory));
             }
-            Control::Ask(target) => self.asked(index, target),
-            Control::Grant(target, leave) => self.granted(index, target, Some(leave)),
-            Control::Refuse(target) => self.granted(index, target, None),
-            Control::Revoke(target) => self.revoked(index, target),
-            Control::Released(target) => self.released(index, target),
-            Control::Returned => self.returned(index),
         }
     }
 
@@ -315,30 +343,46 @@ impl<N: Network> Datagrams<N> {
 
     /// A peer is lost: nothing more is sent to it, or taken from it.
     pub(crate) fn finish(&mut self, peer: Peer, reason: LostReason) {
-        let Some(resolved) = self.remove(peer, &reason) else { return };
-        self.engine.peer_lost(peer, reason);
-        if !resolved && let Some(oldest) = self.links.remember_lost(peer) {
-            self.engine.reuse(oldest);
-        }
+        self.remove(peer);
+        self.peers.lose(peer, reason);
     }
 
-    /// Takes a peer out of all tables but the engine's. Says whether the program had resolved it.
-    pub(crate) fn remove(&mut self, peer: Peer, reason: &LostReason) -> Option<bool> {
-        let link = self.links.remove(peer)?;
+    /// Takes a peer out of all tables but that of handles.
+    fn remove(&mut self, peer: Peer) {
+        let Some(link) = self.links.remove(peer) else { return };
         if self.grants.can_return(peer) {
             let _ = self.control.inject(link.control(), &[&Control::Returned.to_bytes()]);
             // It is sent before the connection is closed; events that arrive meanwhile wait for
             // their turn.
             self.control.progress(self.now, 0, &mut self.control_events);
         }
-        let accesses = self.end_accesses(peer, reason);
-        self.keep_lost(&link, accesses);
-        self.forget_holder(peer);
+        self.grants.forget(peer);
+        self.keep_lost(&link);
         self.control.forget(link.control());
         self.net.clean_up(link.name());
         if let Some(node) = link.node() {
             self.retire_node(node, peer);
         }
-        Some(link.is_resolved())
+    }
+
+    /// Waits a little until the library has sent everything, while `receive` polls it, and tells
+    /// peers that this was all.
+    pub(crate) fn part(&mut self, mut receive: impl FnMut(&mut Self)) {
+        let begin = Instant::now();
+        while self.net.running() > 0 && begin.elapsed() < FAREWELL {
+            receive(self);
+            std::thread::yield_now();
+        }
+        for link in self.links.iter() {
+            if matches!(link.state, State::Up) {
+                if self.grants.can_return(link.peer()) {
+                    let _ = self.control.inject(link.control(), &[&Control::Returned.to_bytes()]);
+                }
+                let _ = self
+                    .control
+                    .inject(link.control(), &[&Control::Bye(link.out.sent()).to_bytes()]);
+            }
+        }
+        self.control.progress(self.now, 64, &mut Vec::new());
     }
 }

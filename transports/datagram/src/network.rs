@@ -55,25 +55,11 @@ pub struct Facts {
 /// The caller's mark of an operation that it posted; the completion carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// A packet: the link, and which of its packets.
+    /// A packet.
     Packet {
         /// The slot of the peer.
         link: u32,
-        /// The packet's serial number.
-        serial: u32,
-    },
-    /// A packet whose completion is not waited for.
-    Short {
-        /// The slot of the peer.
-        link: u32,
         /// Which of the slot's users it is of.
-        serial: u32,
-    },
-    /// The payload of a packet, written to where it belongs.
-    Payload {
-        /// The slot of the peer.
-        link: u32,
-        /// The packet's serial number.
         serial: u32,
     },
     /// A piece of an access.

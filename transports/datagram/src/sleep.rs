@@ -24,15 +24,10 @@ use crate::{
 use petasos_fabric::{Sleep, Time};
 
 impl<N: Network> Datagrams<N> {
-    /// See [`petasos_fabric::Endpoint::arm`]. `waits`: for something of which no event tells.
+    /// See [`petasos_channel::Device::arm`]. `waits`: for something of which no event tells.
     pub(crate) fn prepare(&mut self, now: Time, waits: bool) -> Sleep {
         let spun = self.pace.arm();
-        let engine = self.engine.has_events() || self.engine.has_output();
-        if engine
-            || !self.early.is_empty()
-            || !self.control_events.is_empty()
-            || self.controls_now()
-        {
+        if self.peers.has_news() || !self.control_events.is_empty() || self.controls_now() {
             return Sleep::Busy;
         }
         if self.net.has_more() || (!self.rings && !self.net.try_wait()) {
@@ -41,7 +36,7 @@ impl<N: Network> Datagrams<N> {
         let mut until = Time::NEVER;
         // Things that wait for peers, which do not ring for them.
         let mut nap = waits || self.lists.has_output();
-        nap |= self.accesses.is_waiting() || self.has_paused() || self.engine.has_waiting();
+        nap |= self.has_paused();
         if self.rings {
             nap |= self.links.iter().any(|link| link.inward.waits_for_completion());
             nap |= self.net.running() > 0 || !self.ask_for_rings();
@@ -57,8 +52,6 @@ impl<N: Network> Datagrams<N> {
                 until = until.min(*end).min(Pace::look_again(now));
             }
         }
-        until = until.min(self.exposures.until()).min(self.accesses.until());
-        until = until.min(self.engine.deadline());
         if nap {
             until = until.min(self.pace.nap(spun, now));
             if self.rings && self.pace.is_longest_nap() && self.net.running() > 0 {

@@ -3,13 +3,13 @@
 
 mod common;
 
-use common::{LATE, Mock, be_silent, complete_all, tamper};
+use common::{LATE, Mock, be_silent, complete_all, speak, tamper};
 use petasos_channel::{
     Device, DeviceEvent,
     device::{Class, Fault, Node, Readiness, RemoteKey, Search, Target, Ticket},
 };
-use petasos_datagram::{Card, Config, Datagrams};
-use petasos_fabric::{Access, Address, Clock, Endpoint, Event, LostReason, Region, Slice};
+use petasos_datagram::{Card, Config};
+use petasos_fabric::{Access, Address, Clock, LostReason, Region, Slice};
 use std::{
     collections::VecDeque,
     ptr::NonNull,
@@ -593,37 +593,34 @@ fn a_peer_that_stands_still_leaves_reads_to_others() {
     begin(&mut reader, still, 0, 200).unwrap();
 }
 
-/// A card and an endpoint without channels refuse each other, and each says why.
+/// Cards of different protocols refuse each other, and each says why.
 #[test]
 fn others_are_refused() {
-    let mut card = open(&config(true));
     let place = Address::parse("mock://*").unwrap();
-    let mut plain = Datagrams::<Mock>::open(&place, config(true)).unwrap();
-    let to = plain.address().clone();
-    let mut events = Vec::new();
-    card.resolve(&to, PATIENCE);
-    plain.resolve(&card.address().clone(), PATIENCE).unwrap();
+    let mut cards = ["mock", "other"].map(|protocol| {
+        speak(protocol);
+        Card::<Mock>::open(&place, config(true)).unwrap()
+    });
+    let at = cards.each_ref().map(|card| card.address().clone());
+    cards.iter_mut().zip(at.iter().rev()).for_each(|(card, to)| card.resolve(to, PATIENCE));
     let clock = Clock::start();
-    let (mut told, mut others) = (VecDeque::new(), Vec::new());
+    let (mut told, mut events) = (Vec::new(), Vec::new());
     let end = Instant::now() + PATIENCE;
     while told.len() < 2 {
-        card.poll(clock.now(), true, 64, &mut events);
-        plain.progress(clock.now(), 64, &mut others);
+        for card in &mut cards {
+            card.poll(clock.now(), true, 64, &mut events);
+        }
         for event in events.drain(..) {
             match event {
                 DeviceEvent::Unreachable { reason, .. } | DeviceEvent::Lost { reason, .. } => {
-                    told.push_back(reason.to_string());
+                    told.push(reason.to_string());
                 }
                 other => assert!(matches!(other, DeviceEvent::Up { .. }), "{other:?}"),
             }
         }
-        for event in others.drain(..) {
-            if let Event::PeerLost { reason, .. } = event {
-                told.push_back(reason.to_string());
-            }
-        }
         assert!(Instant::now() < end, "{told:?}");
     }
-    let named = told.iter().any(|why| why.contains("`channels 3;mock`") && why.contains("`mock`"));
-    assert!(named, "{told:?}");
+    let both =
+        |why: &String| ["mock", "other"].iter().all(|p| why.contains(&format!("`channels 3;{p}`")));
+    assert!(told.iter().any(both), "{told:?}");
 }

@@ -8,11 +8,10 @@
 mod common;
 
 use common::{SHM, config, found, network};
-use petasos_channel::{Channels, Force, Over};
+use petasos_channel::Channels;
 use petasos_conformance::{Network as Place, processes::PATIENCE};
 use petasos_datagram::{
-    Card, Config, Datagrams, Facts, Happened, Mark, Medium, Network, Node, Packet, Refusal,
-    RemoteOp, Taken,
+    Card, Config, Facts, Happened, Mark, Medium, Network, Node, Packet, Refusal, RemoteOp, Taken,
 };
 use petasos_fabric::{
     Access, Address, Clock, Endpoint, Event, Key, Level, Operation, Region, RemoteSpan, Slice,
@@ -23,23 +22,18 @@ use petasos_testing::{Process, again, role, skip};
 use smallvec::smallvec;
 use std::{
     collections::VecDeque,
-    env,
-    io::stdin,
-    iter,
+    env, iter,
     os::fd::BorrowedFd,
-    sync::{
-        atomic::{AtomicU8, Ordering},
-        mpsc,
-    },
+    sync::atomic::{AtomicU8, Ordering},
     thread,
     time::Instant,
 };
 
 /// Bytes of memory: room for each number.
 const LEN: usize = 256 * LONG;
-/// Bytes of a put, and of a long record, which the provider writes.
+/// Bytes of a put, which the provider writes.
 const LONG: usize = 8000;
-/// Puts, or records, that come whole.
+/// Puts that come whole.
 const WHOLE: u64 = 20;
 /// What is said of those before, until the provider has leave to write.
 const EARLY: u64 = 253;
@@ -393,92 +387,6 @@ fn of_a_put(test: &str, network: Place) {
     }
 }
 
-// Records of an exclusive channel.
-
-/// Only exclusive channels, and one at a time: a later peer gets the channel of the one that died.
-fn exclusive() -> petasos_channel::Config {
-    let mut config = petasos_channel::Config::default();
-    config.force = Force::Exclusive;
-    config.limits.max_inject = config.limits.max_message;
-    config.exclusive.give.count = 1;
-    config
-}
-
-/// Sends some whole, then one of which a part is swallowed, and others behind it; and goes on until
-/// it is killed.
-fn sends(network: Place) {
-    let place = network.anywhere();
-    let device = Over::new(Datagrams::<Swallowing>::open(&place, numbers(network)).unwrap());
-    let mut driven = Driven::new(Channels::new(device, exclusive()));
-    let at = Address::parse(&variable("PETASOS_AT")).unwrap();
-    let peer = driven.end.resolve(&at, PATIENCE).unwrap();
-    let send = |driven: &mut Driven<Channels<Over<Datagrams<Swallowing>>>>, number: u64, len| {
-        while driven.end.inject(peer, &[&vec![number as u8; len]]).is_err() {
-            driven.pass();
-        }
-    };
-    let noticed = |driven: &Driven<Channels<Over<Datagrams<Swallowing>>>>| {
-        driven.end.device().inner().counters().completion_data_out
-    };
-    while noticed(&driven) == 0 {
-        send(&mut driven, EARLY, LONG);
-        driven.pass();
-    }
-    (0..WHOLE).for_each(|number| send(&mut driven, number, LONG));
-    // Nothing that is to come whole is swallowed: it is told when all of it has come.
-    let (say, hear) = mpsc::channel();
-    thread::spawn(move || say.send(stdin().read_line(&mut String::new()).unwrap()));
-    driven.until("word of it", |_| hear.try_recv().is_ok());
-    swallow();
-    let before = noticed(&driven);
-    send(&mut driven, WHOLE, LONG);
-    driven.until("it is handed to the network", |driven| noticed(driven) > before);
-    send(&mut driven, 254, 40);
-    send(&mut driven, 255, LONG);
-    for _ in 0..100 {
-        driven.pass();
-    }
-    println!("so far");
-    loop {
-        driven.pass();
-    }
-}
-
-fn of_a_record(test: &str, network: Place) {
-    if found().is_none() {
-        return;
-    }
-    if role().is_some() {
-        return sends(network);
-    }
-    let device = Over::new(
-        Datagrams::<petasos_ofi::Net>::open(&network.anywhere(), numbers(network)).unwrap(),
-    );
-    let mut driven = Driven::new(Channels::new(device, exclusive()));
-    if driven.end.device().inner().capabilities().put_with_event != Support::Native {
-        return skip("no completion data here");
-    }
-    let at = driven.end.address().to_string();
-    for (lives, role) in ["no writes", "no packets", "no writes"].into_iter().enumerate() {
-        driven.events.clear();
-        let mut dies = start(test, role, &[("PETASOS_AT", &at)]);
-        driven.until("the whole ones", |driven| driven.told().len() == WHOLE as usize);
-        assert_eq!(driven.end.counters().given, lives as u64 + 1);
-        dies.tell("go on");
-        let noticed = driven.end.device().inner().counters().completion_data_in;
-        if role == "no packets" {
-            driven.until("the write", |driven| {
-                driven.end.device().inner().counters().completion_data_in > noticed
-            });
-        }
-        dies.line("so far");
-        (0..100).for_each(|_| driven.pass());
-        dies.kill();
-        driven.until("the loss", Driven::is_lost);
-        assert!(driven.told().into_iter().eq(0..WHOLE), "{role}: {:?}", driven.told());
-    }
-}
-
 #[test]
 fn of_a_put_over_a_network() {
     of_a_put("of_a_put_over_a_network", network());
@@ -487,14 +395,4 @@ fn of_a_put_over_a_network() {
 #[test]
 fn of_a_put_over_shared_memory() {
     of_a_put("of_a_put_over_shared_memory", SHM);
-}
-
-#[test]
-fn of_a_record_over_a_network() {
-    of_a_record("of_a_record_over_a_network", network());
-}
-
-#[test]
-fn of_a_record_over_shared_memory() {
-    of_a_record("of_a_record_over_shared_memory", SHM);
 }

@@ -8,12 +8,10 @@ mod pair;
 
 use common::{SHM, config, network};
 use pair::Pair;
-use petasos_channel::{Channels, Force, Over};
 use petasos_conformance::Network;
-use petasos_datagram::Datagrams;
 use petasos_fabric::{
-    Access, Clock, Done, Endpoint, Event, InjectError, Level, OpErrorKind, Operation, Region,
-    Remote, RemoteSpan, Slice, Support, Token,
+    Access, Done, Endpoint, Event, Level, OpErrorKind, Operation, Region, Remote, RemoteSpan,
+    Slice, Support, Token,
 };
 use smallvec::smallvec;
 use std::time::{Duration, Instant};
@@ -154,53 +152,6 @@ fn garbage_is_thrown_away(network: Network) {
     assert_eq!(arrivals(&mut pair.events[1]).len(), 100);
 }
 
-/// Long records of an exclusive channel are written into the other side's FIFO by the provider.
-fn exclusive_channels_are_remote_fifos(network: Network) {
-    if open(network).is_none() {
-        return;
-    }
-    let mut numbers = petasos_channel::Config::default();
-    numbers.force = Force::Exclusive;
-    numbers.limits.max_inject = numbers.limits.max_message;
-    let mut of_ofi = config(network);
-    of_ofi.completion_data_from = Some(4096);
-    let end = || {
-        let device = Over::new(
-            Datagrams::<petasos_ofi::Net>::open(&network.anywhere(), of_ofi.clone()).unwrap(),
-        );
-        Channels::new(device, numbers.clone())
-    };
-    let (mut a, mut b) = (end(), end());
-    let peer = a.resolve(&b.address().clone(), Duration::from_secs(20)).unwrap();
-    let (clock, begin) = (Clock::start(), Instant::now());
-    let (mut sent, mut came, mut events) = (0u64, 0u64, Vec::new());
-    let total = 300;
-    while came < total {
-        assert!(begin.elapsed() < Duration::from_secs(30), "{came} of {sent} came");
-        // Short ones between the long ones: they go another way, and keep their turn.
-        let len = if sent.is_multiple_of(3) { 40 } else { 5000 + 30 * sent as usize };
-        if sent < total {
-            match a.inject(peer, &[&vec![sent as u8; len]]) {
-                Ok(()) => sent += 1,
-                Err(InjectError::Full) => {}
-                Err(other) => panic!("{other}"),
-            }
-        }
-        a.progress(clock.now(), 64, &mut events);
-        events.clear();
-        b.progress(clock.now(), 64, &mut events);
-        for event in events.drain(..) {
-            if let Event::Message { message, .. } = event {
-                assert!(message.iter().all(|byte| *byte == came as u8), "message {came}");
-                came += 1;
-            }
-        }
-    }
-    let (out, counted) = (a.device().inner().counters(), a.counters());
-    assert!(counted.exclusive > total / 2 && out.completion_data_out > 0, "{counted:?} {out:?}");
-    assert_eq!(b.device().inner().counters().stray_completion_data, 0);
-}
-
 macro_rules! over {
     ($name:ident, $network:expr) => {
         mod $name {
@@ -215,10 +166,6 @@ macro_rules! over {
             #[test]
             fn garbage_is_thrown_away() {
                 super::garbage_is_thrown_away($network);
-            }
-            #[test]
-            fn exclusive_channels_are_remote_fifos() {
-                super::exclusive_channels_are_remote_fifos($network);
             }
         }
     };

@@ -17,7 +17,7 @@ use std::{
 
 const NAME: &str = "endpoints_that_still_connect_can_be_closed";
 const LOOPBACK: Place = Place { scheme: "ucx+tcp", host: "127.0.0.1" };
-const MARK: Mark = Mark::Short { link: 0, serial: 0 };
+const MARK: Mark = Mark::Packet { link: 0, serial: 0 };
 /// What packets carry, besides their heads: in one piece, from where it lies, and in several parts.
 const LENGTHS: [usize; 3] = [0, 4000, 60_000];
 /// Processes, and endpoints that each of them closes.

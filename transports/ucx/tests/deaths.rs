@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const NAME: &str = "a_peer_that_dies_before_it_is_answered_takes_no_other_with_it";
 const LOOPBACK: Place = Place { scheme: "ucx+tcp", host: "127.0.0.1" };
-const MARK: Mark = Mark::Short { link: 0, serial: 0 };
+const MARK: Mark = Mark::Packet { link: 0, serial: 0 };
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Where a peer finds the name of the worker that it connects to.
 const TO: &str = "PETASOS_DEATHS_TO";

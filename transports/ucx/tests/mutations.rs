@@ -15,7 +15,7 @@ use std::{
 };
 
 const LOOPBACK: Place = Place { scheme: "ucx+tcp", host: "127.0.0.1" };
-const MARK: Mark = Mark::Short { link: 0, serial: 0 };
+const MARK: Mark = Mark::Packet { link: 0, serial: 0 };
 const ACCESS: Mark = Mark::Access { access: 0, serial: 0 };
 /// The address of the memory is sent before UCX's key: the peer that sends it is the one that is
 /// accessed.

@@ -19,7 +19,7 @@ use std::{
 };
 
 const NAME: &str = "a_queue_that_is_written_to_too_early_is_replaced";
-const MARK: Mark = Mark::Short { link: 0, serial: 0 };
+const MARK: Mark = Mark::Packet { link: 0, serial: 0 };
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Endpoints that are opened.
 const OPENINGS: usize = 100;

@@ -284,7 +284,7 @@ impl<N: Network> Card<N> {
         part: &Slice,
     ) -> bool {
         let lower = &mut self.inner;
-        if (part.len() as u64) < lower.payloads_from() {
+        if (part.len() as u64) < lower.payloads_from {
             return false;
         }
         let Some(peer) = self.nodes.live(node).map(|reached| reached.peer) else { return false };
@@ -351,8 +351,8 @@ impl<N: Network> Card<N> {
             self.fail_at_once(ticket, Fault::Lost);
         }
         self.opened.note_loss(self.inner.now);
-        if let Some(info) = self.inner.engine.peer_info(peer) {
-            self.exposures.lose(peer, &info.address, until);
+        if let Some(address) = self.inner.peers.address(peer) {
+            self.exposures.lose(peer, address, until);
         }
     }
 

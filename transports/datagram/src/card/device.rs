@@ -11,11 +11,14 @@ use petasos_channel::{
     immediate::{Opened, PutHeader},
 };
 use petasos_fabric::{
-    Access, Address, Credential, Endpoint, Incarnation, LostReason, Notifier, Region,
-    RegisterError, ResolveError, Sleep, Slice, Time, two_sided::Outgoing,
+    Access, Address, Credential, Incarnation, LostReason, Notifier, Region, RegisterError,
+    ResolveError, Sleep, Slice, Time, two_sided::Outgoing,
 };
 use smallvec::SmallVec;
-use std::{os::fd::BorrowedFd, time::Duration};
+use std::{
+    os::fd::{AsFd, BorrowedFd},
+    time::Duration,
+};
 
 /// The longest put or get.
 const TRANSFER: usize = 1 << 20;
@@ -26,11 +29,11 @@ impl<N: Network> Device for Card<N> {
     }
 
     fn address(&self) -> &Address {
-        self.inner.engine.address()
+        self.inner.address()
     }
 
     fn incarnation(&self) -> Incarnation {
-        self.inner.engine.incarnation()
+        self.inner.incarnation()
     }
 
     fn limits(&self) -> DeviceLimits {
@@ -48,14 +51,14 @@ impl<N: Network> Device for Card<N> {
                 true => self.inner.config.remote_access_from.max(1),
                 false => u64::MAX,
             },
-            serves_events_from: self.inner.payloads_from(),
+            serves_events_from: self.inner.payloads_from,
             enforcement: facts.enforcement,
             puts_are_packets: true,
         }
     }
 
     fn credential(&self) -> Credential {
-        self.inner.capabilities.credential
+        self.inner.credential
     }
 
     fn resolve(&mut self, address: &Address, patience: Duration) {
@@ -72,18 +75,14 @@ impl<N: Network> Device for Card<N> {
         patience: Duration,
         running: bool,
     ) -> Result<Address, ResolveError> {
-        let own = self.inner.engine.address();
+        let own = self.inner.address();
         // In the spelling of this scheme.
         let named = address.scheme() == self.inner.medium.best && address.rest() == own.rest();
         if named || address == own {
             return Ok(own.clone());
         }
-        let peer = match running {
-            true => self.inner.resolve_running(address, patience)?,
-            false => self.inner.resolve(address, patience)?,
-        };
-        let info = self.inner.engine.peer_info(peer);
-        Ok(info.map_or_else(|| address.clone(), |info| info.address))
+        let peer = self.inner.resolve(address, patience, running)?;
+        Ok(self.inner.peers.address(peer).unwrap_or(address).clone())
     }
 
     fn close(&mut self, node: Node) {
@@ -285,10 +284,10 @@ impl<N: Network> Device for Card<N> {
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.fd()
+        Some(self.inner.as_fd())
     }
 
     fn notifier(&self) -> Notifier {
-        self.inner.notifier()
+        self.inner.control.notifier()
     }
 }

@@ -1,42 +1,31 @@
 //! Nodes that come and go.
 
 use super::Card;
-use crate::network::Network;
+use crate::{network::Network, peers::News};
 use petasos_channel::{DeviceEvent, device::Node};
-use petasos_fabric::{Endpoint, Event, LostReason, Peer};
+use petasos_fabric::{LostReason, Peer};
 use std::collections::VecDeque;
 
 impl<N: Network> Card<N> {
-    /// Takes in what the inner endpoint reports of peers.
+    /// Takes in what there is to report of peers.
     pub(super) fn take_news(&mut self) {
-        let mut news = std::mem::take(&mut self.news);
-        self.inner.engine.take_events(usize::MAX, &mut news);
-        for event in news.drain(..) {
-            match event {
-                Event::PeerUp { peer, incarnation } => {
-                    let Some(info) = self.inner.engine.peer_info(peer) else { continue };
-                    let (node, address) = (self.nodes.add(peer), info.address);
+        while let Some(news) = self.inner.peers.pop_news() {
+            match news {
+                News::Up(peer, incarnation) => {
+                    let Some(address) = self.inner.peers.address(peer).cloned() else { continue };
+                    let node = self.nodes.add(peer);
                     self.mail.push_back(DeviceEvent::Up { node, address, incarnation });
                 }
-                Event::PeerLost { peer, reason } => self.peer_lost(peer, reason),
-                _ => {}
-            }
-        }
-        self.news = news;
-        // The engine has nothing to say: each side's credit for messages is that of the channels.
-        while let Some(peer) = self.inner.engine.next_output() {
-            while self.inner.engine.poll_transmit(peer).is_some() {
-                self.inner.engine.sent(peer);
+                News::Lost(peer, reason) => self.peer_lost(peer, reason),
             }
         }
     }
 
     fn peer_lost(&mut self, peer: Peer, reason: LostReason) {
         let Some(node) = self.nodes.node(peer) else {
-            let info = self.inner.engine.peer_info(peer);
+            let address = self.inner.peers.address(peer).cloned();
             self.inner.forget(peer);
-            if let Some(info) = info {
-                let address = info.address;
+            if let Some(address) = address {
                 self.mail.push_back(DeviceEvent::Unreachable { address, reason });
             }
             return;

@@ -128,7 +128,7 @@ impl<N: Network> Card<N> {
     pub(super) fn holder(&self, ticket: Ticket) -> Option<Address> {
         match self.exposures.reached_by(ticket)? {
             Holder::Lost(address) => Some(address),
-            Holder::Peer(peer) => self.inner.engine.peer_info(peer).map(|info| info.address),
+            Holder::Peer(peer) => self.inner.peers.address(peer).cloned(),
         }
     }
 }

@@ -65,10 +65,7 @@ impl<N: Network> Card<N> {
     #[inline]
     fn has_news(&self) -> bool {
         let (inner, waits) = (&self.inner, !self.mail.is_empty() || !self.stash.is_empty());
-        waits
-            || !self.news.is_empty()
-            || !inner.engine.is_quiet()
-            || !inner.lists.paused().is_empty()
+        waits || inner.peers.has_news() || !inner.lists.paused().is_empty()
     }
 
     /// Whether a packet is of the data class, and its turn is now. Otherwise nothing has happened.

@@ -36,11 +36,11 @@ impl<N: Network> Card<N> {
         };
         match lower.grants.get_mut(peer, name) {
             Some(Grant::Given { rights, .. }) if rights.allows(needed) => Readiness::Now,
-            Some(Grant::Asked(_)) => Readiness::Later,
+            Some(Grant::Asked) => Readiness::Later,
             // The owner reports what is wrong with it.
             Some(_) => Readiness::Never,
             None => {
-                lower.grants.ask(peer, name, None);
+                lower.grants.ask(peer, name);
                 lower.send_control(peer, Control::Ask(name));
                 Readiness::Later
             }
@@ -68,7 +68,7 @@ impl<N: Network> Card<N> {
     fn granted(&mut self, peer: Peer, target: Name, permission: Option<Permission>) {
         let lower = &mut self.inner;
         let node = lower.links.of(peer).and_then(|link| link.node());
-        let Some(grant @ Grant::Asked(_)) = lower.grants.get_mut(peer, target) else {
+        let Some(grant @ Grant::Asked) = lower.grants.get_mut(peer, target) else {
             return lower.cut_off(peer.index, "a grant that is not waited for");
         };
         let given = permission.zip(node).and_then(|(permission, node)| {
@@ -85,14 +85,21 @@ impl<N: Network> Card<N> {
     /// The owner revokes a grant: it closes the memory.
     fn revoked(&mut self, peer: Peer, target: Name) {
         match self.inner.grants.revoke(peer, target) {
-            true => self.inner.return_grant(peer, target),
+            true => self.return_grant(peer, target),
             false => self.inner.cut_off(peer.index, "a grant was revoked that was not given"),
+        }
+    }
+
+    /// Returns a grant that was revoked, once nothing is under way by it.
+    fn return_grant(&mut self, peer: Peer, target: Name) {
+        if self.inner.grants.remove_returnable(peer, target) {
+            self.inner.send_control(peer, Control::Released(target));
         }
     }
 
     /// The library has completed an access by a grant.
     pub(super) fn grant_used(&mut self, peer: Peer, target: Name) {
         self.inner.grants.completed(peer, target);
-        self.inner.return_grant(peer, target);
+        self.return_grant(peer, target);
     }
 }

@@ -1,17 +1,12 @@
 //! A network card made of a [`Network`]: the channels of `petasos-channel` over a library's
 //! datagrams.
 //!
-//! [`Datagrams`] gives each message to the two-sided engine, which copies it, or fetches it piece by
-//! piece by requests of its own. The channels do that better for long messages: the receiver gets
-//! the data from where it lies. They ask for a [`Device`](petasos_channel::Device); a [`Card`] is
-//! one.
+//! The channels ask for a [`Device`](petasos_channel::Device); a [`Card`] is one. Below it peers
+//! meet and are lost (`Datagrams`), and packets are numbered; what they carry is a card's own
+//! ([`packet`]). The version of that is part of the protocol in greetings ([`frame::CHANNELS`]), so
+//! that cards that do not understand each other refuse each other with an error that names both.
 //!
 //! # How it works
-//!
-//! Nodes meet as endpoints of [`Datagrams`] do, get the same tickets, sleep and are lost in the
-//! same way: the card is such an endpoint, whose packets are not the engine's but its own
-//! ([`packet`]). In their greetings cards say that they are ([`frame::CHANNELS`]), so that a card
-//! and an endpoint without channels refuse each other with an error that names both.
 //!
 //! One numbered stream carries everything to a node: packets of both classes, puts, and answers.
 //! The receiver takes in all of it whenever it is polled; data packets that its user does not ask
@@ -21,18 +16,20 @@
 //!
 //! * **Puts** are packets, which the target's card writes to where they belong. A library's own
 //!   writes would need a completion at the target, which not all of them have; and a record of a
-//!   channel's FIFO is short. As a put is a packet, an exclusive channel gains nothing over short
+//!   channel's FIFO is short. Of long puts with event to memory of programs the library writes the
+//!   data, where it has completion data. As a put is a packet, an exclusive channel gains nothing over short
 //!   packets, and channels ask for none but where they are told to.
 //! * **Gets** are the library's reads, where it has them, and else requests that the owner's card
 //!   answers, part by part.
-//! * **Memory of programs** is open to no node before that asks for it, and shows the key; then puts and gets of [`Config::remote_access_from`] bytes or more are the
-//!   library's. The engine of the channels serves the others, and atomics.
+//! * **Memory of programs** is open to no node before that asks for it, and shows the key; then puts
+//!   and gets of [`Config::remote_access_from`] bytes or more are the library's. The engine of the
+//!   channels serves the others, and atomics.
 //!
 //! # What is trusted
 //!
-//! As in [`Datagrams`]. What a node sends is checked once, where it is decoded; a node that sends
-//! anything invalid, or makes more answers wait than it can have asked for, is cut off. Memory is
-//! named by a registration and 64 random bits.
+//! As in [the crate](crate). What a node sends is checked once, where it is decoded; a node that
+//! sends anything invalid, or makes more answers wait than it can have asked for, is cut off. Memory
+//! is named by a registration and 64 random bits.
 //!
 //! [`frame::CHANNELS`]: crate::frame::CHANNELS
 
@@ -55,7 +52,7 @@ mod send;
 use crate::{
     Config, Counters,
     datagrams::Datagrams,
-    frame::{CHANNELS, HEADER_LEN},
+    frame::HEADER_LEN,
     link::WINDOW,
     network::{Happened, Mark, Network},
 };
@@ -66,7 +63,7 @@ use opened::Registrations;
 use operations::Operations;
 use packet::Header;
 use petasos_channel::{Channels, DeviceEvent, Thresholds};
-use petasos_fabric::{Address, Event, Peer, two_sided::header};
+use petasos_fabric::{Address, Peer, two_sided::header};
 use std::collections::VecDeque;
 
 /// How much longer than [`Facts::fragment`](crate::Facts::fragment) its packets may be: the headers
@@ -104,8 +101,6 @@ pub struct Card<N: Network> {
     found: Option<Found>,
     /// One was taken since the last pass.
     took: bool,
-    /// Events of the inner endpoint.
-    news: Vec<Event>,
     /// Lost peers whose loss was handed out: their numbers may be used again.
     departed: Vec<Peer>,
 }
@@ -114,22 +109,22 @@ impl<N: Network> Card<N> {
     /// Opens a card at an address of the network: see the transports for their addresses.
     ///
     /// # Errors
-    /// As [`Datagrams::open`].
+    /// The configuration is not valid, the address is none of this network's, the endpoint by which
+    /// peers meet cannot be opened there, or the library refused.
     pub fn open(address: &Address, config: Config) -> Result<Card<N>, N::OpenError> {
         let headers = HEADER_LEN + Header::MAX + HEADERS;
-        let inner = Datagrams::<N>::open_for(address, config, CHANNELS, headers)?;
+        let inner = Datagrams::<N>::open(address, config, headers)?;
         Ok(Card {
             exposures: Exposures::default(),
             opened: Registrations::new(inner.config.limits.max_regions, inner.config.mourning),
             nodes: Reachable::default(),
             operations: Operations::default(),
-            reads: inner.has_native_access(),
+            reads: inner.native,
             data: false,
             mail: VecDeque::new(),
             stash: VecDeque::new(),
             found: None,
             took: false,
-            news: Vec::new(),
             departed: Vec::new(),
             inner,
         })
@@ -179,13 +174,13 @@ impl<N: Network> Card<N> {
     /// Its own name in the library's network, by which packets reach it.
     #[must_use]
     pub fn fabric_name(&self) -> &[u8] {
-        self.inner.fabric_name()
+        self.inner.net.name()
     }
 
     /// The protocol that carries its packets, in the library's words.
     #[must_use]
     pub fn carrier(&self) -> &str {
-        self.inner.carrier()
+        &self.inner.net.facts().protocol
     }
 }
 
@@ -206,7 +201,9 @@ impl<N: Network> Drop for Card<N> {
                             inner.grants.completed(peer, target);
                         }
                     }
-                    Happened::Done(mark, result) => inner.done(mark, result),
+                    Happened::Done(Mark::Packet { link, serial }, result) => {
+                        inner.done(link, serial, result);
+                    }
                     _ => {}
                 }
             }
@@ -216,6 +213,6 @@ impl<N: Network> Drop for Card<N> {
 
 impl<N: Network> std::fmt::Debug for Card<N> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Card({}, {})", self.inner.engine.address(), self.carrier())
+        write!(f, "Card({}, {})", self.inner.address(), self.carrier())
     }
 }

@@ -49,7 +49,7 @@ impl<N: Network> Card<N> {
             && !nodes
             && !timed
             && !inner.pace.is_control_due(inner.counters.packets_in)
-            && inner.engine.is_quiet()
+            && !inner.peers.has_news()
             && inner.pace.take_polled()
     }
 
@@ -66,7 +66,7 @@ impl<N: Network> Card<N> {
             self.inner.pace.control_polled(packets);
             busy |= self.inner.poll_control();
         }
-        if self.inner.engine.has_events() {
+        if self.inner.peers.has_news() {
             self.take_news();
         }
         if !self.inner.memory_controls.is_empty() {
@@ -90,7 +90,7 @@ impl<N: Network> Card<N> {
         if !self.inner.lists.ending().is_empty() {
             busy |= self.inner.finish_ended();
         }
-        if self.inner.engine.has_events() {
+        if self.inner.peers.has_news() {
             self.take_news();
         }
         if self.nodes.has_full() {

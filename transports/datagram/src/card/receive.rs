@@ -100,7 +100,9 @@ impl<N: Network> Card<N> {
             Happened::Done(Mark::Access { access, serial }, result) => {
                 self.native_done(access, serial, result);
             }
-            Happened::Done(mark, result) => self.inner.done(mark, result),
+            Happened::Done(Mark::Packet { link, serial }, result) => {
+                self.inner.done(link, serial, result);
+            }
             // The packet that waited for it is taken now.
             Happened::CompletionData(data) => {
                 if let Some(index) = self.inner.completion_of(data) {
@@ -136,7 +138,7 @@ impl<N: Network> Card<N> {
     /// Takes the packet of a peer whose turn it is.
     pub(super) fn take(&mut self, peer: Peer, source: &Source<'_>) {
         // The event that it is up comes before.
-        if !self.news.is_empty() || self.inner.engine.has_events() {
+        if self.inner.peers.has_news() {
             self.take_news();
         }
         let taken = match self.nodes.node(peer) {

@@ -74,7 +74,7 @@ impl<N: Network> Card<N> {
         let mut before = link.header().to_bytes();
         before[3] |= if waits { (WAITS >> 24) as u8 } else { 0 };
         let total = HEADER_LEN + header.len() + body.len();
-        let mark = Mark::Short { link: index, serial: link.peer().generation };
+        let mark = Mark::Packet { link: index, serial: link.peer().generation };
         let net = &mut inner.net;
         let sent = match body {
             _ if total <= net.facts().inject => {

@@ -123,14 +123,7 @@ impl Inbound {
         !self.deferred.is_empty()
     }
 
-    /// The deferred packet whose turn it is, unless it waits for its completion data.
-    #[inline]
-    pub(crate) fn due(&self) -> Option<&[u8]> {
-        let first = self.deferred.front()?.as_deref();
-        first.filter(|_| !self.waits_for_completion())
-    }
-
-    /// Takes it out: it is to be taken now.
+    /// Takes out the deferred packet whose turn it is: it is to be taken now.
     pub(crate) fn take_due(&mut self) -> Option<Vec<u8>> {
         if !self.is_due() {
             return None;
@@ -138,9 +131,10 @@ impl Inbound {
         self.deferred.front_mut()?.take()
     }
 
+    /// Whether there is one whose turn it is, and that does not wait for its completion data.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
-        self.due().is_some()
+        matches!(self.deferred.front(), Some(Some(_))) && !self.waits_for_completion()
     }
 
     /// If a deferred packet is due, the peer comes into the list of those that have one. False if

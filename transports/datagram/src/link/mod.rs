@@ -55,8 +55,6 @@ pub(crate) struct Link {
     /// The handle of the peer at the control endpoint.
     control: Peer,
     pub(crate) state: State,
-    /// The program has resolved the peer.
-    resolved: bool,
     /// What the peer writes into the headers of its packets.
     ticket: u64,
     remote: Option<Remote>,
@@ -70,17 +68,15 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// The link to a peer that is being reached. `first` is the serial number after the last one of
-    /// the slot's earlier user.
-    pub(crate) fn new(peer: Peer, control: Peer, resolved: bool, ticket: u64, first: u32) -> Link {
+    /// The link to a peer that is being reached.
+    pub(crate) fn new(peer: Peer, control: Peer, ticket: u64) -> Link {
         Link {
             peer,
             control,
             state: State::Meeting,
-            resolved,
             ticket,
             remote: None,
-            out: Outbound::new(first),
+            out: Outbound::default(),
             inward: Inbound::new(),
             controls: Controls::default(),
             rings: true,
@@ -97,16 +93,6 @@ impl Link {
     #[inline]
     pub(crate) fn control(&self) -> Peer {
         self.control
-    }
-
-    #[inline]
-    pub(crate) fn is_resolved(&self) -> bool {
-        self.resolved
-    }
-
-    #[inline]
-    pub(crate) fn set_resolved(&mut self) {
-        self.resolved = true;
     }
 
     #[inline]

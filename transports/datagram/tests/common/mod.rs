@@ -20,6 +20,10 @@ pub(crate) const LATE: u8 = 0xee;
 #[derive(Default)]
 struct World {
     silent: bool,
+    /// Whether no memory can be opened.
+    closed: bool,
+    /// What endpoints speak that are opened from now on, if not `mock`.
+    protocol: Option<&'static str>,
     complete_all: bool,
     next: u64,
     packets: HashMap<u64, VecDeque<Vec<u8>>>,
@@ -39,6 +43,16 @@ fn world<T>(what: impl FnOnce(&mut World) -> T) -> T {
 /// Operations that are posted from now on never complete.
 pub(crate) fn be_silent(silent: bool) {
     world(|world| world.silent = silent);
+}
+
+/// What endpoints speak that are opened from now on.
+pub(crate) fn speak(protocol: &'static str) {
+    world(|world| world.protocol = Some(protocol));
+}
+
+/// Whether libraries open memory from now on.
+pub(crate) fn open_memory(open: bool) {
+    world(|world| world.closed = !open);
 }
 
 /// Operations that had not completed do.
@@ -120,7 +134,7 @@ impl Network for Mock {
             world.next
         });
         let facts = Facts {
-            protocol: "mock".to_owned(),
+            protocol: world(|world| world.protocol).unwrap_or("mock").to_owned(),
             fragment: Config::MAX_MESSAGE,
             inject: 0,
             access: Some(1 << 20),
@@ -301,6 +315,9 @@ impl Network for Mock {
 
     fn open_memory(&mut self, memory: &Slice, _: Access) -> Option<Opened> {
         assert!(!memory.is_raw(), "a library may not close it");
+        if world(|world| world.closed) {
+            return None;
+        }
         let key = world(|world| {
             world.next += 1;
             world.memory.insert(world.next, memory.clone());

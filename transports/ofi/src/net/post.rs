@@ -250,7 +250,7 @@ impl Net {
     #[inline]
     pub(super) fn post_plain(&mut self, to: Node, bytes: &[u8]) -> bool {
         if bytes.len() > self.facts.inject {
-            let mark = Mark::Short { link: 0, serial: 0 };
+            let mark = Mark::Packet { link: 0, serial: 0 };
             return self.post_short(to, &[], &[bytes], mark).is_ok();
         }
         let Ok(to) = self.at(to) else { return false };

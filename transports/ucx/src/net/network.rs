@@ -198,7 +198,7 @@ impl Network for Net {
 impl Plain for Net {
     #[inline]
     fn send_plain(&mut self, to: Node, bytes: &[u8]) -> bool {
-        let mark = Mark::Short { link: 0, serial: 0 };
+        let mark = Mark::Packet { link: 0, serial: 0 };
         self.post_short(to, bytes.len(), mark, |slots, slot| slots.write(slot, 0, bytes)).is_ok()
     }
 
