@@ -6,7 +6,7 @@ use crate::{
 };
 use petasos_fabric::{
     Access as Rights, Address, AtomicOp, Cursor, Done, Incarnation, LostReason, OpErrorKind,
-    Operation, Peer, Region, Slice, Token, two_sided::Batch,
+    Operation, Peer, Region, Remote, Slice, Token, two_sided::Batch,
 };
 use slab::Slab;
 use smallvec::SmallVec;
@@ -42,6 +42,8 @@ pub(crate) struct Accesses {
     tokens: HashMap<Token, usize>,
     /// Of the access that was added last: tells the users of a slot apart.
     serial: u32,
+    /// Keys that the program has released, of which there is an access.
+    released: Vec<Remote>,
 }
 
 impl Accesses {
@@ -78,6 +80,36 @@ impl Accesses {
     pub(crate) fn of_peer(&self, peer: Peer) -> Vec<usize> {
         let of_peer = self.list.iter().filter(|(_, access)| access.peer == peer);
         of_peer.map(|(slot, _)| slot).collect()
+    }
+
+    fn has_by(&self, remote: Remote) -> bool {
+        self.list.iter().any(|(_, access)| access.remote() == Some(remote))
+    }
+
+    /// Keeps a key that the program releases until no access is by it, as it may yet be left to the
+    /// engine. False if there is none.
+    pub(crate) fn keep_released(&mut self, remote: Remote) -> bool {
+        let kept = self.has_by(remote);
+        if kept && !self.released.contains(&remote) {
+            self.released.push(remote);
+        }
+        kept
+    }
+
+    /// Whether the program has released this key, which is kept.
+    #[inline]
+    pub(crate) fn is_released(&self, remote: Remote) -> bool {
+        self.released.contains(&remote)
+    }
+
+    /// Takes out a key that was kept, and by which there is no access any more.
+    #[inline]
+    pub(crate) fn pop_released(&mut self) -> Option<Remote> {
+        if self.released.is_empty() {
+            return None;
+        }
+        let at = self.released.iter().position(|remote| !self.has_by(*remote))?;
+        Some(self.released.swap_remove(at))
     }
 
     pub(crate) fn remove(&mut self, slot: usize) -> Access {
@@ -129,6 +161,16 @@ impl Access {
 
     pub(crate) fn peer(&self) -> Peer {
         self.peer
+    }
+
+    /// The key by which it is.
+    fn remote(&self) -> Option<Remote> {
+        match &self.operation {
+            Operation::Put { remote, .. }
+            | Operation::Get { remote, .. }
+            | Operation::Atomic { remote, .. } => Some(*remote),
+            _ => None,
+        }
     }
 
     pub(crate) fn batch(&self) -> Batch {

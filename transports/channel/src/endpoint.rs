@@ -10,7 +10,8 @@ use bytes::Bytes;
 use petasos_fabric::{
     Access, Address, AllocError, Endpoint, Event, ExportError, InUse, InjectError, Key, Lease,
     LostReason, Notifier, OpError, OpErrorKind, Operation, Peer, Refused, Region, RegionId,
-    RegisterError, ResolveError, Sleep, Slice, Time, Token, answered_by_engine, memory::Kind,
+    RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token, answered_by_engine,
+    memory::Kind,
 };
 use std::{os::fd::BorrowedFd, time::Duration};
 
@@ -281,8 +282,14 @@ impl<D: Device> Endpoint for Channels<D> {
         Key::compose(&parts)
     }
 
+    fn release(&mut self, remote: Remote) {
+        if !self.accesses.keep_released(remote) {
+            self.engine.release(remote);
+        }
+    }
+
     // Keys to parts have the engine's route alone: the device registers whole regions.
     answered_by_engine! {
-        engine: address incarnation capabilities peer export_part import release
+        engine: address incarnation capabilities peer export_part import
     }
 }

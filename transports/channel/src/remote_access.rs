@@ -41,6 +41,12 @@ impl<D: Device> Channels<D> {
             return Some(operation);
         };
         let peer = remote.peer;
+        if self.accesses.is_released(*remote) {
+            let kind = OpErrorKind::UnknownRegion;
+            self.engine.refuse_access(peer, &kind);
+            self.complete(operation.token(), peer, None, Err(kind));
+            return None;
+        }
         let info = self.engine.peer_info(peer);
         let live = info.is_some_and(|info| !matches!(info.state, PeerState::Lost(_)));
         if !live || self.engine.is_self(peer) {
@@ -146,6 +152,7 @@ impl<D: Device> Channels<D> {
                     let access = self.accesses.remove(slot);
                     let (peer, batch) = (access.peer(), access.batch());
                     self.engine.submit_counted(access.into_operation(), peer, batch);
+                    self.release_unused();
                     return Handed::Left;
                 }
                 // The owner closes the memory.
@@ -194,6 +201,15 @@ impl<D: Device> Channels<D> {
             let failed = result.as_ref().err().cloned();
             self.complete(token, peer, lost.as_ref(), result);
             self.engine.end_access(peer, batch, failed.as_ref());
+            self.release_unused();
+        }
+    }
+
+    /// Gives back keys that the program has released, when no access is by them any more.
+    #[inline]
+    pub(crate) fn release_unused(&mut self) {
+        while let Some(remote) = self.accesses.pop_released() {
+            self.engine.release(remote);
         }
     }
 
@@ -212,6 +228,7 @@ impl<D: Device> Channels<D> {
                 self.complete(token, peer, address.as_ref(), result);
             }
         }
+        self.release_unused();
     }
 
     /// Cancels an access. False if there is none with this token.
