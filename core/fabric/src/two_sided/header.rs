@@ -125,23 +125,6 @@ pub fn frame(prefix: [u8; PREFIX]) -> Result<Frame, Violation> {
     }
 }
 
-/// Where the payload of a packet goes, if it is part of a put, with or without event: the region,
-/// as the route of its key names it, and where in it, in bytes. For transports that bring payloads
-/// there by a way of their own, and send the packet without ([`Encoded::without_payload`]) as soon,
-/// at the other side, as all of it is there.
-#[must_use]
-pub fn put_place(header: &[u8]) -> Option<([u8; 16], u64)> {
-    const { assert!(Target::LEN == 16) };
-    let (&kind, _) = header.split_first()?;
-    if !matches!(kind, PUT | PUT_EVENT) || header.len() != usize::from(LENGTHS[usize::from(kind)]) {
-        return None;
-    }
-    // Behind the request's id.
-    let target = header[PREFIX + 8..].first_chunk()?;
-    let offset = header[PREFIX + 8 + Target::LEN..].first_chunk()?;
-    Some((*target, u64::from_le_bytes(*offset)))
-}
-
 /// The bytes of a header.
 #[derive(Clone, Copy)]
 pub struct Encoded {
@@ -475,13 +458,6 @@ impl Header {
 }
 
 impl Encoded {
-    /// The header of the same packet without its payload.
-    #[must_use]
-    pub fn without_payload(mut self) -> Encoded {
-        self.bytes[4..PREFIX].fill(0);
-        self
-    }
-
     fn put(&mut self, bytes: &[u8]) {
         let at = usize::from(self.len);
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
@@ -583,23 +559,6 @@ mod tests {
             }
         }
         assert_eq!(&Header::Message.encode(9)[..], &message_header(9)[..]);
-    }
-
-    #[test]
-    fn puts_say_where_they_go() {
-        for header in samples() {
-            let encoded = header.encode(77);
-            let expected = match header {
-                Header::Put { target, offset, .. } | Header::PutEvent { target, offset, .. } => {
-                    Some((target.to_bytes(), offset))
-                }
-                _ => None,
-            };
-            assert_eq!(put_place(&encoded), expected);
-            assert_eq!(put_place(&encoded[..encoded.len() - 1]), None);
-            assert_eq!(Header::decode(&encoded.without_payload()), Ok((header, 0)));
-        }
-        assert_eq!(put_place(&[]), None);
     }
 
     #[test]

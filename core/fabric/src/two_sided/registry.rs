@@ -24,15 +24,6 @@ pub struct Imported {
     pub(super) any_life: bool,
 }
 
-impl Imported {
-    /// Whether it is a key to a part of a region, or a number: then the owner's engine serves all
-    /// accesses by it.
-    #[must_use]
-    pub fn is_of_part(&self) -> bool {
-        self.target.is_some_and(|target| target.slot & PART != 0)
-    }
-}
-
 /// A table whose handles are a slot and a generation.
 #[derive(Debug)]
 pub(super) struct Table<T> {
