@@ -54,8 +54,8 @@ pub(crate) struct Datagrams<N: Network> {
 }
 
 impl<N: Network> Datagrams<N> {
-    /// Opens an endpoint at an address of the network; `headers` is how long all headers of a packet
-    /// are.
+    /// Opens an endpoint at an address of the network; `headers` is how long all headers of a
+    /// packet are.
     ///
     /// # Errors
     /// The configuration is not valid, the address is none of this network's, the endpoint by which

@@ -17,19 +17,19 @@
 //! * **Puts** are packets, which the target's card writes to where they belong. A library's own
 //!   writes would need a completion at the target, which not all of them have; and a record of a
 //!   channel's FIFO is short. Of long puts with event to memory of programs the library writes the
-//!   data, where it has completion data. As a put is a packet, an exclusive channel gains nothing over short
-//!   packets, and channels ask for none but where they are told to.
+//!   data, where it has completion data. As a put is a packet, an exclusive channel gains nothing
+//!   over short packets, and channels ask for none but where they are told to.
 //! * **Gets** are the library's reads, where it has them, and else requests that the owner's card
 //!   answers, part by part.
-//! * **Memory of programs** is open to no node before that asks for it, and shows the key; then puts
-//!   and gets of [`Config::remote_access_from`] bytes or more are the library's. The engine of the
-//!   channels serves the others, and atomics.
+//! * **Memory of programs** is open to no node before that asks for it, and shows the key; then
+//!   puts and gets of [`Config::remote_access_from`] bytes or more are the library's. The engine of
+//!   the channels serves the others, and atomics.
 //!
 //! # What is trusted
 //!
 //! As in [the crate](crate). What a node sends is checked once, where it is decoded; a node that
-//! sends anything invalid, or makes more answers wait than it can have asked for, is cut off. Memory
-//! is named by a registration and 64 random bits.
+//! sends anything invalid, or makes more answers wait than it can have asked for, is cut off.
+//! Memory is named by a registration and 64 random bits.
 //!
 //! [`frame::CHANNELS`]: crate::frame::CHANNELS
 

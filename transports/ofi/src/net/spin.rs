@@ -5,7 +5,7 @@
 //! library spins on it without end. So it is looked at before each call that takes it: while it is
 //! held, a node is full, and nothing arrived. What is left is the moment between this look and the
 //! library's own. An endpoint whose own lock is held for long receives nothing any more, and says
-//! so: what was queued under it may be half there, so it is not broken.
+//! so: what was queued under it may be half there, so the lock is not released for another process.
 //!
 //! The lock is found by the layout of the library's versions that have it, and not trusted to be
 //! there: the endpoint's own memory must fit that layout in all that is known of it.
@@ -30,8 +30,8 @@ const WITH_LOCK: [u8; 2] = [4, 5];
 /// Looks before a lock is said to be held: longer than it is to queue a packet.
 const LOOKS: u32 = 200;
 
-/// After this time the process that holds it is taken to be gone, or stopped for good. From one look
-/// to the next so much of it counts at most: the endpoint may not be driven.
+/// After this time the process that holds it is taken to be gone, or stopped for good. From one
+/// look to the next so much of it counts at most: the endpoint may not be driven.
 const GIVEN_UP: Duration = Duration::from_secs(5);
 const BETWEEN: Duration = Duration::from_millis(100);
 
@@ -98,8 +98,8 @@ impl SpinLock {
         self.value() != self.free && self.stays()
     }
 
-    /// The same of an endpoint's own lock: and whether it is given up now, which is said again after
-    /// as long a time.
+    /// The same of an endpoint's own lock: and whether it is given up now, which is said again
+    /// after as long a time.
     #[inline]
     pub(super) fn own_stays_held(&mut self) -> Option<bool> {
         match self.stays_held() {
