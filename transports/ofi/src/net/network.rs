@@ -4,7 +4,6 @@ use super::{
     Net,
     memory::Opened,
     open::{Remote, Sizes},
-    poll::LOCKED,
     slots::BUFFER,
 };
 use crate::{
@@ -69,10 +68,6 @@ impl Network for Net {
     }
 
     fn error(&self, code: isize) -> String {
-        if code == LOCKED as isize {
-            return "a process that was killed, or is stopped, has left this endpoint's memory locked"
-                .to_owned();
-        }
         self.library.error(code)
     }
 

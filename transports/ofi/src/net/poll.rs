@@ -1,6 +1,6 @@
 //! Completions: packets that have arrived, and operations that have ended.
 
-use super::{Net, batch::BATCH, slots::Owner, spin::SpinLock};
+use super::{Net, batch::BATCH, slots::Owner};
 use crate::sys::{
     FI_EAGAIN, FI_EAVAIL, FI_ECANCELED, FI_ETRUNC, FI_MULTI_RECV, FI_RECV, FI_REMOTE_CQ_DATA,
     FI_REMOTE_WRITE, fi_cq_err_entry,
@@ -8,9 +8,6 @@ use crate::sys::{
 use petasos_datagram::{Happened, Packet};
 use petasos_fabric::{Region, Slice};
 use std::{ffi::c_int, mem::MaybeUninit};
-
-/// The memory of this endpoint is locked by a process that is gone, or stopped.
-pub(super) const LOCKED: c_int = libc::EOWNERDEAD;
 
 /// A write of a peer, with completion data.
 const WRITTEN: u64 = FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA;
@@ -20,11 +17,6 @@ impl Net {
     #[inline]
     pub(super) fn next_completion(&mut self) -> Option<Happened> {
         loop {
-            if !self.batch.has_more()
-                && let Some(given_up) = self.lock.as_mut().and_then(SpinLock::own_stays_held)
-            {
-                return given_up.then_some(Happened::Broken(LOCKED));
-            }
             let happened = match self.batch.has_more() || self.fill()? {
                 true => self.take(),
                 false => self.take_error(),
@@ -38,6 +30,9 @@ impl Net {
     /// Reads completions: `None` if there are none, false if there is an error to be read.
     #[inline]
     fn fill(&mut self) -> Option<bool> {
+        if self.lock.as_ref().is_some_and(super::spin::SpinLock::stays_held) {
+            return None;
+        }
         if self.slabs.has_unposted() {
             self.repost();
         }
@@ -60,8 +55,7 @@ impl Net {
 
     /// Whether there is something to take; reads completions if there are none.
     pub(super) fn look_again(&mut self) -> bool {
-        let locked = || self.lock.as_ref().is_some_and(SpinLock::stays_held);
-        self.has_read() || (!locked() && self.fill().is_some())
+        self.has_read() || self.fill().is_some()
     }
 
     /// Takes the next completion of the batch.

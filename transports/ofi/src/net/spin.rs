@@ -4,8 +4,7 @@
 //! copies what was queued. A process that is killed or stopped meanwhile leaves it held, and the
 //! library spins on it without end. So it is looked at before each call that takes it: while it is
 //! held, a node is full, and nothing arrived. What is left is the moment between this look and the
-//! library's own. An endpoint whose own lock is held for long receives nothing any more, and says
-//! so: what was queued under it may be half there, so the lock is not released for another process.
+//! library's own; and an endpoint whose own lock is held receives nothing until it is released.
 //!
 //! The lock is found by the layout of the library's versions that have it, and not trusted to be
 //! there: the endpoint's own memory must fit that layout in all that is known of it.
@@ -16,7 +15,6 @@ use std::{
     os::fd::AsRawFd,
     ptr::{self, NonNull},
     sync::atomic::{AtomicI32, Ordering::Relaxed},
-    time::{Duration, Instant},
 };
 
 /// What is mapped of an endpoint's memory, in bytes.
@@ -30,18 +28,11 @@ const WITH_LOCK: [u8; 2] = [4, 5];
 /// Looks before a lock is said to be held: longer than it is to queue a packet.
 const LOOKS: u32 = 200;
 
-/// After this time the process that holds it is taken to be gone, or stopped for good. From one
-/// look to the next so much of it counts at most: the endpoint may not be driven.
-const GIVEN_UP: Duration = Duration::from_secs(5);
-const BETWEEN: Duration = Duration::from_millis(100);
-
 /// The head of an endpoint's memory, where its lock lies.
 pub(super) struct SpinLock {
     at: NonNull<u8>,
     /// Its value when nothing holds it, which is the C library's choice.
     free: i32,
-    /// The last look of its own endpoint, if that saw it held, and for how long it was.
-    held: Option<(Instant, Duration)>,
 }
 
 // SAFETY: a mapping belongs to the process and to no thread of it; all that is read of it is read
@@ -74,7 +65,7 @@ impl SpinLock {
         if at == libc::MAP_FAILED {
             return None;
         }
-        let lock = SpinLock { at: NonNull::new(at.cast())?, free, held: None };
+        let lock = SpinLock { at: NonNull::new(at.cast())?, free };
         WITH_LOCK.contains(&(lock.number(VERSION) as u8)).then_some(lock)
     }
 
@@ -96,28 +87,6 @@ impl SpinLock {
     #[inline]
     pub(super) fn stays_held(&self) -> bool {
         self.value() != self.free && self.stays()
-    }
-
-    /// The same of an endpoint's own lock: and whether it is given up now, which is said again
-    /// after as long a time.
-    #[inline]
-    pub(super) fn own_stays_held(&mut self) -> Option<bool> {
-        match self.stays_held() {
-            true => Some(self.is_given_up()),
-            false => {
-                self.held = None;
-                None
-            }
-        }
-    }
-
-    #[cold]
-    fn is_given_up(&mut self) -> bool {
-        let now = Instant::now();
-        let (last, before) = self.held.unwrap_or((now, Duration::ZERO));
-        let time = before + (now - last).min(BETWEEN);
-        self.held = (time <= GIVEN_UP).then_some((now, time));
-        time > GIVEN_UP
     }
 
     #[cold]
