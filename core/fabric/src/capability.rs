@@ -68,6 +68,9 @@ pub struct Capabilities {
     /// order with messages. No transport of this project promises it: messages pass puts, gets pass
     /// earlier puts, and a long access may be passed by a later one.
     pub ordered_access: bool,
+    /// Whether an operation may carry a fence ([`Fenced`](crate::Fenced)). Where it may not, one that
+    /// does fails with `Unsupported`.
+    pub fences: bool,
     /// Remote atomics are coherent with atomic instructions of the target's own processor: they are
     /// carried out by a processor of its node, or by a device that is coherent with it.
     pub processor_atomics: bool,
@@ -112,6 +115,7 @@ impl Capabilities {
             attended: false,
             third_party: true,
             ordered_access: false,
+            fences: false,
             processor_atomics: true,
             peer_quotas: true,
             enforcement: Enforcement::Owner,

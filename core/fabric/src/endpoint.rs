@@ -55,7 +55,7 @@ pub trait Endpoint: Send {
     ///
     /// An endpoint that reaches its peers by different routes can do more with some than with all.
     /// These may differ: put and get, atomics, put with event, mapping, `native_event_from`,
-    /// `passive_target` (the peer as the target), `ordered_access`, `processor_atomics`, the
+    /// `passive_target` (the peer as the target), `ordered_access`, `fences`, `processor_atomics`, the
     /// enforcement, the credential, and `max_transfer` and `max_pieces`. The scheme, expected
     /// messages, the forwarding of keys and the other limits are those of the endpoint: it enforces
     /// them for all peers, or they count what it has itself (regions, peers, leases).

@@ -62,7 +62,8 @@
 //! * Operations own their memory (a [`Slice`] keeps its [`Region`] alive) until they complete; what
 //!   its program keeps ([`Slice::raw`]) is not touched from the completion on.
 //! * Messages between two endpoints arrive in the order in which they were injected or submitted.
-//!   Remote access is ordered only as far as [`Capabilities`] say.
+//!   Remote access is ordered only as far as [`Capabilities`] say, and where an operation carries a
+//!   fence ([`Fenced`]).
 //! * A peer is an address *and* an [`Incarnation`]: keys, replies and handles of an earlier
 //!   incarnation of the same address fail, and never reach the new one.
 //! * Nothing blocks, and nothing reads the clock: `progress` gets the time with each call.
@@ -93,6 +94,7 @@ pub mod endpoint;
 pub mod error;
 pub mod event;
 pub mod eventcount;
+pub mod fence;
 pub mod handoff;
 pub mod home;
 pub mod key;
@@ -129,6 +131,7 @@ pub use error::{
 };
 pub use event::{Done, Event, Peeked, Refusal};
 pub use eventcount::EventCount;
+pub use fence::Fenced;
 pub use handoff::{Handoff, NotSubmitted, Submitter};
 pub use home::Home;
 pub use key::{Key, KeyId};

@@ -1,6 +1,6 @@
 //! What can be submitted to an endpoint.
 
-use crate::{AtomicOp, AtomicType, KeyId, Offered, Peer, RegionId, Slice};
+use crate::{AtomicOp, AtomicType, Fenced, KeyId, Offered, Peer, RegionId, Slice};
 use bytes::Bytes;
 use smallvec::SmallVec;
 use std::time::Duration;
@@ -290,6 +290,9 @@ pub enum Operation {
         /// As for `Deregister`.
         patience: Duration,
     },
+    /// An operation to a peer that begins there when all those before it are over:
+    /// [`Operation::fenced`] makes it. See [`Fenced`].
+    Fenced(Fenced),
 }
 
 impl Operation {
@@ -318,6 +321,7 @@ impl Operation {
             | Operation::Flush { token, .. }
             | Operation::Deregister { token, .. }
             | Operation::Revoke { token, .. } => token,
+            Operation::Fenced(ref fenced) => fenced.token(),
         }
     }
 
@@ -326,19 +330,19 @@ impl Operation {
     /// operations are never refused for the sake of a peer.
     #[must_use]
     pub fn target(&self) -> Option<Peer> {
-        match self {
+        match self.plain() {
             Operation::Send { peer, .. }
             | Operation::SendLong { peer, .. }
             | Operation::SendTagged { peer, .. }
             | Operation::Flush { peer, .. } => Some(*peer),
-            _ => self.remote().map(|remote| remote.peer),
+            plain => plain.remote().map(|remote| remote.peer),
         }
     }
 
     /// The remote region that it accesses.
     #[must_use]
     pub fn remote(&self) -> Option<Remote> {
-        match self {
+        match self.plain() {
             Operation::Put { remote, .. }
             | Operation::Get { remote, .. }
             | Operation::Atomic { remote, .. }
@@ -351,7 +355,7 @@ impl Operation {
     #[must_use]
     pub fn uses(&self, memory: &Slice) -> bool {
         let any = |pieces: &Slices| pieces.iter().any(|piece| piece.overlaps(memory));
-        match self {
+        match self.plain() {
             Operation::Send { payload, .. } | Operation::SendTagged { payload, .. } => {
                 payload.overlaps(memory)
             }
@@ -367,7 +371,10 @@ impl Operation {
 
     /// Whether it is put, get or atomic: what a flush waits for.
     pub(crate) fn is_access(&self) -> bool {
-        matches!(self, Operation::Put { .. } | Operation::Get { .. } | Operation::Atomic { .. })
+        matches!(
+            self.plain(),
+            Operation::Put { .. } | Operation::Get { .. } | Operation::Atomic { .. }
+        )
     }
 }
 

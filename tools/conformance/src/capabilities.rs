@@ -41,8 +41,9 @@ fn at_least_the_common(w: &mut World, n: Node, peer: Peer) {
             "{one:?} is less than {all:?}, of put and get, atomics, … keys to parts"
         );
     }
-    let flags =
-        |c: &Capabilities| [c.passive_target, c.ordered_access, c.processor_atomics, c.peer_quotas];
+    let flags = |c: &Capabilities| {
+        [c.passive_target, c.ordered_access, c.processor_atomics, c.peer_quotas, c.fences]
+    };
     for (one, all) in flags(&one).into_iter().zip(flags(&all)) {
         assert!(one || !all, "passive target, ordered access, … or quotas are missing");
     }

@@ -114,7 +114,7 @@ impl Faulty {
 
 /// The peer of an operation.
 fn partner(operation: &Operation) -> Option<Peer> {
-    match operation {
+    match operation.plain() {
         Operation::Send { peer, .. }
         | Operation::SendLong { peer, .. }
         | Operation::SendTagged { peer, .. }

@@ -13,7 +13,7 @@ pub struct Ledger {
 /// The kind of an operation, and of no other.
 #[must_use]
 pub fn kind(operation: &Operation) -> &'static str {
-    match operation {
+    match operation.plain() {
         Operation::Send { .. } => "Send",
         Operation::SendLong { .. } => "SendLong",
         Operation::Receive { .. } => "Receive",

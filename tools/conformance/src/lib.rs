@@ -73,6 +73,7 @@ pub mod network;
 pub mod out_of_process;
 pub mod processes;
 pub mod random;
+mod random_fences;
 pub mod reached;
 pub mod stopped;
 pub mod unauthenticated;
@@ -87,6 +88,7 @@ pub mod device;
 pub mod drain;
 pub mod driving;
 pub mod faults;
+pub mod fences;
 pub mod flush;
 pub mod keys;
 pub mod leases;
@@ -171,7 +173,9 @@ macro_rules! conformance {
         /// Memory that is closed under peers that are stopped.
         mod stopped {
             use super::*;
-            use $crate::stopped::{What, Where, closings, flushes, operations, revocations};
+            use $crate::stopped::{
+                What, Where, closings, fences, flushes, operations, revocations,
+            };
             const SERVE: &str = concat!(module_path!(), "::serve");
             #[test]
             #[ignore = "the other side of the tests beside it, which start it"]
@@ -185,6 +189,14 @@ macro_rules! conformance {
             #[test]
             fn flushed_to_memory_of_the_transport() {
                 flushes(&$fixture, SERVE, Where::Alloc);
+            }
+            #[test]
+            fn fenced() {
+                fences(&$fixture, SERVE, Where::Heap);
+            }
+            #[test]
+            fn fenced_behind_puts_to_memory_of_the_transport() {
+                fences(&$fixture, SERVE, Where::Alloc);
             }
             #[test]
             fn puts() {
@@ -296,6 +308,10 @@ macro_rules! probes {
                 put_with_event, passive_target, own_memory, large, ordered, refused_puts, unsupported;
             flush: completions_come_first, puts_are_visible, every_access, refusals_are_told_once, of_nothing,
                 of_own_memory, many_at_once, of_one_among_others, loss, cancelled;
+            fences: data_before_flags, every_kind_of_flag, gets_before_puts, messages_before_flags,
+                of_a_passive_target, what_follows_waits, held, cancelled, of_one_among_others, killed,
+                forgotten_and_closed, closed_meanwhile, to_oneself_and_to_a_late_peer, unsupported,
+                random;
             keys: rights, released_while_used, garbage_keys, closed_regions, closing_waits_for_access, third_party;
             part_keys: rights, ranges, one_of_two_revoked, revoked_for_good,
                 end_with_their_region, puts_with_event, by_number, numbers_of_an_earlier_life;
@@ -336,6 +352,7 @@ macro_rules! probes {
                 messages: back_pressure, leases_hoarded;
                 driving: sleeps_soundly;
                 faults: random_losses;
+                fences: many_held;
                 part_keys: no_more_than_the_limit;
                 room: a_full_peer_stops_no_other, bodies_that_nobody_takes, accesses_to_a_full_peer,
                     a_million_at_once;

@@ -10,7 +10,8 @@
 //! does, and the test fails, unless the fixture says that its library is made so
 //! ([`Fixture::stands_still`]).
 //!
-//! A flush to a peer that is stopped ends when the peer goes on: see [`flushes`].
+//! A flush to a peer that is stopped ends when the peer goes on ([`flushes`]), and what carries a
+//! fence arrives when all before it is there ([`fences`]).
 //!
 //! `conformance!(stopped, fixture)` makes a test of each kind of access and memory, and the process
 //! that they start.
@@ -19,7 +20,10 @@ mod flush;
 mod operations;
 mod watch;
 
-pub use self::{flush::flushes, operations::operations};
+pub use self::{
+    flush::{fences, flushes},
+    operations::operations,
+};
 
 use self::{flush::Exposed, watch::Watch};
 use crate::{

@@ -1,8 +1,8 @@
 //! The suite finds defects: an endpoint that breaks one promise fails the probe of that promise.
 
 use petasos_conformance::{
-    Fixture, RealTime, World, capabilities, driving, faults, flush, keys, lifecycle, messages, mix,
-    part_keys, run, tagged,
+    Fixture, RealTime, World, capabilities, driving, faults, fences, flush, keys, lifecycle,
+    messages, mix, part_keys, run, tagged,
 };
 use petasos_fabric::{
     Access, Address, Capabilities, Done, Endpoint, Event, ExportError, InjectError, Key, KeyId,
@@ -45,6 +45,8 @@ enum Defect {
     ForgetsTheRange,
     /// Completes flushes before what they wait for.
     FlushesEarly,
+    /// Carries out what carries a fence as if it carried none.
+    ForgetsFences,
     /// Tells of no refusal by a flush.
     ForgetsRefusals,
     /// Takes whole queues, and drops operations for which it has no room.
@@ -125,6 +127,10 @@ impl Endpoint for Defective {
 
     fn try_submit(&mut self, operation: Operation) -> Result<(), Refused> {
         let (token, defect) = (operation.token(), self.defect);
+        let operation = match operation {
+            Operation::Fenced(fenced) if defect == Defect::ForgetsFences => fenced.into_plain(),
+            operation => operation,
+        };
         if let Operation::Flush { .. } = operation {
             self.flushes.push(token);
         }
@@ -299,6 +305,12 @@ fn flushes_that_lie() {
     is_found(Defect::FlushesEarly, flush::every_access);
     is_found(Defect::ForgetsRefusals, flush::refusals_are_told_once);
     is_found(Defect::ForgetsRefusals, flush::cancelled);
+}
+
+#[test]
+fn fences_that_hold_up_nothing() {
+    is_found(Defect::ForgetsFences, fences::of_one_among_others);
+    is_found(Defect::ForgetsFences, fences::held);
 }
 
 #[test]

@@ -62,10 +62,13 @@ impl Emulated {
         let taken = lock(&NET).insert(address.clone(), (incarnation, Vec::new()));
         assert!(taken.is_none(), "{address} is taken");
         let pool = Pool::new(limits.max_leases);
-        let config = Config::new(limits, 16 << 10);
+        let mut config = Config::new(limits, 16 << 10);
+        config.in_order = true;
+        let mut capabilities = Capabilities::emulated("emulated", limits);
+        capabilities.fences = true;
         Emulated {
             engine: Engine::new(address.clone(), incarnation, config, pool),
-            capabilities: Capabilities::emulated("emulated", limits),
+            capabilities,
             conns: Vec::new(),
             waiting: Vec::new(),
             serving: Vec::new(),

@@ -43,6 +43,7 @@ pub(crate) fn common(members: &[Member]) -> Capabilities {
     capabilities.attended = every(|c| c.attended);
     capabilities.third_party = every(|c| c.third_party);
     capabilities.ordered_access = every(|c| c.ordered_access);
+    capabilities.fences = every(|c| c.fences);
     capabilities.processor_atomics = every(|c| c.processor_atomics);
     capabilities.peer_quotas = every(|c| c.peer_quotas);
     let strictness = |enforcement: Enforcement| match enforcement {

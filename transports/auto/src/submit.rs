@@ -15,7 +15,7 @@ use std::{collections::VecDeque, mem};
 
 /// The peer that an operation is about.
 pub(crate) fn concerns(operation: &Operation) -> Option<Peer> {
-    match operation {
+    match operation.plain() {
         Operation::Send { peer, .. }
         | Operation::SendLong { peer, .. }
         | Operation::SendTagged { peer, .. }
@@ -35,7 +35,7 @@ pub(crate) fn concerns(operation: &Operation) -> Option<Peer> {
 
 /// What is wrong with an operation whose peer is not known.
 fn stale(operation: &Operation) -> OpErrorKind {
-    match operation {
+    match operation.plain() {
         Operation::Receive { .. } | Operation::Discard { .. } => OpErrorKind::UnknownBody,
         Operation::Put { .. }
         | Operation::Get { .. }
@@ -59,7 +59,7 @@ fn is_receive(operation: &Operation) -> bool {
 
 /// Whether an operation is about an expected message.
 fn is_expected(operation: &Operation) -> bool {
-    matches!(operation, Operation::SendTagged { .. }) || is_receive(operation)
+    matches!(operation.plain(), Operation::SendTagged { .. }) || is_receive(operation)
 }
 
 /// What the hot path has to know of an operation: its token, where its peer stands, and whether
@@ -71,7 +71,7 @@ fn plainly<'a>(
     tagged: bool,
     flowing: bool,
 ) -> Option<(Token, &'a mut Peer, bool)> {
-    Some(match operation {
+    Some(match operation.plain_mut() {
         Operation::Put { token, remote, .. }
         | Operation::Get { token, remote, .. }
         | Operation::Map { token, remote, .. } => (*token, &mut remote.peer, true),
@@ -100,7 +100,7 @@ fn plainly<'a>(
 
 /// Makes an operation one of a member's, which has it under a name.
 fn rename(operation: &mut Operation, name: Token) {
-    match operation {
+    match operation.plain_mut() {
         Operation::Send { token, .. }
         | Operation::SendLong { token, .. }
         | Operation::SendTagged { token, .. }
@@ -121,7 +121,7 @@ fn rename(operation: &mut Operation, name: Token) {
 
 /// Puts a member's handle in the place of ours.
 fn retarget(operation: &mut Operation, there: Peer) {
-    match operation {
+    match operation.plain_mut() {
         Operation::Send { peer, .. }
         | Operation::SendLong { peer, .. }
         | Operation::SendTagged { peer, .. }
@@ -347,12 +347,13 @@ impl Auto {
             return;
         }
         // The member has not seen the access that was refused here.
-        let refused = match operation {
+        let refused = match operation.plain() {
             Operation::Flush { .. } => entry.refused.take(),
             _ => None,
         };
         if let Err(kind) = self.check(&operation) {
-            if let (Operation::Atomic { .. }, Some(entry)) = (&operation, self.peers.get_mut(peer))
+            if let Operation::Atomic { .. } = operation.plain()
+                && let Some(entry) = self.peers.get_mut(peer)
             {
                 entry.refused.get_or_insert_with(|| Box::new(kind.clone()));
             }
@@ -364,7 +365,7 @@ impl Auto {
     /// Refuses what some members would take, and not all of them.
     fn check(&self, operation: &Operation) -> Result<(), OpErrorKind> {
         let limits = &self.capabilities.limits;
-        let (what, value, limit) = match operation {
+        let (what, value, limit) = match operation.plain() {
             Operation::Send { payload, .. } => {
                 ("the length of a message", payload.len(), limits.max_message)
             }

@@ -73,6 +73,7 @@ impl<D: Device> Channels<D> {
         let engine = Engine::new(device.address().clone(), device.incarnation(), numbers, pool);
         let mut capabilities = Capabilities::emulated(device.scheme(), limits);
         capabilities.credential = device.credential();
+        capabilities.fences = true;
         if offers.exposes() {
             capabilities.remote_access = Support::Native;
             capabilities.flush = Support::Native;

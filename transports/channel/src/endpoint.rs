@@ -11,12 +11,14 @@ use petasos_fabric::{
     Access, Address, AllocError, Endpoint, Event, ExportError, InUse, InjectError, Key, Lease,
     LostReason, Notifier, OpError, OpErrorKind, Operation, Peer, Refused, Region, RegionId,
     RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token, answered_by_engine,
-    memory::Kind,
+    memory::Kind, two_sided::Released,
 };
 use std::{os::fd::BorrowedFd, time::Duration};
 
 /// The most records of one peer that are taken before others have their turn.
 const TURN: usize = 32;
+/// So many operations that waited for a fence go on at a time.
+const RELEASED: usize = 1024;
 /// How soon to look again whether there are leases for peers that wait.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
@@ -81,6 +83,28 @@ impl<D: Device> Channels<D> {
             self.peers.get_mut(peer.index).set_resolved();
         }
         Ok(peer)
+    }
+
+    /// Takes in an operation for which there is room, and that waits for no fence.
+    fn accept(&mut self, operation: Operation) {
+        let rest = self.accept_deregister(operation).and_then(|rest| self.accept_access(rest));
+        if let Some(operation) = rest {
+            self.engine.submit(operation);
+        }
+    }
+
+    /// Takes in what has waited for a fence. The device would pass records that the peer has not
+    /// taken.
+    #[cold]
+    fn go_on(&mut self) {
+        for _ in 0..RELEASED {
+            let Channels { engine, peers, .. } = self;
+            match engine.next_released(|peer, _| peers.get(peer.index).has_records_under_way()) {
+                Some(Released::Operation(operation)) => self.accept(operation),
+                Some(Released::Handle(remote)) => self.release(remote),
+                None => return,
+            }
+        }
     }
 
     /// Has the device close a region that it knows. Returns an operation that is for the engine.
@@ -167,9 +191,12 @@ impl<D: Device> Endpoint for Channels<D> {
         if let Err(full) = self.engine.room_for(&operation) {
             return Err(Refused { operation, full });
         }
-        let rest = self.accept_deregister(operation).and_then(|rest| self.accept_access(rest));
-        if let Some(operation) = rest {
-            self.engine.submit(operation);
+        if !self.engine.is_held(&operation) {
+            self.accept(operation);
+        } else if let Some(operation) = self.engine.hold(operation) {
+            self.accept(operation);
+        } else {
+            self.go_on();
         }
         Ok(())
     }
@@ -205,6 +232,10 @@ impl<D: Device> Endpoint for Channels<D> {
         worked |= self.poll_device(left);
         if self.schedule.has_input() {
             worked |= self.deliver_all(left);
+        }
+        if self.engine.has_released() {
+            self.go_on();
+            worked = true;
         }
         if (self.engine.has_output() || self.schedule.has_output()) && self.send_all() {
             // A device that does nothing unless driven carries out what it was just given.
@@ -283,7 +314,8 @@ impl<D: Device> Endpoint for Channels<D> {
     }
 
     fn release(&mut self, remote: Remote) {
-        if !self.accesses.keep_released(remote) {
+        // What a fence holds up is by it, too, and is not refused when its turn comes.
+        if !self.engine.hold_release(remote) && !self.accesses.keep_released(remote) {
             self.engine.release(remote);
         }
     }

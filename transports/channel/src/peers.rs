@@ -77,6 +77,11 @@ impl Entry {
         Ok(news)
     }
 
+    /// Whether it has not acknowledged all records that were sent.
+    pub(crate) fn has_records_under_way(&self) -> bool {
+        self.heard != self.next_out
+    }
+
     /// We have acknowledged all records before this one.
     #[inline]
     pub(crate) fn told(&self) -> u32 {

@@ -192,8 +192,10 @@ impl<M: Medium> Packets<M> {
         limits.max_inject = limits.max_inject.min(fragment);
         limits.max_header = limits.max_header.min(fragment);
         let mut config = Config::new(limits, fragment);
+        config.in_order = true;
         config.eager = config.eager.min(fragment);
         let mut capabilities = Capabilities::emulated(scheme, limits);
+        capabilities.fences = true;
         if prover.is_some() {
             capabilities.credential = Credential::SharedSecret;
         }

@@ -125,7 +125,7 @@ impl Endpoint for Local {
         let entry = self.peers.get(peer).ok_or(InjectError::UnknownPeer)?;
         let sent = match &entry.state {
             State::Lost(_) => return Err(InjectError::PeerLost),
-            State::Up { hub, links, may } if entry.messages.is_empty() => {
+            State::Up { hub, links, may } if entry.messages.is_empty() && entry.held.is_empty() => {
                 hub.offer(links[0], || {
                     let lease = may.lend(len, |mut room| {
                         for part in parts {
@@ -153,6 +153,7 @@ impl Endpoint for Local {
 
     fn try_submit(&mut self, operation: Operation) -> Result<(), petasos_fabric::Refused> {
         match self.room_for(&operation) {
+            Ok(()) if self.is_held(&operation) => self.accept_held(operation),
             Ok(()) => self.accept(operation),
             Err(full) => return Err(petasos_fabric::Refused { operation, full }),
         }
@@ -190,8 +191,10 @@ impl Endpoint for Local {
                 }
                 worked |= self.pump_messages(index);
                 worked |= self.pump_accesses(index, &mut bytes);
+                worked |= self.go_on(index);
                 let entry = self.peers.at(index);
-                let room = entry.messages.is_empty() && entry.has_room();
+                let first = entry.messages.is_empty() && entry.held.is_empty();
+                let room = first && entry.has_room();
                 if entry.wants_room && room {
                     entry.wants_room = false;
                     let peer = self.peers.handle(index);
@@ -218,6 +221,9 @@ impl Endpoint for Local {
         }
         let mut until = self.closing.until().unwrap_or(Time::NEVER);
         for index in self.peers.active() {
+            if self.waits_for_offers(index) {
+                continue;
+            }
             let entry = self.peers.at(index);
             match &entry.state {
                 State::Connecting { deadline, .. } => {
@@ -349,7 +355,7 @@ impl Endpoint for Local {
     }
 
     fn release(&mut self, remote: Remote) {
-        self.remotes.release(remote);
+        self.release_later(remote);
     }
 }
 

@@ -41,7 +41,8 @@ impl Local {
             let mut messages = entry.messages.iter().chain(&entry.tagged);
             let message = messages.find(|message| message.uses(memory)).map(Outgoing::token);
             let access = || entry.accesses.iter().find(|access| access.uses(memory));
-            if let Some(token) = message.or_else(|| access().map(Queued::token)) {
+            let queued = message.or_else(|| access().map(Queued::token));
+            if let Some(token) = queued.or_else(|| entry.held.using(memory)) {
                 return Some(under_way(token).with(Some(peer)));
             }
         }

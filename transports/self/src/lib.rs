@@ -16,6 +16,7 @@ mod access;
 mod allotment;
 mod closing;
 mod endpoint;
+mod fence;
 mod flush;
 mod hub;
 mod in_use;

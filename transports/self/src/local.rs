@@ -13,7 +13,7 @@ use crate::{
 };
 use petasos_fabric::{
     Address, AddressError, Body, Capabilities, Done, Doorbell, Event, Limits, LostReason, OpError,
-    OpErrorKind, Peer, Support, Time, Token,
+    OpErrorKind, Peer, Support, Time, Token, fence::Next,
 };
 use std::{
     collections::{HashMap, VecDeque},
@@ -105,6 +105,7 @@ impl Local {
         capabilities.tagged = Support::Native;
         capabilities.put_with_event = Support::Native;
         capabilities.flush = Support::Native;
+        capabilities.fences = true;
         capabilities.map = Support::Native;
         capabilities.part_keys = Support::Native;
         capabilities.passive_target = true;
@@ -185,6 +186,7 @@ impl Local {
         let mut messages = std::mem::take(&mut entry.messages);
         messages.append(&mut entry.tagged);
         let accesses = std::mem::take(&mut entry.accesses);
+        let mut held = std::mem::take(&mut entry.held);
         if let Some((hub, links)) = self.peers.lose(index, reason.clone()) {
             links.iter().for_each(|link| self.hub.forget_allotment(*link));
             for link in links.into_iter().filter(|link| Some(*link) != told) {
@@ -195,6 +197,13 @@ impl Local {
         let mut tokens: Vec<Token> = messages.iter().map(|message| message.token()).collect();
         tokens.extend(accesses.iter().map(|queued| queued.token()));
         tokens.extend(self.offers.lose(index));
+        while let Some(next) = held.take_next() {
+            match next {
+                Next::Fence => held.pass(),
+                Next::Operation(operation) => tokens.push(operation.token()),
+                Next::Release(remote) => self.remotes.release(remote),
+            }
+        }
         self.fetches.retain(|fetch| {
             if fetch.peer == peer {
                 tokens.push(fetch.token);

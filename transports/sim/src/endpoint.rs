@@ -56,12 +56,16 @@ impl SimEndpoint {
         limits: Limits,
     ) -> SimEndpoint {
         let pool = Pool::new(limits.max_leases);
-        let engine = Engine::new(address, incarnation, Config::new(limits, FRAGMENT), pool);
+        let mut numbers = Config::new(limits, FRAGMENT);
+        numbers.in_order = true;
+        let engine = Engine::new(address, incarnation, numbers, pool);
+        let mut capabilities = Capabilities::emulated(SCHEME, limits);
+        capabilities.fences = true;
         SimEndpoint {
             world,
             id,
             engine,
-            capabilities: Capabilities::emulated(SCHEME, limits),
+            capabilities,
             links: Vec::new(),
             peers: BTreeMap::new(),
             blocked: Vec::new(),

@@ -105,12 +105,14 @@ impl TcpEndpoint {
         poller.add(&*bell, Source::Doorbell, false).map_err(system)?;
         let limits = config.limits;
         let mut capabilities = Capabilities::emulated(SCHEME, limits);
+        capabilities.fences = true;
         if config.secret.is_some() {
             capabilities.credential = Credential::SharedSecret;
         }
         let pool = Pool::new(limits.max_leases);
         let keyed = config.secret.is_some();
-        let numbers = two_sided::Config::new(limits, FRAGMENT);
+        let mut numbers = two_sided::Config::new(limits, FRAGMENT);
+        numbers.in_order = true;
         Ok(TcpEndpoint {
             home: Home::current(),
             engine: Engine::new(own.clone(), incarnation, numbers, pool),

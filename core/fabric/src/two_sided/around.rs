@@ -32,7 +32,8 @@ impl Engine {
         // Of one sender they are matched in the order in which they were sent.
         let first = conn.is_none_or(|conn| conn.queues.tagged.is_empty());
         let short = len <= self.config.eager.min(MAX_EAGER);
-        let may = entry.is_up() && !entry.own && first && short && entry.expected.eager() > 0;
+        let may = entry.is_up() && !entry.own && !entry.held && first && short;
+        let may = may && entry.expected.eager() > 0;
         may.then(|| expected_header(tag, len as u32))
     }
 

@@ -45,6 +45,11 @@ pub struct Config {
     pub max_unexpected: usize,
     /// Imported keys at a time.
     pub max_imports: usize,
+    /// The transport leaves all operations to the engine, and sends around it nothing but messages,
+    /// in order with the engine's packets. Then the engine sees to fences by itself; else
+    /// operations that carry one fail, but for those of which the transport asks
+    /// ([`Engine::hold`](super::Engine::hold)).
+    pub in_order: bool,
 }
 
 impl Config {
@@ -60,6 +65,7 @@ impl Config {
             inject_queue: 256 << 10,
             max_unexpected: 64 << 20,
             max_imports: 1 << 20,
+            in_order: false,
         }
     }
 

@@ -3,6 +3,7 @@
 use super::{
     credit::{Credit, CreditReport},
     expected::{Expected, ExpectedReport},
+    fence::Fences,
     flush::{Flushes, OpenBatch},
     header::Status,
     incoming::{Incoming, Landing},
@@ -12,7 +13,7 @@ use super::{
     queues::{self, Control, Queues, Schedule},
     registry::{Exposed, Regions},
 };
-use crate::{Address, Incarnation, LostReason, OpError, OpErrorKind, Peer, PeerState};
+use crate::{Address, Incarnation, LostReason, OpError, OpErrorKind, Peer, PeerState, Remote};
 use bytes::Bytes;
 use std::{
     collections::VecDeque,
@@ -29,6 +30,8 @@ pub(super) struct PeerEntry {
     /// This endpoint itself.
     pub(super) own: bool,
     serials: u32,
+    /// Operations wait for a fence.
+    pub(super) held: bool,
     /// Operations that the transport carries out itself.
     pub(super) outside: u32,
     /// An operation was refused: there is to be an event when there is room.
@@ -54,6 +57,7 @@ impl PeerEntry {
             state: PeerState::Connecting,
             own,
             serials: 0,
+            held: false,
             outside: 0,
             refused: false,
             credit: Credit::default(),
@@ -68,7 +72,7 @@ impl PeerEntry {
         self.state == PeerState::Up
     }
 
-    fn next_serial(&mut self) -> u32 {
+    pub(super) fn next_serial(&mut self) -> u32 {
         self.serials = self.serials.wrapping_add(1);
         self.serials
     }
@@ -88,6 +92,7 @@ pub(super) struct Connection {
     pub(super) in_flight: VecDeque<InFlight>,
     pub(super) outstanding: Outstanding,
     pub(super) flushes: Flushes,
+    pub(super) fences: Option<Box<Fences>>,
     pub(super) incoming: Incoming,
     pub(super) credit_report: CreditReport,
     pub(super) expected_report: ExpectedReport,
@@ -126,6 +131,7 @@ impl Connection {
             in_flight: VecDeque::new(),
             outstanding: Outstanding::default(),
             flushes: Flushes::default(),
+            fences: None,
             incoming: Incoming::default(),
             credit_report: CreditReport::default(),
             expected_report: ExpectedReport::default(),
@@ -135,6 +141,7 @@ impl Connection {
     /// Whether there is nothing to know but the entry.
     pub(super) fn is_plain(&self) -> bool {
         !self.listed
+            && !self.entry.held
             && self.queues.is_empty()
             && self.in_flight.is_empty()
             && self.outstanding.is_empty()
@@ -167,6 +174,9 @@ impl Connection {
     /// Takes in an operation, without queueing it.
     pub(super) fn insert(&mut self, mut op: Op, ledger: &mut Ledger) -> u64 {
         op.serial = self.next_serial();
+        if self.entry.held {
+            self.earlier_began(&op);
+        }
         let token = op.token;
         let id = self.outstanding.insert(op);
         let peer = self.handle.index;
@@ -227,6 +237,9 @@ impl Connection {
         if op.done && op.awaiting == 0 && !op.queued && !op.is_open() {
             let op = self.outstanding.remove(id);
             ledger.live -= 1;
+            if self.entry.held {
+                self.earlier_over(&op, ledger);
+            }
             if op.batch.is_some() {
                 self.access_over(op.batch, ledger);
             }
@@ -282,8 +295,14 @@ impl Connection {
 
     // The end.
 
-    /// Ends everything that is under way. The transport touches nothing of it any more.
-    pub(super) fn lose(&mut self, reason: &LostReason, regions: &mut Regions, ledger: &mut Ledger) {
+    /// Ends everything that is under way. The transport touches nothing of it any more. Gives the
+    /// handles that the program has released and that were needed until now.
+    pub(super) fn lose(
+        &mut self,
+        reason: &LostReason,
+        regions: &mut Regions,
+        ledger: &mut Ledger,
+    ) -> Vec<Remote> {
         let lost = || OpErrorKind::PeerLost(reason.clone());
         match self.incoming.landing.take() {
             Some(Landing::Put { at: Some(at), .. }) => ledger.unhold(regions, at),
@@ -306,10 +325,12 @@ impl Connection {
                 ledger.finish(op.token, Some(Location::Op { peer, id }), result);
             }
         }
+        let released = self.end_held(&lost(), ledger);
         ledger.live -= self.entry.outside as usize;
         let listed = self.listed;
         let mut entry = PeerEntry::new(self.handle, self.address.clone(), self.own);
         (entry.incarnation, entry.state) = (self.incarnation, PeerState::Lost(reason.clone()));
         *self = Connection { listed, ..Connection::new(entry) };
+        released
     }
 }

@@ -1,7 +1,9 @@
 //! The engine as transports see it.
 
 use super::{
-    Config, Counters, Imported, Packet, Placement, Violation, header,
+    Config, Counters, Imported, Packet, Placement, Violation,
+    connection::Connection,
+    header,
     ledger::Ledger,
     matching::Matching,
     peers::Peers,
@@ -153,6 +155,7 @@ impl Engine {
                 conn.tell_mode(&config.limits.quota, ledger);
             }
             conn.wake(ledger);
+            conn.may_go_on(ledger);
         }
     }
 
@@ -213,7 +216,7 @@ impl Engine {
 
     /// Ends all that is under way with a peer; false if it is lost already.
     fn end(&mut self, peer: Peer, reason: &LostReason) -> bool {
-        let Engine { peers, regions, matching, ledger, .. } = self;
+        let Engine { peers, regions, imports, matching, ledger, .. } = self;
         let Some(conn) = peers.get_mut(peer) else {
             return false;
         };
@@ -221,7 +224,9 @@ impl Engine {
             return false;
         }
         conn.expected.withdraw(matching);
-        conn.lose(reason, regions, ledger);
+        let released = conn.lose(reason, regions, ledger);
+        released.into_iter().for_each(|remote| imports.remove(remote));
+        let Some(conn) = peers.get(peer) else { return false };
         let address = conn.address.clone();
         peers.release_address(&address, peer);
         matching.drop_messages(peer, false);
@@ -361,6 +366,9 @@ impl Engine {
 
     /// Gives back what `import` gave. Operations under way finish.
     pub fn release(&mut self, remote: Remote) {
+        if self.hold_release(remote) {
+            return;
+        }
         self.imports.remove(remote);
     }
 
@@ -371,9 +379,13 @@ impl Engine {
     /// # Errors
     /// As [`Endpoint::try_submit`](crate::Endpoint::try_submit).
     pub fn try_submit(&mut self, operation: Operation) -> Result<(), Refused> {
-        match self.room_for(&operation) {
-            Ok(()) => self.submit(operation),
-            Err(full) => return Err(Refused { operation, full }),
+        if let Err(full) = self.room_for(&operation) {
+            return Err(Refused { operation, full });
+        }
+        if self.config.in_order && self.is_held(&operation) {
+            self.submit_held(operation);
+        } else {
+            self.submit(operation);
         }
         Ok(())
     }
@@ -418,6 +430,10 @@ impl Engine {
         if len > max {
             return Err(InjectError::TooLong { len, max });
         }
+        if conn.held {
+            self.peers.get_mut(peer).map(Connection::holds_injected);
+            return Err(InjectError::Full);
+        }
         match self.inject_message(peer, parts, len) {
             true => Ok(()),
             false => Err(InjectError::Full),
@@ -431,7 +447,7 @@ impl Engine {
     pub fn messages_queued(&self, peer: Peer) -> bool {
         !self.peers.entry_and_connection(peer).is_some_and(|(entry, conn)| {
             let empty = conn.is_none_or(|conn| conn.queues.messages_len() == 0);
-            entry.is_up() && !entry.own && empty && !entry.credit.is_held()
+            entry.is_up() && !entry.own && empty && !entry.credit.is_held() && !entry.held
         })
     }
 
@@ -515,8 +531,8 @@ impl Engine {
     #[inline]
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        let Ledger { events, ready, waiting, refused, .. } = &self.ledger;
-        let listed = events.len() | ready.len() | waiting.len() | refused.len();
+        let Ledger { events, ready, waiting, seldom, .. } = &self.ledger;
+        let listed = events.len() | ready.len() | waiting.len() | seldom.len();
         listed | usize::from(self.own.is_some()) == 0
     }
 
@@ -545,7 +561,9 @@ impl Engine {
     #[inline]
     #[must_use]
     pub fn has_events(&self) -> bool {
-        !self.ledger.events.is_empty() || self.own_output() || self.has_room_to_tell()
+        !self.ledger.events.is_empty()
+            || self.own_output()
+            || (self.ledger.seldom.len() > 0 && (self.has_room_to_tell() || self.has_released()))
     }
 
     /// Puts an event of the transport's own behind those that wait here.
@@ -562,7 +580,12 @@ impl Engine {
 
     fn take_all_events(&mut self, budget: usize, events: &mut Vec<Event>) -> bool {
         let granted = self.has_waiting() && self.serve_waiting();
-        let moved = self.deliver_to_self(budget) || granted;
+        let mut moved = granted;
+        if self.has_released() && self.config.in_order {
+            self.go_on();
+            moved = true;
+        }
+        moved |= self.deliver_to_self(budget);
         self.tell_room();
         let count = self.ledger.events.len().min(budget);
         events.extend(self.ledger.events.drain(..count));

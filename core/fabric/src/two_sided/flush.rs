@@ -92,6 +92,19 @@ impl OpenBatch {
         self.counts.unconfirmed = true;
     }
 
+    /// Whether puts were sent since the last question that asked for no answer.
+    pub(super) fn is_unconfirmed(&self) -> bool {
+        self.counts.unconfirmed
+    }
+
+    /// The peer has answered a question behind all of them: why one of them was refused, if one was.
+    pub(super) fn confirm(&mut self, status: Status) {
+        self.counts.unconfirmed = false;
+        if status != Status::Good {
+            self.counts.refuse(Op::new(Token(0), Kind::Fence).refusal(status));
+        }
+    }
+
     fn close(&mut self) -> (Batch, Counts) {
         let batch = self.batch;
         self.batch = batch.next();

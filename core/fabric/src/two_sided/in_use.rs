@@ -17,7 +17,7 @@ impl Op {
             }
             Kind::Pull(pull) => pull.local.iter().any(|piece| piece.overlaps(memory)),
             Kind::Put(put) => put.local.iter().any(|piece| piece.overlaps(memory)),
-            Kind::Atomic(_) | Kind::Flush => false,
+            Kind::Atomic(_) | Kind::Flush | Kind::Fence => false,
         }
     }
 }
@@ -30,8 +30,9 @@ impl Connection {
         {
             return Some(InUse::new("a receive that is being filled").by(posted.token).with(peer));
         }
-        let op = self.outstanding.all().find(|op| op.uses(memory))?;
-        Some(InUse::new("an operation under way").by(op.token).with(peer))
+        let op = self.outstanding.all().find(|op| op.uses(memory)).map(|op| op.token);
+        let token = op.or_else(|| self.held_with(memory))?;
+        Some(InUse::new("an operation under way").by(token).with(peer))
     }
 }
 

@@ -341,6 +341,12 @@ impl Connection {
                 self.flush_answered(op_id, status, ledger);
                 return Ok(());
             }
+            Kind::Fence => {
+                self.answered(id, ledger);
+                self.settle(op_id, ledger);
+                self.fence_answered(status, ledger);
+                return Ok(());
+            }
         };
         let outcome = match good {
             true => Ok(done),

@@ -25,12 +25,66 @@ pub(super) struct Ledger {
     pub(super) ready: VecDeque<u32>,
     /// Peers that asked for credit and have got none yet, in the order of their turns.
     pub(super) waiting: VecDeque<Peer>,
-    /// Peers of operations that were refused.
-    pub(super) refused: Vec<Peer>,
+    pub(super) seldom: Seldom,
+    /// So many peers have a fence behind which operations wait.
+    pub(super) holding: usize,
     /// A thread drives this endpoint while its program does not, and the peers are told.
     pub(super) attended: bool,
     /// Peers that have credit, in the order in which they got it.
     pub(super) credited: VecDeque<Peer>,
+}
+
+/// Peers with which there is something to do that seldom is: one test tells that there is nothing.
+#[derive(Debug, Default)]
+pub(super) struct Seldom {
+    /// Peers of operations that were refused.
+    refused: Vec<Peer>,
+    /// Peers with operations that may go on, which waited for a fence.
+    released: VecDeque<Peer>,
+    count: usize,
+}
+
+impl Seldom {
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn refuse(&mut self, peer: Peer) {
+        self.refused.push(peer);
+        self.count += 1;
+    }
+
+    pub(super) fn refused(&self) -> &[Peer] {
+        &self.refused
+    }
+
+    /// Takes all refused ones out, of which some may be put back.
+    pub(super) fn take_refused(&mut self) -> Vec<Peer> {
+        self.count -= self.refused.len();
+        std::mem::take(&mut self.refused)
+    }
+
+    pub(super) fn put_refused_back(&mut self, refused: Vec<Peer>) {
+        self.count += refused.len();
+        self.refused = refused;
+    }
+
+    pub(super) fn release(&mut self, peer: Peer) {
+        self.released.push_back(peer);
+        self.count += 1;
+    }
+
+    /// The first that may go on.
+    #[inline]
+    pub(super) fn released(&self) -> Option<Peer> {
+        self.released.front().copied()
+    }
+
+    /// The first has gone on as far as it may.
+    pub(super) fn end_released(&mut self) {
+        self.count -= usize::from(self.released.pop_front().is_some());
+    }
 }
 
 /// Where an operation is kept.
@@ -40,6 +94,8 @@ pub(super) enum Location {
     Op { peer: u32, id: u64 },
     /// Among the posted receives, under this key.
     Posted(Key),
+    /// Behind a fence of this peer.
+    Held { peer: Peer },
 }
 
 impl Ledger {
@@ -65,7 +121,9 @@ impl Ledger {
             (Some(Location::Posted(key)), Some(posted)) if posted.get(&token) == Some(&key) => {
                 posted.remove(&token);
             }
-            (Some(place @ Location::Op { .. }), _) if self.tokens.get(&token) == Some(&place) => {
+            (Some(place @ (Location::Op { .. } | Location::Held { .. })), _)
+                if self.tokens.get(&token) == Some(&place) =>
+            {
                 self.tokens.remove(&token);
             }
             _ => {}

@@ -34,6 +34,11 @@
 //! itself says when one begins and is over ([`Engine::begin_access`], [`Engine::end_access`]), and
 //! leaves [`Operation::Flush`](crate::Operation::Flush) to the engine.
 //!
+//! *Fences.* Where the engine carries out all operations, it knows what a fence waits for
+//! ([`Config::in_order`]). A transport that carries out some itself asks about each that it is given
+//! ([`Engine::is_held`], [`Engine::hold`]), and takes those that go on from
+//! [`Engine::next_released`].
+//!
 //! *Events.* [`Engine::take_events`] moves what happened to the vector of `progress`. Nothing is
 //! raised by the engine in any other way. Take them before reading packets, and read none while
 //! they are more than the budget: then what waits here stays bounded. While peers wait for leases
@@ -61,8 +66,8 @@
 //! for ([`TAGGED_ROOM`] at first). What was cancelled keeps its id until the peer has answered, so
 //! that no answer is ever unknown.
 //!
-//! The files `accept`, `land`, `submit`, `serve`, `transmit`, `credit`, `quota`, `flush` and
-//! `closing` are operations of one [`Engine`] and its connections, which own the state of them all:
+//! The files `accept`, `land`, `submit`, `serve`, `transmit`, `credit`, `quota`, `flush`, `fence`
+//! and `closing` are operations of one [`Engine`] and its connections, which own the state of them all:
 //! they know each other by design. What has a state of its own (`expected`, `incoming`,
 //! `outstanding`, `queues`, `registry`, `matching`) knows neither.
 //!
@@ -77,6 +82,7 @@ mod connection;
 mod credit;
 mod engine;
 mod expected;
+mod fence;
 mod flush;
 pub mod header;
 mod in_use;
@@ -106,6 +112,7 @@ pub use config::{
     Config, Counters, EAGER_CREDITS, MAX_BODIES, MAX_EAGER, MAX_REQUESTS, TAGGED_ROOM,
 };
 pub use engine::Engine;
+pub use fence::Released;
 pub use flush::Batch;
 pub use packet::{Outgoing, Packet, Placement};
 pub use registry::Imported;

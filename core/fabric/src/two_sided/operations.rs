@@ -51,6 +51,8 @@ pub(super) enum Kind {
     Put(Put),
     Atomic(Atomic),
     Flush,
+    /// The question of a fence.
+    Fence,
 }
 
 #[derive(Clone, Debug)]
@@ -197,7 +199,7 @@ impl Op {
             }
             Kind::Pull(pull) => pull.local.clear(),
             Kind::Put(put) => put.local.clear(),
-            Kind::Atomic(_) | Kind::Flush => {}
+            Kind::Atomic(_) | Kind::Flush | Kind::Fence => {}
         }
     }
 
@@ -218,7 +220,7 @@ impl Op {
             Kind::Pull(pull) => (first(&pull.spans), pull.total, Access::READ),
             Kind::Atomic(atomic) => (atomic.offset, atomic.operand as u64, Access::ATOMIC),
             // Of a put, about which no more is known here.
-            Kind::Flush => (0, 0, Access::WRITE),
+            Kind::Flush | Kind::Fence => (0, 0, Access::WRITE),
             _ => (0, 0, Access::NONE),
         };
         let route = self.route();

@@ -128,13 +128,23 @@ impl Queues {
         true
     }
 
+    /// The program is not to inject now, however few bytes wait.
+    pub(super) fn refuse(&mut self) {
+        self.full = true;
+    }
+
+    /// True if the program waits for room, and there is some now.
+    pub(super) fn may_inject(&mut self, limit: usize) -> bool {
+        let writable = self.full && self.injected <= limit / 2;
+        self.full &= !writable;
+        writable
+    }
+
     /// The first message leaves. True if the program waits for room, and there is some now.
     pub(super) fn pop_message(&mut self, limit: usize) -> bool {
         let Some(Message::Injected(bytes)) = self.messages.pop_front() else { return false };
         self.injected -= bytes.len() + header::PREFIX;
-        let writable = self.full && self.injected <= limit / 2;
-        self.full &= !writable;
-        writable
+        self.may_inject(limit)
     }
 }
 

@@ -33,7 +33,7 @@ impl Engine {
                 if let Some(entry) = self.peers.entry_mut(peer)
                     && !std::mem::replace(&mut entry.refused, true)
                 {
-                    self.ledger.refused.push(peer);
+                    self.ledger.seldom.refuse(peer);
                 }
                 Err(Full::Peer)
             }
@@ -44,7 +44,7 @@ impl Engine {
     /// Operations with a peer that are not over; `None` if the peer is lost, or not known.
     fn under_way(&self, peer: Peer) -> Option<usize> {
         let (entry, conn) = self.peers.entry_and_connection(peer)?;
-        let ops = conn.map_or(0, |conn| conn.outstanding.ops());
+        let ops = conn.map_or(0, |conn| conn.outstanding.ops() + conn.held());
         let lost = matches!(entry.state, PeerState::Lost(_));
         (!lost).then_some(ops + entry.outside as usize)
     }
@@ -59,20 +59,20 @@ impl Engine {
 
     /// Whether the program is to be told that there is room again.
     pub(super) fn has_room_to_tell(&self) -> bool {
-        self.ledger.refused.iter().any(|peer| self.has_room_again(*peer) == Some(true))
+        self.ledger.seldom.refused().iter().any(|peer| self.has_room_again(*peer) == Some(true))
     }
 
     /// Tells the program of peers that have room again.
     #[inline]
     pub(super) fn tell_room(&mut self) {
-        if !self.ledger.refused.is_empty() {
+        if !self.ledger.seldom.refused().is_empty() {
             self.tell_room_to_some();
         }
     }
 
     #[cold]
     fn tell_room_to_some(&mut self) {
-        let mut refused = std::mem::take(&mut self.ledger.refused);
+        let mut refused = self.ledger.seldom.take_refused();
         refused.retain(|peer| {
             let room = self.has_room_again(*peer);
             if room == Some(true) {
@@ -83,7 +83,7 @@ impl Engine {
             }
             room == Some(false)
         });
-        self.ledger.refused = refused;
+        self.ledger.seldom.put_refused_back(refused);
     }
 
     // Operations that the transport carries out itself.
@@ -107,6 +107,11 @@ impl Engine {
         {
             entry.outside -= 1;
             self.ledger.live -= 1;
+            if entry.held
+                && let Some(conn) = self.peers.get_mut(peer)
+            {
+                conn.may_go_on(&mut self.ledger);
+            }
         }
     }
 }

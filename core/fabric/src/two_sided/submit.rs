@@ -88,6 +88,7 @@ impl Engine {
             | Operation::Atomic { remote, .. }
             | Operation::Map { remote, .. } => Some(remote.peer),
             Operation::Deregister { .. } | Operation::Revoke { .. } => None,
+            Operation::Fenced(fenced) => fenced.target(),
         }
     }
 
@@ -223,6 +224,7 @@ impl Engine {
                 self.queue_access(remote.peer, token, Kind::Atomic(atomic), batch);
             }
             Operation::Map { .. } => return Err(OpErrorKind::Unsupported("mapping")),
+            Operation::Fenced(_) => return Err(OpErrorKind::Unsupported("a fence")),
             Operation::Flush { token, peer } => {
                 self.reachable(peer)?;
                 self.flush(peer, token);
@@ -459,6 +461,7 @@ impl Engine {
         match ledger.tokens.get(&token).copied() {
             // One that is being filled right now ends by itself.
             None | Some(Location::Posted(_)) => matching.cancel(token, ledger),
+            Some(Location::Held { peer }) => self.cancel_held(peer, token),
             Some(Location::Op { peer, id }) => {
                 let Some(conn) = peers.at_mut(peer) else { return };
                 if let Some(op) = conn.op(id) {

@@ -159,6 +159,9 @@ impl Connection {
                 Next::Cancelled => None,
                 Next::Packet(packet) => Some(packet),
             };
+            if self.entry.held {
+                self.may_go_on(ledger);
+            }
             if self.queues.pop_message(config.inject_queue) {
                 ledger.events.push_back(Event::Writable { peer: self.handle });
             }
@@ -288,6 +291,11 @@ impl Connection {
         while self.outstanding.may_ask() {
             if !self.flushes.is_empty()
                 && let Some(header) = self.poll_flush(ledger)
+            {
+                return Some(self.packet(header, Outgoing::Nothing, InFlight::Nothing));
+            }
+            if self.entry.held
+                && let Some(header) = self.poll_fence(ledger)
             {
                 return Some(self.packet(header, Outgoing::Nothing, InFlight::Nothing));
             }

@@ -65,6 +65,7 @@ struct Shown {
     attended: bool,
     third_party_keys: bool,
     ordered_access: bool,
+    fences: bool,
     processor_atomics: bool,
     rights_checked_by: &'static str,
     credentials: &'static str,
@@ -191,6 +192,7 @@ fn shown(capabilities: &Capabilities) -> Shown {
         attended: capabilities.attended,
         third_party_keys: capabilities.third_party,
         ordered_access: capabilities.ordered_access,
+        fences: capabilities.fences,
         processor_atomics: capabilities.processor_atomics,
         rights_checked_by: match capabilities.enforcement {
             Enforcement::Owner => "the owner",
@@ -318,6 +320,7 @@ fn show(report: &Report) -> Outcome {
     row("driven by a thread meanwhile", &|c| yes(c.attended));
     row("keys that may be passed on", &|c| yes(c.third_party_keys));
     row("ordered access", &|c| yes(c.ordered_access));
+    row("fences", &|c| yes(c.fences));
     row("atomics coherent with the processor", &|c| yes(c.processor_atomics));
     row("rights checked by", &|c| c.rights_checked_by.to_owned());
     row("credentials", &|c| c.credentials.to_owned());

@@ -251,6 +251,7 @@ impl Core {
             Operation::Revoke { key, patience, .. } => {
                 Op::Revoke { token, key: (key.index, key.generation), patience: *patience }
             }
+            Operation::Fenced(fenced) => Op::Fenced(Box::new(self.op(fenced))),
             other => panic!("an operation unknown to the suite: {other:?}"),
         }
     }

@@ -357,6 +357,7 @@ impl From<&Capabilities> for Can {
                 can.ordered_access,
                 can.processor_atomics,
                 can.peer_quotas,
+                can.fences,
             ],
             quota: quota_numbers(limits.quota),
             enforcement: number(&ENFORCEMENT, &can.enforcement),
@@ -411,6 +412,7 @@ impl From<Can> for Capabilities {
             all.ordered_access,
             all.processor_atomics,
             all.peer_quotas,
+            all.fences,
         ] = can.flags;
         all.enforcement = ENFORCEMENT[usize::from(can.enforcement)];
         all.credential = CREDENTIAL[usize::from(can.credential)];

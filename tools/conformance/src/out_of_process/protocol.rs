@@ -108,7 +108,7 @@ pub(super) struct Can {
     /// Put and get, atomics, tagged, put with event, flush, map, keys to parts.
     pub(super) support: [u8; 7],
     /// Passive target, third party, ordered access, processor atomics, quotas of peers.
-    pub(super) flags: [bool; 5],
+    pub(super) flags: [bool; 6],
     pub(super) enforcement: u8,
     pub(super) credential: u8,
     /// In the order of their declaration.
@@ -297,6 +297,7 @@ pub(super) enum Op {
         key: Handle,
         patience: Duration,
     },
+    Fenced(#[wire(recursive)] Box<Op>),
 }
 
 /// A pass, and what it brought.

@@ -434,6 +434,7 @@ impl Here<'_> {
                 key: KeyId { index, generation },
                 patience,
             },
+            Op::Fenced(op) => self.operation(*op).fenced(),
         }
     }
 }

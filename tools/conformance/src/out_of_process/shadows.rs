@@ -34,7 +34,7 @@ impl User {
     /// The operation, and whether it writes to its memory.
     pub(super) fn of(operation: &Operation) -> (User, bool) {
         let written = matches!(
-            operation,
+            operation.plain(),
             Operation::Get { .. } | Operation::Receive { .. } | Operation::PostReceive { .. }
         );
         (User::Operation(operation.token().0), written)

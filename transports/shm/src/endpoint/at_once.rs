@@ -27,7 +27,8 @@ impl Shm {
     /// then nothing of it was done.
     #[inline]
     pub(super) fn carry_out(&mut self, operation: &Operation) -> bool {
-        if self.completions.len() >= WAITING {
+        // One that has to wait for a fence does.
+        if self.completions.len() >= WAITING || self.engine.is_holding() {
             return false;
         }
         let (token, done) = match operation {

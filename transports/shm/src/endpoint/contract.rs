@@ -14,7 +14,7 @@ use petasos_fabric::{
     Access, Address, AllocError, Endpoint, Event, ExportError, Full, ImportError, InUse,
     InjectError, Key, Lease, LostReason, Notifier, Operation, Peer, PeerInfo, Refused, Region,
     RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token, answered_by_engine,
-    submit_each,
+    submit_each, two_sided::Released,
 };
 use smallvec::SmallVec;
 use std::{
@@ -29,6 +29,8 @@ const WORD: usize = 8;
 const POLLS: u32 = 8;
 /// So many peers at most are all polled within two passes.
 const FEW: usize = 3 * FRONT;
+/// So many operations that waited for a fence go on at a time.
+const RELEASED: usize = 1024;
 /// How soon to poll again for what rings no doorbell: leases, regions that are being closed.
 const POLL_AGAIN: Duration = Duration::from_millis(1);
 
@@ -104,17 +106,12 @@ impl Endpoint for Shm {
         if let Err(full) = self.room_for(&operation) {
             return Err(Refused { operation, full });
         }
-        match operation {
-            Operation::Send { .. } if self.send_asking(&operation) => {}
-            Operation::Deregister { token, region, patience } => {
-                self.deregister(token, region, patience);
-            }
-            Operation::Revoke { .. } => self.revoke(operation),
-            operation => {
-                if let Some(operation) = self.accept_access(operation) {
-                    self.engine.submit(operation);
-                }
-            }
+        if !self.engine.is_held(&operation) {
+            self.take_in(operation);
+        } else if let Some(operation) = self.engine.hold(operation) {
+            self.take_in(operation);
+        } else {
+            self.go_on();
         }
         Ok(())
     }
@@ -316,6 +313,36 @@ impl Shm {
         None
     }
 
+    /// Takes in an operation for which there is room, and that waits for no fence.
+    #[inline]
+    fn take_in(&mut self, operation: Operation) {
+        match operation {
+            Operation::Send { .. } if self.send_asking(&operation) => {}
+            Operation::Deregister { token, region, patience } => {
+                self.deregister(token, region, patience);
+            }
+            Operation::Revoke { .. } => self.revoke(operation),
+            operation => {
+                if let Some(operation) = self.accept_access(operation) {
+                    self.engine.submit(operation);
+                }
+            }
+        }
+    }
+
+    /// Takes in what has waited for a fence. A message is there when it is in the ring: no access
+    /// passes it. A put that its owner serves is not.
+    #[cold]
+    fn go_on(&mut self) {
+        for _ in 0..RELEASED {
+            match self.engine.next_released(|_, puts| puts) {
+                Some(Released::Operation(operation)) => self.take_in(operation),
+                Some(Released::Handle(remote)) => self.release(remote),
+                None => return,
+            }
+        }
+    }
+
     /// Posts the receives at the front of the queue. Nothing but what a receive is made of is taken
     /// out of it.
     #[inline]
@@ -464,6 +491,10 @@ impl Shm {
             if !self.released.is_empty() {
                 self.release_unused();
             }
+        }
+        if self.engine.has_released() {
+            self.go_on();
+            worked = true;
         }
         if self.engine.has_output() || !self.channels.sending().is_empty() {
             worked |= self.transmit_all();

@@ -266,6 +266,7 @@ fn capabilities(config: &Config) -> Capabilities {
     let mut all = Capabilities::emulated(SCHEME, config.limits());
     all.remote_access = native;
     all.flush = native;
+    all.fences = true;
     all.put_with_event = native;
     all.map = Support::Native;
     all.passive_target = reached;

@@ -4,22 +4,28 @@ use super::{access::span, *};
 use crate::Level;
 use smallvec::smallvec;
 
-fn put(token: u64, remote: Remote, len: usize, level: Level, event: Option<u64>) -> Operation {
+pub(super) fn put(
+    token: u64,
+    remote: Remote,
+    len: usize,
+    level: Level,
+    event: Option<u64>,
+) -> Operation {
     let local = smallvec![Region::from(bytes(len, token as u8)).whole()];
     let spans = smallvec![span(0, len as u64)];
     Operation::Put { token: Token(token), remote, local, spans, level, event }
 }
 
-fn quick(token: u64, remote: Remote, len: usize) -> Operation {
+pub(super) fn quick(token: u64, remote: Remote, len: usize) -> Operation {
     put(token, remote, len, Level::Reusable, None)
 }
 
-fn flush(token: u64, peer: Peer) -> Operation {
+pub(super) fn flush(token: u64, peer: Peer) -> Operation {
     Operation::Flush { token: Token(token), peer }
 }
 
 /// Memory of the second engine that the first one knows; closed already if it is `stale`.
-fn memory_of_peer(net: &mut Net, len: usize, stale: bool) -> (Region, Remote) {
+pub(super) fn memory_of_peer(net: &mut Net, len: usize, stale: bool) -> (Region, Remote) {
     let memory = Region::zeroed(len);
     let (region, remote) = net.share(1, 0, &memory, Access::ALL);
     if stale {

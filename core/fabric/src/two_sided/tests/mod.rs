@@ -2,6 +2,7 @@
 
 mod access;
 mod credit;
+mod fence;
 mod flush;
 mod hostile;
 mod messages;
