@@ -656,6 +656,44 @@ pub fn unsupported(w: &mut World) {
     }
 }
 
+/// Injected messages that wait for leases of the target's are before a fence, too.
+pub fn behind_messages_that_wait(w: &mut World) {
+    let (a, b, ab, _) = w.pair();
+    if !fences(w, a) {
+        return;
+    }
+    let target = room(FLAG);
+    let remote = routes(w, a, b, &target)[0];
+    let message = vec![7; w.capabilities(a).limits.max_inject.min(1000)];
+    w[b].hoard = Some(Vec::new());
+    let hoarded = |w: &World| w[b].hoard.as_ref().map_or(0, Vec::len);
+    let mut injected = 0;
+    loop {
+        if w.try_inject(a, ab, &[&message]) == Ok(()) {
+            injected += 1;
+            continue;
+        }
+        let before = hoarded(w);
+        w.run_for(Duration::from_millis(3));
+        if hoarded(w) == before {
+            break;
+        }
+    }
+    raise(w, a, remote, 0, 1);
+    w.run_for(Duration::from_millis(3));
+    let seen = |_: &mut World| target.to_vec().contains(&1);
+    let early = seen(w);
+    w[a].frozen = early;
+    let before = hoarded(w);
+    w[b].hoard = None;
+    if !early {
+        watch(w, (a, b), "the flag is seen", seen);
+    }
+    w[a].frozen = true;
+    w.until("all messages are there", |w| w[b].messages.len() + before == injected);
+    w[a].frozen = false;
+}
+
 /// What waits for a fence is bounded as all else is, and stops no other peer.
 pub fn many_held(w: &mut World) {
     let (a, b, ab, _) = w.pair();

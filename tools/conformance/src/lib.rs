@@ -352,7 +352,7 @@ macro_rules! probes {
                 messages: back_pressure, leases_hoarded;
                 driving: sleeps_soundly;
                 faults: random_losses;
-                fences: many_held;
+                fences: many_held, behind_messages_that_wait;
                 part_keys: no_more_than_the_limit;
                 room: a_full_peer_stops_no_other, bodies_that_nobody_takes, accesses_to_a_full_peer,
                     a_million_at_once;

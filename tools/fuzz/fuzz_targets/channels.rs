@@ -391,7 +391,8 @@ impl<'a> World<'a> {
 
     fn submit(&mut self, node: usize) {
         let Some(peer) = self.hostile[node].peer else { return };
-        let (choice, tag) = (self.cut.upto(10), u64::from(self.cut.u8() % 4));
+        let (choice, byte) = (self.cut.upto(10), self.cut.u8());
+        let (tag, fenced) = (u64::from(byte % 4), byte >= 0xC0);
         let len = usize::from(self.cut.u8()) * 4;
         let level = [Level::Reusable, Level::Delivered][self.cut.upto(2)];
         let body = self.bodies.get(self.cut.upto(self.bodies.len())).copied();
@@ -433,6 +434,7 @@ impl<'a> World<'a> {
                 Operation::Deregister { token, region, patience: Operation::PATIENCE }
             }
         };
+        let operation = if fenced { operation.fenced() } else { operation };
         let mut queue = VecDeque::from([operation]);
         self.end.submit(&mut queue);
         // What was not accepted never was.

@@ -46,6 +46,7 @@ fn config() -> Config {
     (limits.max_regions, limits.max_peers, limits.max_leases) = (16, 2, LEASES);
     limits.max_operations = 64;
     let mut config = Config::new(limits, FRAGMENT);
+    config.in_order = true;
     (config.eager, config.get_chunk, config.get_depth) = (64, 300, 3);
     config.inject_queue = 512;
     (config.max_unexpected, config.max_imports) = (1024, 8);
@@ -341,7 +342,8 @@ impl<'a> World<'a> {
     }
 
     fn submit(&mut self) {
-        let choice = self.cut.u8() % 12;
+        let byte = self.cut.u8();
+        let (choice, fenced) = (byte % 12, byte >= 0xC0);
         let len = usize::from(self.cut.u8()) * if self.cut.u8() & 3 == 0 { 8 } else { 1 };
         if choice == 10 {
             let _ = self.engine.inject(self.peer, &[&vec![7; len / 2], b"x"]);
@@ -425,6 +427,7 @@ impl<'a> World<'a> {
                 }
             }
         };
+        let operation = if fenced { operation.fenced() } else { operation };
         if let Err(refused) = self.engine.try_submit(operation) {
             self.operations[refused.operation.token().0 as usize].done = true;
         }

@@ -286,7 +286,8 @@ impl<'a> World<'a> {
     }
 
     fn submit(&mut self) {
-        let choice = self.cut.u8() % 11;
+        let byte = self.cut.u8();
+        let (choice, fenced) = (byte % 11, byte >= 0xC0);
         let len = usize::from(self.cut.u8()) * if self.cut.u8() & 7 == 0 { 16 } else { 1 };
         let (peer, level) = (self.at_victim, Level::Visible);
         let offset = u64::from(self.cut.u8());
@@ -351,6 +352,7 @@ impl<'a> World<'a> {
                 }
             }
         };
+        let operation = if fenced { operation.fenced() } else { operation };
         self.victim.submit(&mut VecDeque::from([operation]));
     }
 

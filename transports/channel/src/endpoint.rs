@@ -233,10 +233,6 @@ impl<D: Device> Endpoint for Channels<D> {
         if self.schedule.has_input() {
             worked |= self.deliver_all(left);
         }
-        if self.engine.has_released() {
-            self.go_on();
-            worked = true;
-        }
         if (self.engine.has_output() || self.schedule.has_output()) && self.send_all() {
             // A device that does nothing unless driven carries out what it was just given.
             worked = true;
@@ -245,7 +241,9 @@ impl<D: Device> Endpoint for Channels<D> {
             }
         }
         self.run_timers();
-        if self.regions.is_closing() || self.engine.is_closing() {
+        if self.regions.is_closing() || self.engine.has_chores() {
+            worked |= self.engine.has_released();
+            self.go_on();
             self.expire_closings();
         }
         let left = budget.saturating_sub(events.len() - before);

@@ -39,6 +39,14 @@ impl Engine {
         self.regions.are_closing()
     }
 
+    /// Whether there may be something to do that seldom is: a close waits ([`Engine::is_closing`]),
+    /// or operations go on that waited for a fence ([`Engine::has_released`]).
+    #[inline]
+    #[must_use]
+    pub fn has_chores(&self) -> bool {
+        self.regions.closings() | self.ledger.seldom.len() != 0
+    }
+
     /// When [`Engine::keep_time`] is to be called at the latest.
     #[must_use]
     pub fn deadline(&self) -> Time {

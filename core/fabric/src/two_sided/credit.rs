@@ -506,7 +506,7 @@ impl Engine {
     pub fn may_send(&self, peer: Peer, len: usize) -> bool {
         self.peers.entry_and_connection(peer).is_some_and(|(entry, conn)| {
             let first = conn.is_none_or(|conn| conn.queues.messages_len() == 0);
-            entry.is_up() && !entry.own && first && entry.credit.allows(len) && !entry.held
+            entry.is_up() && !(entry.own | entry.held) && first && entry.credit.allows(len)
         })
     }
 

@@ -377,6 +377,12 @@ impl Regions {
         !self.waiting.is_empty()
     }
 
+    /// How many are.
+    #[inline]
+    pub(super) fn closings(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// When the first patience is over, as far as that is known.
     pub(super) fn deadline(&self) -> Time {
         let first = self.waiting.iter().map(|waiting| waiting.until.unwrap_or(Time::ZERO)).min();
