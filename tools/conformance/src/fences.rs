@@ -96,7 +96,8 @@ pub(crate) fn watch(
     w.settle();
     loop {
         let mut worked = false;
-        for (driven, other) in [(a, b), (b, a)] {
+        // The target first: something may have come before its initiator was driven.
+        for (driven, other) in [(b, a), (a, b)] {
             w[other].frozen = true;
             worked |= w.step();
             w[other].frozen = false;

@@ -309,6 +309,7 @@ fn flushes_that_lie() {
 
 #[test]
 fn fences_that_hold_up_nothing() {
+    is_found(Defect::ForgetsFences, fences::what_follows_waits);
     is_found(Defect::ForgetsFences, fences::of_one_among_others);
     is_found(Defect::ForgetsFences, fences::held);
 }
