@@ -1,0 +1,217 @@
+//! `fid_eq`: event queues. Nothing here is done in the background, so there are only those events
+//! that the program writes itself.
+
+use super::{
+    fabric::Fabric,
+    object::{Kind, close, get, give, int, size},
+    queue::{bed, tell_wait, wait},
+    refuse,
+};
+use crate::state::{
+    error::Errno,
+    sleep::{Bed, Signal},
+};
+use petasos_ofi_sys::*;
+use std::{
+    collections::VecDeque,
+    ffi::{c_int, c_void},
+    mem, ptr, slice,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// The longest event, in bytes, and the most of them.
+const LONGEST: usize = 4096;
+const MOST: usize = 1024;
+
+/// An event queue.
+pub(super) struct Events {
+    inner: Mutex<Inner>,
+    bed: Option<Arc<Bed>>,
+    wait: c_int,
+}
+
+struct Inner {
+    events: VecDeque<(u32, Vec<u8>)>,
+    signal: Signal,
+}
+
+impl Events {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a program may sleep on its descriptor.
+    ///
+    /// # Errors
+    /// `EAGAIN`: there are events.
+    pub(super) fn may_sleep(&self) -> Result<(), Errno> {
+        let bed = self.bed.as_deref().ok_or(libc::EINVAL)?;
+        let mut inner = self.lock();
+        if !inner.events.is_empty() {
+            return Err(libc::EAGAIN);
+        }
+        bed.arm(&mut inner.signal, None);
+        Ok(())
+    }
+}
+
+static OPS: fi_ops = fi_ops {
+    size: mem::size_of::<fi_ops>(),
+    close: close_events,
+    bind: refuse::bind,
+    control,
+    ops_open: refuse::ops_open,
+    tostr: refuse::tostr,
+    ops_set: refuse::ops_set,
+};
+
+static EVENTS: fi_ops_eq = fi_ops_eq {
+    size: mem::size_of::<fi_ops_eq>(),
+    read,
+    readerr,
+    write,
+    sread,
+    strerror: refuse::event_strerror,
+};
+
+impl Kind for Events {
+    type Fid = fid_eq;
+    const CLASS: usize = FI_CLASS_EQ;
+    fn ops() -> &'static fi_ops {
+        &OPS
+    }
+    fn descriptor(&self, fid: fid) -> fid_eq {
+        fid_eq { fid, ops: &EVENTS }
+    }
+}
+
+pub(super) unsafe extern "C" fn open(
+    fabric: *mut fid_fabric,
+    attributes: *mut fi_eq_attr,
+    out: *mut *mut fid_eq,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the program gives a fabric, attributes or null, and a place.
+    int(|| unsafe {
+        get::<Fabric, _>(fabric)?;
+        let kind = attributes.as_ref().map_or(FI_WAIT_NONE, |attributes| attributes.wait_obj);
+        give(out, context, || {
+            let (bed, signal) = bed(kind)?.unzip();
+            let inner = Inner { events: VecDeque::new(), signal: signal.unwrap_or_default() };
+            Ok(Events { inner: Mutex::new(inner), bed, wait: kind })
+        })
+    })
+}
+
+unsafe extern "C" fn close_events(fid: *mut fid) -> c_int {
+    // SAFETY: the program closes an object once.
+    int(|| unsafe { close::<Events, _>(fid, |_| Ok(())) })
+}
+
+unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_void) -> c_int {
+    // SAFETY: an event queue, or null.
+    int(|| unsafe {
+        let of = get::<Events, _>(fid)?;
+        tell_wait(of.wait, of.bed.as_deref(), command, argument)
+    })
+}
+
+/// Takes the next event, or with `FI_PEEK` looks at it.
+///
+/// # Errors
+/// `EAGAIN`: there is none; `FI_ETOOSMALL`: it does not fit.
+///
+/// # Safety
+/// `event` is null or a place for a number, `out` null or room for `len` bytes.
+unsafe fn take(
+    of: &Events,
+    event: *mut u32,
+    out: *mut c_void,
+    len: usize,
+    flags: u64,
+) -> Result<isize, Errno> {
+    let mut inner = of.lock();
+    let (number, bytes) = inner.events.front().ok_or(libc::EAGAIN)?;
+    if bytes.len() > len || event.is_null() || out.is_null() && !bytes.is_empty() {
+        return Err(FI_ETOOSMALL);
+    }
+    // SAFETY: not null, and there is room (the caller's promise).
+    unsafe {
+        event.write(*number);
+        ptr::copy_nonoverlapping(bytes.as_ptr(), out.cast(), bytes.len());
+    }
+    let len = bytes.len() as isize;
+    if flags & FI_PEEK == 0 {
+        inner.events.pop_front();
+    }
+    Ok(len)
+}
+
+unsafe extern "C" fn read(
+    eq: *mut fid_eq,
+    event: *mut u32,
+    out: *mut c_void,
+    len: usize,
+    flags: u64,
+) -> isize {
+    // SAFETY: an event queue or null, and room for an event.
+    size(|| unsafe { take(get::<Events, _>(eq)?, event, out, len, flags) })
+}
+
+unsafe extern "C" fn readerr(eq: *mut fid_eq, _: *mut fi_eq_err_entry, _: u64) -> isize {
+    // SAFETY: an event queue, or null.
+    size(|| unsafe { get::<Events, _>(eq).and(Err(libc::EAGAIN)) })
+}
+
+unsafe extern "C" fn write(
+    eq: *mut fid_eq,
+    event: u32,
+    from: *const c_void,
+    len: usize,
+    _: u64,
+) -> isize {
+    size(|| {
+        // SAFETY: an event queue, or null.
+        let of = unsafe { get::<Events, _>(eq) }?;
+        if len > LONGEST || from.is_null() && len > 0 {
+            return Err(libc::EINVAL);
+        }
+        let bytes = match len {
+            0 => Vec::new(),
+            // SAFETY: not null, and the program says how long it is.
+            _ => unsafe { slice::from_raw_parts(from.cast::<u8>(), len) }.to_vec(),
+        };
+        let mut inner = of.lock();
+        if inner.events.len() >= MOST {
+            return Err(libc::EAGAIN);
+        }
+        inner.events.push_back((event, bytes));
+        inner.signal.raise();
+        Ok(len as isize)
+    })
+}
+
+unsafe extern "C" fn sread(
+    eq: *mut fid_eq,
+    event: *mut u32,
+    out: *mut c_void,
+    len: usize,
+    timeout: c_int,
+    flags: u64,
+) -> isize {
+    // SAFETY: an event queue or null, and room for an event.
+    size(|| unsafe {
+        let of = get::<Events, _>(eq)?;
+        let bed = of.bed.as_deref().ok_or(libc::ENOSYS)?;
+        wait(bed, timeout, |sleeps| {
+            match take(of, event, out, len, flags) {
+                Err(libc::EAGAIN) => {}
+                result => return Some(result),
+            }
+            if sleeps {
+                let _ = of.may_sleep();
+            }
+            None
+        })
+    })
+}

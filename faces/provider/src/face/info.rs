@@ -1,0 +1,293 @@
+//! `fi_getinfo`: what this provider offers, and to which hints.
+//!
+//! libfabric frees what it is given by `free`, part by part, and its newer versions have more behind
+//! the structures that are written down here. So each part is allocated by `calloc`, with zeros
+//! behind it.
+
+use crate::{
+    limits::{EAGER, INJECT, OPERATIONS, PIECES},
+    state::{error::Errno, name::LEN},
+};
+use petasos_ofi_sys::*;
+use std::{
+    ffi::{CStr, c_char, c_int},
+    ptr,
+};
+
+/// The provider's name, and that of its fabric and domain.
+pub(super) const NAME: &CStr = c"petasos";
+/// The version of the provider.
+pub(super) const VERSION: u32 = 1;
+/// Names of endpoints are 64 bytes of this provider's own.
+const FORMAT: u32 = FI_PROV_SPECIFIC | 0x7065;
+/// The wire protocol, of this provider's own.
+const PROTOCOL: u32 = FI_PROV_SPECIFIC | 0x7065;
+const PROTOCOL_VERSION: u32 = 1;
+/// Tags are plain numbers: all bits are the program's.
+const TAG_FORMAT: u64 = 0xaaaa_aaaa_aaaa_aaaa;
+
+const TRANSFERS: u64 = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
+const OUT: u64 = FI_SEND | FI_READ | FI_WRITE;
+const IN: u64 = FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE;
+/// What asks for nothing but what is there anyway.
+const ALWAYS: u64 = FI_SOURCE | FI_LOCAL_COMM | FI_REMOTE_COMM;
+/// Everything.
+pub(super) const ALL: u64 = TRANSFERS | OUT | IN | FI_MULTI_RECV | FI_DIRECTED_RECV | ALWAYS;
+const TRANSMIT: u64 = TRANSFERS | OUT | FI_LOCAL_COMM | FI_REMOTE_COMM;
+const RECEIVE: u64 = TRANSFERS | IN | FI_MULTI_RECV | FI_DIRECTED_RECV | ALWAYS;
+/// Flags that may be those of all operations of an endpoint.
+const TRANSMIT_FLAGS: u64 =
+    FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
+const RECEIVE_FLAGS: u64 = FI_COMPLETION | FI_MULTI_RECV;
+/// How memory may be registered, where a program offers to.
+const MODES: c_int = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+
+pub(super) unsafe extern "C" fn getinfo(
+    api: u32,
+    node: *const c_char,
+    service: *const c_char,
+    flags: u64,
+    hints: *const fi_info,
+    out: *mut *mut fi_info,
+) -> c_int {
+    super::object::int(|| {
+        if out.is_null() {
+            return Err(libc::EINVAL);
+        }
+        // Peers have names, and are not found by hosts and ports. Where an endpoint is to be is for
+        // this provider to say, which `fi_getname` tells.
+        if flags & FI_SOURCE == 0 && (!node.is_null() || !service.is_null()) {
+            return Err(libc::ENODATA);
+        }
+        // SAFETY: null, or hints of libfabric's that stay meanwhile, as do those that they point to.
+        let offer =
+            unsafe { hints.as_ref().map_or(Ok(Offer::default()), |hints| offer(hints, api)) }?;
+        // SAFETY: a place for a list (libfabric's promise), not null.
+        unsafe { out.write(offer.write(api)?) };
+        Ok(0)
+    })
+}
+
+/// What answers some hints.
+#[derive(Clone, Copy)]
+struct Offer {
+    caps: u64,
+    transmit_flags: u64,
+    receive_flags: u64,
+    threading: c_int,
+    progress: c_int,
+    vector: c_int,
+    memory: c_int,
+}
+
+impl Default for Offer {
+    fn default() -> Offer {
+        Offer {
+            caps: ALL,
+            transmit_flags: 0,
+            receive_flags: 0,
+            threading: FI_THREAD_SAFE,
+            progress: FI_PROGRESS_MANUAL,
+            vector: FI_AV_TABLE,
+            memory: 0,
+        }
+    }
+}
+
+/// What is offered for hints.
+///
+/// # Errors
+/// `ENODATA`: they ask for more than there is.
+///
+/// # Safety
+/// All that the hints point to is there.
+unsafe fn offer(hints: &fi_info, api: u32) -> Result<Offer, Errno> {
+    const NO: Errno = libc::ENODATA;
+    let need = |met: bool| if met { Ok(()) } else { Err(NO) };
+    let mut offer = Offer::default();
+    // SAFETY: each is null or there (the caller's promise); names end with a zero.
+    let (transmit, receive, endpoint, domain, fabric) = unsafe {
+        (
+            hints.tx_attr.as_ref(),
+            hints.rx_attr.as_ref(),
+            hints.ep_attr.as_ref(),
+            hints.domain_attr.as_ref(),
+            hints.fabric_attr.as_ref(),
+        )
+    };
+    let named = |name: *const c_char| {
+        // SAFETY: as above.
+        name.is_null() || unsafe { CStr::from_ptr(name) } == NAME
+    };
+    need(hints.caps & !ALL == 0)?;
+    need(hints.addr_format == 0 || hints.addr_format == FORMAT)?;
+    if hints.caps != 0 {
+        offer.caps = complete(hints.caps);
+    }
+    if let Some(of) = endpoint {
+        need(matches!(of.r#type, FI_EP_UNSPEC | FI_EP_RDM))?;
+        need(of.protocol == 0 || of.protocol == PROTOCOL)?;
+        need(of.max_msg_size <= isize::MAX as usize && of.msg_prefix_size == 0)?;
+        need(of.tx_ctx_cnt <= 1 && of.rx_ctx_cnt <= 1 && of.auth_key_size == 0)?;
+        need(of.max_order_raw_size | of.max_order_war_size | of.max_order_waw_size == 0)?;
+    }
+    if let Some(of) = transmit {
+        need(of.caps & !(TRANSMIT | RECEIVE) == 0 && of.op_flags & !TRANSMIT_FLAGS == 0)?;
+        need(of.msg_order & !FI_ORDER_SAS == 0 && of.comp_order == 0)?;
+        need(of.inject_size <= INJECT && of.size <= OPERATIONS)?;
+        need(of.iov_limit <= PIECES && of.rma_iov_limit <= 1)?;
+        offer.transmit_flags = of.op_flags;
+    }
+    if let Some(of) = receive {
+        need(of.caps & !(TRANSMIT | RECEIVE) == 0 && of.op_flags & !RECEIVE_FLAGS == 0)?;
+        need(of.msg_order & !FI_ORDER_SAS == 0 && of.comp_order == 0)?;
+        need(of.size <= OPERATIONS && of.iov_limit <= PIECES)?;
+        offer.receive_flags = of.op_flags;
+    }
+    if let Some(of) = fabric {
+        need(named(of.name))?;
+    }
+    if let Some(of) = domain {
+        need(named(of.name))?;
+        need(of.cq_data_size <= 8 && of.mr_key_size <= 8 && of.mr_iov_limit <= 1)?;
+        need(of.max_ep_tx_ctx <= 1 && of.max_ep_rx_ctx <= 1 && of.auth_key_size == 0)?;
+        need(of.max_ep_stx_ctx == 0 && of.max_ep_srx_ctx == 0)?;
+        need(of.caps & !(FI_LOCAL_COMM | FI_REMOTE_COMM) == 0)?;
+        if of.threading != 0 {
+            offer.threading = of.threading;
+        }
+        if of.data_progress == FI_PROGRESS_AUTO || of.control_progress == FI_PROGRESS_AUTO {
+            offer.progress = FI_PROGRESS_AUTO;
+        }
+        if matches!(of.av_type, FI_AV_MAP | FI_AV_TABLE) {
+            offer.vector = of.av_type;
+        }
+        offer.memory = match of.mr_mode {
+            // Before 1.5 there were two words.
+            0 if api < (1 << 16 | 5) => FI_MR_BASIC,
+            mode if mode & FI_MR_BASIC != 0 => FI_MR_BASIC,
+            mode if mode & FI_MR_SCALABLE != 0 => FI_MR_SCALABLE,
+            mode => mode & MODES,
+        };
+    }
+    if offer.caps & (FI_RMA | FI_ATOMIC) == 0 && offer.memory & (FI_MR_BASIC | FI_MR_SCALABLE) == 0
+    {
+        offer.memory = 0;
+    }
+    Ok(offer)
+}
+
+/// What a program has that asks for this: the directions of what it names, and what is there anyway.
+fn complete(asked: u64) -> u64 {
+    let mut caps = asked | ALWAYS;
+    let mut either = |kinds: u64, ways: u64| {
+        if asked & kinds != 0 && asked & ways == 0 {
+            caps |= ways;
+        }
+    };
+    either(FI_MSG | FI_TAGGED, FI_SEND | FI_RECV);
+    either(FI_RMA | FI_ATOMIC, FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE);
+    caps
+}
+
+/// Zeros, for a `T` and what later versions have behind it.
+fn zeroed<T>() -> Result<*mut T, Errno> {
+    const SLACK: usize = 256;
+    // SAFETY: takes any size.
+    let at = unsafe { libc::calloc(1, size_of::<T>() + SLACK) }.cast::<T>();
+    if at.is_null() { Err(libc::ENOMEM) } else { Ok(at) }
+}
+
+/// A name, for `free`.
+fn name() -> Result<*mut c_char, Errno> {
+    // SAFETY: ends with a zero.
+    let copy = unsafe { libc::strdup(NAME.as_ptr()) };
+    if copy.is_null() { Err(libc::ENOMEM) } else { Ok(copy) }
+}
+
+/// What newer versions have behind `fi_domain_attr`, in order: `max_ep_auth_key`, `max_group_id`,
+/// `max_cntr_value`, `max_err_cntr_value`.
+#[repr(C)]
+struct LaterDomain {
+    known: fi_domain_attr,
+    max_ep_auth_key: usize,
+    max_group_id: u32,
+    max_cntr_value: u64,
+    max_err_cntr_value: u64,
+}
+
+impl Offer {
+    /// As libfabric has it. (Where there is no memory, what was allocated before stays: it ends
+    /// the program anyway.)
+    fn write(&self, api: u32) -> Result<*mut fi_info, Errno> {
+        let info = zeroed::<fi_info>()?;
+        let (transmit, receive) = (zeroed::<fi_tx_attr>()?, zeroed::<fi_rx_attr>()?);
+        let endpoint = zeroed::<fi_ep_attr>()?;
+        let (domain, fabric) = (zeroed::<LaterDomain>()?, zeroed::<fi_fabric_attr>()?);
+        // SAFETY: all were allocated just now, zeroed, which all of these types may be, and nothing
+        // else knows them.
+        let (info, transmit, receive, endpoint, domain, fabric) = unsafe {
+            (&mut *info, &mut *transmit, &mut *receive, &mut *endpoint, &mut *domain, &mut *fabric)
+        };
+        transmit.caps = self.caps & TRANSMIT;
+        transmit.op_flags = self.transmit_flags;
+        transmit.msg_order = FI_ORDER_SAS;
+        transmit.inject_size = INJECT;
+        transmit.size = OPERATIONS;
+        transmit.iov_limit = PIECES;
+        transmit.rma_iov_limit = 1;
+
+        receive.caps = self.caps & RECEIVE;
+        receive.op_flags = self.receive_flags;
+        receive.msg_order = FI_ORDER_SAS;
+        receive.total_buffered_recv = EAGER;
+        receive.size = OPERATIONS;
+        receive.iov_limit = PIECES;
+
+        endpoint.r#type = FI_EP_RDM;
+        endpoint.protocol = PROTOCOL;
+        endpoint.protocol_version = PROTOCOL_VERSION;
+        endpoint.max_msg_size = isize::MAX as usize;
+        endpoint.mem_tag_format = TAG_FORMAT;
+        endpoint.tx_ctx_cnt = 1;
+        endpoint.rx_ctx_cnt = 1;
+
+        domain.max_cntr_value = u64::MAX;
+        domain.max_err_cntr_value = u64::MAX;
+        let domain = &mut domain.known;
+        domain.name = name()?;
+        domain.threading = self.threading;
+        domain.control_progress = self.progress;
+        domain.data_progress = self.progress;
+        domain.resource_mgmt = FI_RM_ENABLED;
+        domain.av_type = self.vector;
+        domain.mr_mode = self.memory;
+        domain.mr_key_size = 8;
+        domain.cq_data_size = 8;
+        domain.cq_cnt = 256;
+        domain.ep_cnt = 256;
+        domain.tx_ctx_cnt = 256;
+        domain.rx_ctx_cnt = 256;
+        domain.max_ep_tx_ctx = 1;
+        domain.max_ep_rx_ctx = 1;
+        domain.cntr_cnt = 256;
+        domain.mr_iov_limit = 1;
+        domain.caps = FI_LOCAL_COMM | FI_REMOTE_COMM;
+        domain.mr_cnt = 65_536;
+
+        fabric.name = name()?;
+        fabric.prov_version = VERSION;
+        fabric.api_version = api;
+
+        info.next = ptr::null_mut();
+        info.caps = self.caps;
+        info.addr_format = FORMAT;
+        info.tx_attr = transmit;
+        info.rx_attr = receive;
+        info.ep_attr = endpoint;
+        info.domain_attr = domain;
+        info.fabric_attr = fabric;
+        const { assert!(LEN == FI_NAME_MAX) };
+        Ok(info)
+    }
+}
