@@ -15,7 +15,8 @@ pub(crate) const LONG: usize = 512;
 pub(crate) const WAITING: usize = 4096;
 /// Answers to peers that ask for keys which wait for room.
 pub(crate) const ANSWERS: usize = 4096;
-/// Completions in a queue beyond which its endpoints take nothing in, if it was not opened for more.
+/// Completions in a queue beyond which its endpoints take nothing in, unless it was opened for
+/// more.
 pub(crate) const QUEUED: usize = 65_536;
 /// Messages for which no receive was posted that an endpoint copies, in bytes. What is beyond stays
 /// in the fabric's leases, of which each peer has its share, and then with its sender.

@@ -1,8 +1,8 @@
 //! `fi_getinfo`: what this provider offers, and to which hints.
 //!
-//! libfabric frees what it is given by `free`, part by part, and its newer versions have more behind
-//! the structures that are written down here. So each part is allocated by `calloc`, with zeros
-//! behind it.
+//! libfabric frees what it is given by `free`, part by part, and its newer versions have more
+//! behind the structures that are written down here. So each part is allocated by `calloc`, with
+//! zeros behind it.
 
 use crate::{
     limits::{EAGER, INJECT, OPERATIONS, PIECES},
@@ -59,7 +59,7 @@ pub(super) unsafe extern "C" fn getinfo(
         if flags & FI_SOURCE == 0 && (!node.is_null() || !service.is_null()) {
             return Err(libc::ENODATA);
         }
-        // SAFETY: null, or hints of libfabric's that stay meanwhile, as do those that they point to.
+        // SAFETY: null, or hints of libfabric's that stay meanwhile, with all they point to.
         let offer =
             unsafe { hints.as_ref().map_or(Ok(Offer::default()), |hints| offer(hints, api)) }?;
         // SAFETY: a place for a list (libfabric's promise), not null.
@@ -177,7 +177,8 @@ unsafe fn offer(hints: &fi_info, api: u32) -> Result<Offer, Errno> {
     Ok(offer)
 }
 
-/// What a program has that asks for this: the directions of what it names, and what is there anyway.
+/// What a program has that asks for this: both directions of what it names, and what is there
+/// anyway.
 fn complete(asked: u64) -> u64 {
     let mut caps = asked | ALWAYS;
     let mut either = |kinds: u64, ways: u64| {

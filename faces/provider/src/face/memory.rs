@@ -62,7 +62,7 @@ unsafe extern "C" fn reg(
     out: *mut *mut fid_mr,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the program gives a domain, memory that stays until the object is closed, and a place.
+    // SAFETY: the program gives a domain, memory that stays until it is closed, and a place.
     int(|| unsafe {
         let piece = local::piece(at, len)?;
         let request = Request { piece, access, offset, key, flags };

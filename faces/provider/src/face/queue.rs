@@ -400,7 +400,7 @@ pub(super) fn may_sleep(of: &Completions) -> Result<(), Errno> {
     if empty(&state) && arm(&mut state, bed, of.at) { Ok(()) } else { Err(libc::EAGAIN) }
 }
 
-/// Ends the sleep of those who wait for a queue.
+/// Ends the sleep of a thread that waits for a queue.
 unsafe extern "C" fn signal(cq: *mut fid_cq) -> c_int {
     // SAFETY: a queue, or null.
     int(|| unsafe {

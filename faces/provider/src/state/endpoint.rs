@@ -151,7 +151,7 @@ impl Endpoint {
                 return Err(error);
             }
         }
-        // Its descriptor ends the sleep of all who wait for something of it.
+        // Its descriptor ends the sleep of all threads that wait for something of it.
         let queues = [self.transmit.queue, self.receive.queue].into_iter().flatten();
         let of_queues = queues.filter_map(|at| shared.queues.get(at)?.bed.as_deref());
         let Counts { send, receive, read, write } = self.counts;
@@ -477,6 +477,10 @@ impl Endpoint {
 
     /// Begins its end: nothing is accepted, and what it has sent is waited for.
     pub(crate) fn leave(&mut self) {
+        // What ends from now on is not reported.
+        self.transmit = Binding::default();
+        self.receive = Binding::default();
+        self.counts = Counts::default();
         self.lists.clear();
         self.waiting.clear();
         let sent: Vec<Peer> = self
@@ -502,20 +506,17 @@ impl Endpoint {
         }
     }
 
-    /// Whether nothing of the program's memory is used any more. From when its time is over, what
-    /// is under way is cancelled.
+    /// Whether nothing of the program's memory is used any more. When the time for a farewell is
+    /// over, all peers are left, which ends what is under way with them.
     pub(crate) fn has_left(&mut self, since: std::time::Duration) -> bool {
         if since > FAREWELL
             && let Some(net) = &mut self.net
         {
-            for (at, op) in &self.operations {
-                if !matches!(op, Op::Closed { .. }) {
-                    net.cancel(Token(at as u64));
-                }
+            for known in self.peers.drain(..).flatten() {
+                net.forget(known.peer);
             }
         }
-        let regions = self.regions.is_empty();
-        self.net.is_none() || (self.operations.is_empty() && regions)
+        self.net.is_none() || (self.operations.is_empty() && self.regions.is_empty())
     }
 
     /// Opens registered memory to peers.

@@ -58,7 +58,7 @@ pub(crate) fn open() -> Result<Auto, String> {
 fn outward() -> IpAddr {
     let local = || {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-        // An address of documentation, which is nobody's.
+        // An address of documentation, which no host has.
         socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9))?;
         socket.local_addr()
     };

@@ -41,7 +41,7 @@ pub(crate) struct Queue {
     most: usize,
     /// The program has ended the sleep of the next one that waits.
     pub(crate) signalled: bool,
-    /// Wakes those who sleep for it.
+    /// Wakes the threads that wait for it.
     pub(crate) signal: Signal,
     /// Where they sleep, if it may be waited for.
     pub(crate) bed: Option<Arc<Bed>>,

@@ -12,7 +12,7 @@ use rustix::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Ends the sleep of those who wait for a queue, if any do.
+/// Ends the sleep of the threads that wait for a queue, if any do.
 #[derive(Default)]
 pub(crate) struct Signal {
     event: Option<Arc<OwnedFd>>,

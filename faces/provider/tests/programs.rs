@@ -1,0 +1,151 @@
+//! A program of C, which knows libfabric alone, over the provider: see `program.c`.
+
+use std::{
+    env,
+    ffi::CStr,
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::OnceLock,
+};
+
+/// Where the program is, and a folder with the provider, for libfabric to find.
+struct Made {
+    program: PathBuf,
+    folder: PathBuf,
+    _all: tempfile::TempDir,
+}
+
+/// Compiles it once. `None`, with a message, where libfabric is not installed.
+fn made() -> Option<&'static Made> {
+    static MADE: OnceLock<Option<Made>> = OnceLock::new();
+    let make = || {
+        if !Path::new("/usr/include/rdma/fi_domain.h").exists() {
+            petasos_testing::skip("libfabric (package libfabric-dev) is not here");
+            return None;
+        }
+        let all = tempfile::tempdir().expect("a directory");
+        let (program, folder) = (all.path().join("program"), all.path().join("providers"));
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program.c");
+        let compiled = Command::new("cc")
+            .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
+            .args([&program, &source])
+            .arg("-lfabric")
+            .status();
+        assert!(compiled.expect("a C compiler").success(), "it compiles");
+        fs::create_dir(&folder).expect("a directory");
+        let test = env::current_exe().expect("a test binary has a path");
+        let library = test.with_file_name("libpetasos_fi.so");
+        assert!(library.exists(), "{} was built with the test", library.display());
+        symlink(library, folder.join("libpetasos-fi.so")).expect("a link");
+        Some(Made { program, folder, _all: all })
+    };
+    MADE.get_or_init(make).as_ref()
+}
+
+fn output(of: &Made, what: &str, settings: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(&of.program);
+    command.arg(what).env("FI_PROVIDER_PATH", &of.folder);
+    command.env("FI_PROVIDER", "petasos").envs(settings.iter().copied());
+    command.output().expect("it runs")
+}
+
+fn run(what: &str, settings: &[(&str, &str)]) -> String {
+    let Some(of) = made() else { return String::new() };
+    let output = output(of, what, settings);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && output.stdout == b"ok\n", "{what}: {said}");
+    said
+}
+
+#[test]
+fn messages() {
+    run("messages", &[]);
+}
+
+#[test]
+fn matching() {
+    run("matching", &[]);
+}
+
+#[test]
+fn memory() {
+    run("access", &[]);
+}
+
+/// By offsets, and keys that the program chooses.
+#[test]
+fn memory_by_number() {
+    run("access", &[("SCALABLE", "1")]);
+}
+
+/// The owner serves all accesses.
+#[test]
+fn memory_that_the_owner_serves() {
+    run("access", &[("PETASOS_SHM_NO_CMA", "1")]);
+}
+
+#[test]
+fn truncated_and_cancelled() {
+    run("ends", &[]);
+}
+
+#[test]
+fn a_peer_that_is_killed() {
+    run("killed", &[]);
+}
+
+#[test]
+fn a_peer_that_is_stopped() {
+    run("stopped", &[]);
+}
+
+#[test]
+fn a_thread_of_its_own() {
+    run("automatic", &[]);
+}
+
+#[test]
+fn what_is_refused() {
+    run("refusals", &[]);
+}
+
+#[test]
+fn no_secret() {
+    let said = run("secret", &[("FI_LOG_LEVEL", "warn")]);
+    // By libfabric's own log.
+    if made().is_some() {
+        for what in ["takes a secret", "no Internet address", "FI_PETASOS_SECRET_FILE: "] {
+            assert!(said.contains("petasos") && said.contains(what), "{what}: {said}");
+        }
+    }
+}
+
+/// What libfabric asks before it takes a provider: 1.17 wants 1.3 or later, and each version no
+/// less than the interface that the program asks for.
+#[test]
+fn what_versions_find() {
+    // SAFETY: the table lives for ever.
+    let table = unsafe { &*petasos_fi::fi_prov_ini() };
+    assert!(table.fi_version >= 2 << 16, "{:x}", table.fi_version);
+    // SAFETY: ends with a zero.
+    assert_eq!(unsafe { CStr::from_ptr(table.name) }, c"petasos");
+    let mut found = std::ptr::null_mut();
+    let null = std::ptr::null();
+    // SAFETY: no hints, and a place for a description, of which the one that is given stays.
+    unsafe {
+        assert_eq!((table.getinfo)(2 << 16 | 5, null, null, 0, null.cast(), &mut found), 0);
+        assert_eq!((*(*found).fabric_attr).api_version, 2 << 16 | 5);
+        let nothing = (table.getinfo)(2 << 16, c"host".as_ptr(), null, 0, null.cast(), &mut found);
+        assert_eq!(nothing, -libc::ENODATA);
+        assert_eq!(
+            (table.getinfo)(2 << 16, null, null, 0, null.cast(), std::ptr::null_mut()),
+            -libc::EINVAL
+        );
+        assert_eq!(
+            (table.fabric)(std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut()),
+            -libc::EINVAL
+        );
+    }
+}
