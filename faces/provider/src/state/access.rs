@@ -72,6 +72,16 @@ enum State {
 #[derive(Debug, Default)]
 pub(super) struct Keys(HashMap<u64, State>);
 
+impl Keys {
+    /// The handles that were imported for them.
+    pub(super) fn remotes(&self) -> impl Iterator<Item = Remote> {
+        self.0.values().filter_map(|state| match state {
+            State::Known { remote, .. } => Some(*remote),
+            _ => None,
+        })
+    }
+}
+
 impl Access {
     pub(crate) fn new(to: u64, number: u64, address: u64, kind: Kind) -> Access {
         let peer = Peer { index: u32::MAX, generation: 0 };

@@ -393,7 +393,10 @@ impl Endpoint {
         let source = self.source(shared, peer);
         if let Some(known) = self.known(peer) {
             known.lost = true;
-            known.keys = Keys::default();
+            let keys = std::mem::take(&mut known.keys);
+            if let Some(net) = &mut self.net {
+                keys.remotes().for_each(|remote| net.release(remote));
+            }
         }
         let error = OpError::new(OpErrorKind::PeerLost(reason.clone()), None);
         for mut entry in self.lists.of_lost(source) {
