@@ -68,8 +68,8 @@ pub struct Capabilities {
     /// order with messages. No transport of this project promises it: messages pass puts, gets pass
     /// earlier puts, and a long access may be passed by a later one.
     pub ordered_access: bool,
-    /// Whether an operation may carry a fence ([`Fenced`](crate::Fenced)). Where it may not, one that
-    /// does fails with `Unsupported`.
+    /// Whether an operation may carry a fence ([`Fenced`](crate::Fenced)). Where it may not, one
+    /// that does fails with `Unsupported`.
     pub fences: bool,
     /// Remote atomics are coherent with atomic instructions of the target's own processor: they are
     /// carried out by a processor of its node, or by a device that is coherent with it.

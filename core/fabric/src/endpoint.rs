@@ -55,8 +55,8 @@ pub trait Endpoint: Send {
     ///
     /// An endpoint that reaches its peers by different routes can do more with some than with all.
     /// These may differ: put and get, atomics, put with event, mapping, `native_event_from`,
-    /// `passive_target` (the peer as the target), `ordered_access`, `fences`, `processor_atomics`, the
-    /// enforcement, the credential, and `max_transfer` and `max_pieces`. The scheme, expected
+    /// `passive_target` (the peer as the target), `ordered_access`, `fences`, `processor_atomics`,
+    /// the enforcement, the credential, and `max_transfer` and `max_pieces`. The scheme, expected
     /// messages, the forwarding of keys and the other limits are those of the endpoint: it enforces
     /// them for all peers, or they count what it has itself (regions, peers, leases).
     ///
@@ -152,8 +152,8 @@ pub trait Endpoint: Send {
     /// leave a third.
     ///
     /// # Errors
-    /// [`Refused`] gives the operation back, of which nothing was done, and says whether its peer is
-    /// full, or the whole endpoint. Those of a peer that is lost are accepted, and fail.
+    /// [`Refused`] gives the operation back, of which nothing was done, and says whether its peer
+    /// is full, or the whole endpoint. Those of a peer that is lost are accepted, and fail.
     ///
     /// ```
     /// use petasos_fabric::{Endpoint, Full, Level, Operation, Payload, Token};

@@ -29,9 +29,9 @@ use std::{
 /// [`Limits::max_operations`](crate::Limits) and as under way with its peer, and can be cancelled;
 /// it ends with `PeerLost` if the peer is lost. A key that is released meanwhile stays good for it.
 /// A [`Flush`](Operation::Flush) behind a fence waits for it, too. Until the fence is passed,
-/// [`inject`](crate::Endpoint::inject) to this peer says `Full`, and `Event::Writable` follows. Other
-/// peers are not concerned. If the operation is cancelled before it has begun, it is not said whether
-/// its fence still holds up what is behind it.
+/// [`inject`](crate::Endpoint::inject) to this peer says `Full`, and `Event::Writable` follows.
+/// Other peers are not concerned. If the operation is cancelled before it has begun, it is not said
+/// whether its fence still holds up what is behind it.
 ///
 /// ```
 /// use petasos_fabric::{

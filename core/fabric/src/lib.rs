@@ -50,8 +50,8 @@
 //!    [`Event`]s: messages that arrived, and the one completion of each operation.
 //! 4. To sleep, call [`Endpoint::arm`], and wait for its descriptor if that allows it.
 //!
-//! [`driver`] does 3 and 4 for any number of threads that submit, wait and read at once: one drives,
-//! the others sleep until there is something for them. Protocols are driven by it.
+//! [`driver`] does 3 and 4 for any number of threads that submit, wait and read at once: one
+//! drives, the others sleep until there is something for them. Protocols are driven by it.
 //!
 //! # What every transport promises
 //!
@@ -72,8 +72,8 @@
 //!
 //! A transport that can only carry ordered packets gets the whole contract from the engine in
 //! [`two_sided`]; one that does some of it natively leaves the rest to that engine.
-//! [`Capabilities`] say which is which. Pools, quotas, doorbells, lists of what was dropped and shared mappings, which
-//! most transports need, are in modules of their own.
+//! [`Capabilities`] say which is which. Pools, quotas, doorbells, lists of what was dropped and
+//! shared mappings, which most transports need, are in modules of their own.
 
 #![warn(clippy::missing_errors_doc)]
 

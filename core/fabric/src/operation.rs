@@ -144,8 +144,8 @@ pub enum Operation {
     /// sender may be received before it. It keeps the room that it has, and its sender's operation
     /// waits as before, until `ReceiveClaimed` or `DiscardClaimed`.
     ///
-    /// A message has come when `progress` has taken it in. Its sender may still withdraw it. From any
-    /// source, an endpoint that is made of others finds the oldest message of one of them.
+    /// A message has come when `progress` has taken it in. Its sender may still withdraw it. From
+    /// any source, an endpoint that is made of others finds the oldest message of one of them.
     Peek {
         /// Its name.
         token: Token,
@@ -325,8 +325,8 @@ impl Operation {
         }
     }
 
-    /// The peer that it is sent to, and whose share of the endpoint's room it takes. `None` for what
-    /// is done here, and for what ends an operation of a peer (to receive a body, say): such
+    /// The peer that it is sent to, and whose share of the endpoint's room it takes. `None` for
+    /// what is done here, and for what ends an operation of a peer (to receive a body, say): such
     /// operations are never refused for the sake of a peer.
     #[must_use]
     pub fn target(&self) -> Option<Peer> {

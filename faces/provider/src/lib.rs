@@ -1,5 +1,6 @@
-//! A provider for libfabric: unmodified programs, those of MPI first, communicate by Petasos. libfabric loads `libpetasos-fi.so` where `FI_PROVIDER_PATH` names its folder, and calls
-//! it the provider `petasos`.
+//! A provider for libfabric: unmodified programs, those of MPI first, communicate by Petasos.
+//! libfabric loads `libpetasos-fi.so` where `FI_PROVIDER_PATH` names its folder, and calls it the
+//! provider `petasos`.
 //!
 //! # How it works
 //!
@@ -29,8 +30,9 @@
 //! The program, as any library trusts the one that calls it: pointers are checked for null, lengths
 //! and objects for their kind, and no more can be. Peers are not: what they send is parsed once,
 //! and what they can make grow is bounded (`limits`). They are authenticated as everywhere in
-//! Petasos: in the node by the kernel, beyond by a secret, without which nothing listens beyond this
-//! machine. Memory that is registered is open to every peer that knows, or guesses, its number.
+//! Petasos: in the node by the kernel, beyond by a secret, without which nothing listens beyond
+//! this machine. Memory that is registered is open to every peer that knows, or guesses, its
+//! number.
 
 mod face;
 mod limits;

@@ -3,13 +3,14 @@
 //!
 //! # Packets
 //!
-//! Each packet that goes through the library begins with a header of [`HEADER_LEN`] bytes, little-endian;
-//! a packet of a card's follows ([`packet`](crate::card::packet)), or nothing (then it only
-//! acknowledges):
+//! Each packet that goes through the library begins with a header of [`HEADER_LEN`] bytes,
+//! little-endian; a packet of a card's follows ([`packet`](crate::card::packet)), or nothing (then
+//! it only acknowledges):
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 0..4 | the sender's slot in the receiver's table; the highest bit says that the packet waits for its completion data |
+//! | 0..4 | the sender's slot in the receiver's table; the highest bit says that the packet waits
+//! for its completion data |
 //! | 4..6 | how many packets of the receiver's the sender has taken so far, modulo 2^16 |
 //! | 6..8 | the packet's number, modulo 2^16 |
 //! | 8..16 | the ticket: a random number that the receiver gave to this sender alone |

@@ -4,10 +4,10 @@
 //! libfabric exports a handful of functions; all else goes through tables of functions that its
 //! objects carry. Structures grow at their end from release to release. So a program that uses the
 //! library makes none that the library fills (descriptions of providers are the library's own, by
-//! `fi_getinfo` and `fi_dupinfo`), and those that it fills in the program's memory have slack behind
-//! them; a provider allocates what the library reads with zeros behind it. The layouts are those of
-//! 1.17, which is the version that is asked for; a test compares them with the headers, where these
-//! are installed.
+//! `fi_getinfo` and `fi_dupinfo`), and those that it fills in the program's memory have slack
+//! behind them; a provider allocates what the library reads with zeros behind it. The layouts are
+//! those of 1.17, which is the version that is asked for; a test compares them with the headers,
+//! where these are installed.
 //!
 //! Only declarations: there is no code here.
 

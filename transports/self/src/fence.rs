@@ -42,7 +42,8 @@ impl Local {
         self.go_on(peer.index);
     }
 
-    /// Takes in what has waited for a fence, as far as nothing is under way. True if there was some.
+    /// Takes in what has waited for a fence, as far as nothing is under way. True if there was
+    /// some.
     pub(crate) fn go_on(&mut self, index: u32) -> bool {
         for count in 0..AT_ONCE {
             let offers = self.offers.of(index);

@@ -1,5 +1,5 @@
-//! The contract, kept over UCX's transports for a network and for shared memory. Over its TCP what is
-//! long is asked for, as processes cannot be kept from each other's memory there.
+//! The contract, kept over UCX's transports for a network and for shared memory. Over its TCP what
+//! is long is asked for, as processes cannot be kept from each other's memory there.
 
 mod common;
 

@@ -49,8 +49,8 @@ impl Engine {
     /// and for which a receive is posted: in one step, where [`Engine::accept`] and
     /// [`Engine::landed`] take two. `place` is called once then, and moves the data, which lies
     /// behind these first bytes of the packet. The completion of the receive is appended to
-    /// `events`, or raised as others are if some of these wait. False, and nothing was done but that
-    /// receives whose memory is gone to other endpoints have ended: take it by `accept`.
+    /// `events`, or raised as others are if some of these wait. False, and nothing was done but
+    /// that receives whose memory is gone to other endpoints have ended: take it by `accept`.
     #[inline]
     pub fn take_expected(
         &mut self,

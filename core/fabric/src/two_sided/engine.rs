@@ -441,8 +441,8 @@ impl Engine {
     }
 
     /// Whether messages to this peer wait here, or are to: then one that is sent around the engine
-    /// would overtake them. They wait while the peer is served, and also when it has no packet to give,
-    /// for credit, say.
+    /// would overtake them. They wait while the peer is served, and also when it has no packet to
+    /// give, for credit, say.
     #[must_use]
     pub fn messages_queued(&self, peer: Peer) -> bool {
         !self.peers.entry_and_connection(peer).is_some_and(|(entry, conn)| {

@@ -1,6 +1,6 @@
-//! Fences. What is accepted for a peer from a fence on waits at this side until all that was accepted
-//! before is over, so all that is under way with the peer then is what the fence is about: there is
-//! nothing to tell apart, and nothing is counted while no fence waits.
+//! Fences. What is accepted for a peer from a fence on waits at this side until all that was
+//! accepted before is over, so all that is under way with the peer then is what the fence is about:
+//! there is nothing to tell apart, and nothing is counted while no fence waits.
 //!
 //! What the engine has sent may be under way still, though it is over at this side: messages, and
 //! puts that ask for no answer. If all that follows is sent by the engine, it comes behind them.
@@ -287,8 +287,8 @@ impl Engine {
     }
 
     /// What was held up by a fence and goes on now. Transports that carry out some operations
-    /// themselves take all of it in each pass, and after [`Engine::hold`]; a bounded number at a time,
-    /// as there may be many. With [`Config::in_order`] the engine does it.
+    /// themselves take all of it in each pass, and after [`Engine::hold`]; a bounded number at a
+    /// time, as there may be many. With [`Config::in_order`] the engine does it.
     ///
     /// `confirm` says whether a peer is to be asked, before anything goes on, if all that was sent
     /// to it has come: because the transport may carry out what goes on at another route than what
@@ -339,8 +339,8 @@ impl Engine {
     }
 
     /// Keeps a handle that the program releases for operations that a fence holds up: then it comes
-    /// behind them, as [`Released::Handle`]. False if none needs it. [`Engine::release`] asks first;
-    /// a transport asks itself that has accesses of its own.
+    /// behind them, as [`Released::Handle`]. False if none needs it. [`Engine::release`] asks
+    /// first; a transport asks itself that has accesses of its own.
     pub fn hold_release(&mut self, remote: Remote) -> bool {
         self.is_holding() && self.hold_release_of(remote)
     }

@@ -97,7 +97,8 @@ impl OpenBatch {
         self.counts.unconfirmed
     }
 
-    /// The peer has answered a question behind all of them: why one of them was refused, if one was.
+    /// The peer has answered a question behind all of them: why one of them was refused, if one
+    /// was.
     pub(super) fn confirm(&mut self, status: Status) {
         self.counts.unconfirmed = false;
         if status != Status::Good {

@@ -35,8 +35,8 @@
 //! leaves [`Operation::Flush`](crate::Operation::Flush) to the engine.
 //!
 //! *Fences.* Where the engine carries out all operations, it knows what a fence waits for
-//! ([`Config::in_order`]). A transport that carries out some itself asks about each that it is given
-//! ([`Engine::is_held`], [`Engine::hold`]), and takes those that go on from
+//! ([`Config::in_order`]). A transport that carries out some itself asks about each that it is
+//! given ([`Engine::is_held`], [`Engine::hold`]), and takes those that go on from
 //! [`Engine::next_released`].
 //!
 //! *Events.* [`Engine::take_events`] moves what happened to the vector of `progress`. Nothing is
@@ -67,8 +67,8 @@
 //! that no answer is ever unknown.
 //!
 //! The files `accept`, `land`, `submit`, `serve`, `transmit`, `credit`, `quota`, `flush`, `fence`
-//! and `closing` are operations of one [`Engine`] and its connections, which own the state of them all:
-//! they know each other by design. What has a state of its own (`expected`, `incoming`,
+//! and `closing` are operations of one [`Engine`] and its connections, which own the state of them
+//! all: they know each other by design. What has a state of its own (`expected`, `incoming`,
 //! `outstanding`, `queues`, `registry`, `matching`) knows neither.
 //!
 //! [`Peer::index`]: crate::Peer::index

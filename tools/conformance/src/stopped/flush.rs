@@ -1,5 +1,5 @@
-//! Flushes and fences to a peer that is stopped: no flush completes before the peer has what it waits
-//! for, and nothing with a fence arrives before.
+//! Flushes and fences to a peer that is stopped: no flush completes before the peer has what it
+//! waits for, and nothing with a fence arrives before.
 
 use super::{LEN, Owner, Where, message};
 use crate::{Fixture, world::all_are};
@@ -53,8 +53,8 @@ pub fn flushes(fixture: &dyn Fixture, serve: &str, of: Where) {
     );
 }
 
-/// Puts to memory of a peer that is stopped before, or in the middle, and behind them a message with
-/// a fence: when the peer goes on and has the message, the memory is complete.
+/// Puts to memory of a peer that is stopped before, or in the middle, and behind them a message
+/// with a fence: when the peer goes on and has the message, the memory is complete.
 ///
 /// # Panics
 /// If it is not, or the message does not arrive.

@@ -169,7 +169,8 @@ impl<N: Network> Card<N> {
         let link = lower.links.get_mut(node.0).filter(|link| link.is_up());
         let link = link.ok_or(Refusal::Gone)?;
         let at = link.node().ok_or(Refusal::Gone)?;
-        // The library may go on when the node is lost, and there is no pointer to a device's memory.
+        // The library may go on when the node is lost, and there is no pointer to a device's
+        // memory.
         let copied = local.is_raw() || local.device().is_some();
         let copy = copied.then(|| {
             let copy = Region::from_buffer(Buffer::scratch(local.len())).whole();
@@ -267,15 +268,15 @@ impl<N: Network> Card<N> {
         self.mail.push_back(DeviceEvent::Done { ticket, result });
     }
 
-    /// Has the library write a part of a put with event to memory of a program, if it can: the owner
-    /// is told by completion data, and by the next packet. True if it does.
+    /// Has the library write a part of a put with event to memory of a program, if it can: the
+    /// owner is told by completion data, and by the next packet. True if it does.
     ///
     /// So the data passes no processor. The packet, which comes without it, is taken when both have
     /// arrived, in either order. Nothing depends on the content of completion data, which is short,
-    /// may come from any process, and has no room for the content of an event: all of that is in the
-    /// packet, which has a ticket, and is checked. Nor does anything depend on the order of writes.
-    /// A process that guesses a link's name ([`CompletionData`]) and writes to the library's port
-    /// can at most have a packet taken before its data has arrived.
+    /// may come from any process, and has no room for the content of an event: all of that is in
+    /// the packet, which has a ticket, and is checked. Nor does anything depend on the order of
+    /// writes. A process that guesses a link's name ([`CompletionData`]) and writes to the
+    /// library's port can at most have a packet taken before its data has arrived.
     pub(super) fn write_part(
         &mut self,
         node: Node,

@@ -1,11 +1,12 @@
 //! Memory of programs of other nodes: the initiator's side. The owner's is in [`super::exposure`].
 //!
 //! The key of a region holds nothing of the library's. A card that is to access memory by it asks
-//! the owner, on the connection on which both were authenticated, and shows that it has the key. The
-//! answer is a *grant*: the library's key for that memory, which is made then. Before the memory is
-//! closed, the owner revokes all grants: the card begins nothing more, and returns the grant when
-//! what was under way has completed. So no access meets memory that is closed, to which some
-//! libraries respond by ending the connection, and none is still landing when closing completes.
+//! the owner, on the connection on which both were authenticated, and shows that it has the key.
+//! The answer is a *grant*: the library's key for that memory, which is made then. Before the
+//! memory is closed, the owner revokes all grants: the card begins nothing more, and returns the
+//! grant when what was under way has completed. So no access meets memory that is closed, to which
+//! some libraries respond by ending the connection, and none is still landing when closing
+//! completes.
 //!
 //! Short accesses, and all that cannot be granted, are served by the owner's engine. It serves all
 //! accesses by keys to parts of regions, too: not every library keeps a peer within less than a

@@ -287,8 +287,8 @@ impl Endpoint for Shm {
         self.release_unused();
     }
 
-    // Keys to parts have the engine's route alone: a peer that copies by itself cannot be kept within
-    // a part of what it may copy from.
+    // Keys to parts have the engine's route alone: a peer that copies by itself cannot be kept
+    // within a part of what it may copy from.
     answered_by_engine! {
         engine: address incarnation capabilities quota export_part import_number
     }
