@@ -120,8 +120,8 @@ fn bytes(target: &Slice, offset: usize, len: usize) -> Vec<u8> {
     target.part(offset, len).expect("within").to_vec()
 }
 
-/// Whoever sees a flag that was put behind a fence finds all that was put before it, long and
-/// short, by the network and by the owner's engine.
+/// A process that sees a flag that was put behind a fence finds all that was put before it, long
+/// and short, by the network and by the owner's engine.
 pub fn data_before_flags(w: &mut World) {
     let (a, b, ..) = w.pair();
     if !fences(w, a) {
