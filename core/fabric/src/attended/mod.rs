@@ -178,7 +178,8 @@ impl Known {
 }
 
 impl Attended {
-    /// Has a thread drive `endpoint` from now on, whenever the caller does not.
+    /// Has a thread drive `endpoint` from now on, whenever the caller does not. It is one that was
+    /// just opened, and not driven: its time begins here, whatever the clock of its program says.
     ///
     /// # Errors
     /// [`AttendError`]: the endpoint has no descriptor, or the system refuses a thread, or a
