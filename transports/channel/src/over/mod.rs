@@ -278,7 +278,8 @@ impl<E: Endpoint> Over<E> {
 
     /// Hands out data packets that were kept.
     fn fetch_stashed(&mut self, most: usize, events: &mut Vec<DeviceEvent>) {
-        for packet in self.stash.drain(..most.min(self.stash.len())) {
+        for _ in 0..most.min(self.stash.len()) {
+            let Some(packet) = self.stash.pop_front() else { return };
             if let DeviceEvent::Packet { node, bytes, .. } = &packet
                 && let Some(Some(reached)) = self.peers.get_mut(node.0 as usize)
             {
