@@ -27,7 +27,11 @@ struct Fact(String, usize);
 macro_rules! facts {
     ($($type:ident: $($field:ident),+;)+) => {
         vec![$($(Fact(
-            format!("offsetof(struct {}, {})", stringify!($type), stringify!($field).trim_start_matches("r#")),
+            format!(
+                "offsetof(struct {}, {})",
+                stringify!($type),
+                stringify!($field).trim_start_matches("r#")
+            ),
             offset_of!($type, $field),
         ),)+)+]
     };
