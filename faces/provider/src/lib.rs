@@ -30,9 +30,9 @@
 //! The program, as any library trusts the one that calls it: pointers are checked for null, lengths
 //! and objects for their kind, and no more can be. Peers are not: what they send is parsed once,
 //! and what they can make grow is bounded (`limits`). They are authenticated as everywhere in
-//! Petasos: in the node by the kernel, beyond by a secret, without which nothing listens beyond
-//! this machine. Memory that is registered is open to every peer that knows, or guesses, its
-//! number.
+//! Petasos: in the node by the kernel, which knows their user, beyond by a secret, without which
+//! there are no peers but those of the node. Memory that is registered is open to every peer that
+//! knows, or guesses, its number.
 
 mod face;
 mod limits;

@@ -31,7 +31,7 @@ pub(crate) fn open() -> Result<Auto, String> {
             .to_str()
             .and_then(|host| host.parse().ok())
             .ok_or_else(|| format!("{HOST} is {}, which is no Internet address", host.display()))?,
-        // Nothing listens beyond this machine without a secret.
+        // Without one no other process connects there, and nothing listens beyond this machine.
         None if config.secret.is_none() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         None => outward(),
     };
@@ -40,6 +40,14 @@ pub(crate) fn open() -> Result<Auto, String> {
             "{HOST} is {host}: to be reached from other hosts takes a secret, in a file that \
              {SECRET_FILE} names on all of them"
         ));
+    }
+    // Every process of this machine reaches the loopback interface, and any peer may use memory by
+    // its number. So what has no secret gets one that no peer knows: peers are those of this node
+    // whose user the kernel has checked.
+    if config.secret.is_none() {
+        let random: Vec<u8> =
+            (0..4).flat_map(|_| Incarnation::random().get().to_le_bytes()).collect();
+        config.secret = Some(Secret::new(random).map_err(|error| error.to_string())?);
     }
     // A short name, as that of the endpoint has little room.
     let name = format!("shm://{:016x}", Incarnation::random().get());
@@ -63,4 +71,43 @@ fn outward() -> IpAddr {
         socket.local_addr()
     };
     local().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |address| address.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use petasos_auto::AutoAddress;
+    use petasos_fabric::{Clock, Endpoint, Event};
+    use std::time::Duration;
+
+    /// Whether an endpoint over TCP with such a configuration comes to be a peer of that one.
+    fn reaches(provider: &mut Auto, config: Config) -> bool {
+        let Ok(AutoAddress::Whole { members, .. }) = AutoAddress::parse(provider.address()) else {
+            panic!("an address of several members")
+        };
+        let here = Address::parse("tcp://127.0.0.1:0").unwrap();
+        let mut stranger = TcpEndpoint::open(&here, config).unwrap();
+        stranger.resolve(&members[1], Duration::from_secs(20)).unwrap();
+        let (clock, mut events) = (Clock::start(), Vec::new());
+        loop {
+            provider.progress(clock.now(), 64, &mut Vec::new());
+            stranger.progress(clock.now(), 64, &mut events);
+            for event in events.drain(..) {
+                match event {
+                    Event::PeerUp { .. } => return true,
+                    Event::PeerLost { .. } => return false,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_secret_no_process_connects_over_the_loopback_interface() {
+        let mut provider = open().unwrap();
+        assert!(!reaches(&mut provider, Config::default()));
+        let mut guess = Config::default();
+        guess.secret = Some(Secret::new(vec![0; 32]).unwrap());
+        assert!(!reaches(&mut provider, guess));
+    }
 }
