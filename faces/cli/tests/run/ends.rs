@@ -7,7 +7,7 @@ use crate::{
 use rustix::{io::ioctl_fionread, pipe::fcntl_setpipe_size};
 use std::{
     io::{BufRead, BufReader, Read, Write},
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{PermissionsExt, symlink},
     process::Stdio,
     time::Duration,
 };
@@ -156,6 +156,11 @@ fn each_rank_may_write_into_files_of_its_own() {
     let ran = shell(&place, &["-n", "2", "--output", "said/here"], "exit 7").assert(7);
     ran.says("rank ").says("it exited with code 7");
     assert_eq!((read("rank-1.out"), read("rank-2.out")), (String::new(), "out 2\n".to_owned()));
+    // A disk that is full is said, and no success.
+    std::fs::remove_file(place.path("said/here/rank-0.out")).unwrap();
+    symlink("/dev/full", place.path("said/here/rank-0.out")).unwrap();
+    let ran = shell(&place, &["--output", "said/here"], "echo lost").assert(1);
+    ran.says("output of the ranks is lost: said/here/rank-0.out: No space left on device");
     let ran = shell(&place, &["--output", "/dev/null/here"], "echo out").assert(1);
     assert!(!ran.says("/dev/null/here: Not a directory").out.contains("out"));
     place.assert_clean();
