@@ -60,7 +60,7 @@ impl AsFd for EventFd {
 /// // The driver is about to sleep on the descriptor.
 /// assert!(!doorbell.prepare());
 /// doorbell.notify();
-/// // The descriptor is readable; and the notice is still there when the next sleep is prepared.
+/// // The descriptor is readable; and the wake-up is still there when the next sleep is prepared.
 /// doorbell.awake();
 /// assert!(doorbell.take());
 /// assert!(doorbell.prepare());
@@ -89,11 +89,11 @@ impl Doorbell {
         }
     }
 
-    /// Announces a sleep. True if there was a notice since the last time: do not sleep. What is
+    /// Announces a sleep. True if there was a wake-up since the last time: do not sleep. What is
     /// looked at after this and found unchanged will ring.
     pub fn prepare(&self) -> bool {
         self.sleeper.fall_asleep();
-        self.sleeper.take_notice()
+        self.sleeper.take_wakeup()
     }
 
     /// The sleep is over, or did not come about. The descriptor stays readable if it was rung: that
@@ -113,7 +113,7 @@ impl Doorbell {
 
 impl Notify for Doorbell {
     fn notify(&self) {
-        if self.sleeper.notice() {
+        if self.sleeper.wake() {
             self.fd.signal();
         }
     }
@@ -160,14 +160,14 @@ mod tests {
         doorbell.ring();
         doorbell.notify();
         assert!(!is_readable(&doorbell), "the driver is awake");
-        assert!(doorbell.prepare(), "there was a notice");
+        assert!(doorbell.prepare(), "there was a wake-up");
         doorbell.awake();
         assert!(!doorbell.prepare());
         doorbell.ring();
         assert!(is_readable(&doorbell));
         doorbell.awake();
         assert!(doorbell.take());
-        assert!(!doorbell.prepare(), "a ring is no notice");
+        assert!(!doorbell.prepare(), "a ring is no wake-up");
         doorbell.awake();
         doorbell.ring();
         assert!(!is_readable(&doorbell), "awake again");
@@ -178,9 +178,9 @@ mod tests {
         let doorbell = Doorbell::new().unwrap();
         std::thread::scope(|threads| {
             for _ in 0..100 {
-                let noticed = doorbell.prepare();
+                let woken = doorbell.prepare();
                 threads.spawn(|| doorbell.notify());
-                if !noticed {
+                if !woken {
                     poll(&mut [PollFd::new(&doorbell, PollFlags::IN)], None).unwrap();
                 }
                 doorbell.awake();

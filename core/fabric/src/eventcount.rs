@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 #[cfg(all(loom, test))]
 use loom::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// Whether a thread sleeps, and whether there is a notice for it. For transports, which have the
+/// Whether a thread sleeps, and whether there is a wake-up for it. For transports, which have the
 /// doorbell: a descriptor, say, that is written to when one of these says so.
 ///
 /// ```
@@ -18,27 +18,27 @@ use loom::sync::atomic::{AtomicBool, Ordering, fence};
 ///
 /// let count = EventCount::default();
 /// // Another thread leaves work before this one sleeps: no bell is needed, the last look finds it.
-/// assert!(!count.notice());
+/// assert!(!count.wake());
 /// count.fall_asleep();
-/// assert!(count.take_notice());
+/// assert!(count.take_wakeup());
 /// // Work that comes after that look rings the bell, once for this sleep.
-/// assert!(count.notice() && !count.notice());
+/// assert!(count.wake() && !count.wake());
 /// count.awake();
 /// ```
 #[derive(Debug)]
 pub struct EventCount {
     sleeping: AtomicBool,
-    noticed: AtomicBool,
+    woken: AtomicBool,
 }
 
 impl Default for EventCount {
     fn default() -> EventCount {
-        EventCount { sleeping: AtomicBool::new(false), noticed: AtomicBool::new(false) }
+        EventCount { sleeping: AtomicBool::new(false), woken: AtomicBool::new(false) }
     }
 }
 
 impl EventCount {
-    /// Announces a sleep: look after it whether there is anything, [`EventCount::take_notice`]
+    /// Announces a sleep: look after it whether there is anything, [`EventCount::take_wakeup`]
     /// included.
     pub fn fall_asleep(&self) {
         self.sleeping.store(true, Ordering::Relaxed);
@@ -51,15 +51,15 @@ impl EventCount {
         self.sleeping.store(false, Ordering::Relaxed);
     }
 
-    /// Whether there was a notice since this was last asked. What was done before it is seen now.
-    pub fn take_notice(&self) -> bool {
-        self.noticed.swap(false, Ordering::AcqRel)
+    /// Whether there was a wake-up since this was last asked. What was done before it is seen now.
+    pub fn take_wakeup(&self) -> bool {
+        self.woken.swap(false, Ordering::AcqRel)
     }
 
-    /// Leaves a notice, from any thread. True if the doorbell is to be rung.
+    /// Leaves a wake-up, from any thread. True if the doorbell is to be rung.
     #[must_use]
-    pub fn notice(&self) -> bool {
-        self.noticed.swap(true, Ordering::Release);
+    pub fn wake(&self) -> bool {
+        self.woken.swap(true, Ordering::Release);
         self.rouse()
     }
 
@@ -80,10 +80,10 @@ mod tests {
     #[test]
     fn one_rings_for_a_sleep() {
         let sleepers = EventCount::default();
-        assert!(!sleepers.notice() && !sleepers.rouse(), "no thread sleeps");
+        assert!(!sleepers.wake() && !sleepers.rouse(), "no thread sleeps");
         sleepers.fall_asleep();
-        assert!(sleepers.take_notice() && !sleepers.take_notice());
-        assert!(sleepers.notice() && !sleepers.notice() && !sleepers.rouse());
+        assert!(sleepers.take_wakeup() && !sleepers.take_wakeup());
+        assert!(sleepers.wake() && !sleepers.wake() && !sleepers.rouse());
         sleepers.awake();
         sleepers.fall_asleep();
         sleepers.awake();
@@ -101,7 +101,7 @@ mod interleavings {
 
     /// A sleep, and whether it would have lasted: nothing was seen, and it was not rung for.
     #[test]
-    fn no_sleeper_misses_a_notice() {
+    fn no_sleeper_misses_a_wakeup() {
         loom::model(|| {
             let sleepers = Arc::new(EventCount::default());
             let done = Arc::new(AtomicU64::new(0));
@@ -110,16 +110,16 @@ mod interleavings {
                     let (sleepers, done) = (sleepers.clone(), done.clone());
                     thread::spawn(move || {
                         done.fetch_add(1, Ordering::Relaxed);
-                        u64::from(sleepers.notice())
+                        u64::from(sleepers.wake())
                     })
                 })
                 .collect();
             sleepers.fall_asleep();
-            let noticed = sleepers.take_notice();
-            assert!(!noticed || done.load(Ordering::Relaxed) > 0, "what was done is seen");
+            let woken = sleepers.take_wakeup();
+            assert!(!woken || done.load(Ordering::Relaxed) > 0, "what was done is seen");
             let rung: u64 = notifiers.into_iter().map(|thread| thread.join().unwrap()).sum();
             assert!(rung <= 1, "one rings for a sleep");
-            assert!(noticed || rung == 1);
+            assert!(woken || rung == 1);
         });
     }
 
@@ -147,14 +147,14 @@ mod interleavings {
         loom::model(|| {
             let sleepers = Arc::new(EventCount::default());
             let theirs = sleepers.clone();
-            let notifier = thread::spawn(move || theirs.notice());
+            let notifier = thread::spawn(move || theirs.wake());
             sleepers.fall_asleep();
-            let mut noticed = sleepers.take_notice();
+            let mut woken = sleepers.take_wakeup();
             sleepers.awake();
             sleepers.fall_asleep();
-            noticed |= sleepers.take_notice();
+            woken |= sleepers.take_wakeup();
             let rung = notifier.join().unwrap();
-            assert!(noticed || rung);
+            assert!(woken || rung);
         });
     }
 }

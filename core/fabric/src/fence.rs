@@ -130,7 +130,7 @@ impl Operation {
 /// What waits behind the fences of one peer, in order: for endpoints, which know what is under way
 /// with the peer. It begins with a fence.
 #[derive(Debug, Default)]
-pub struct Held {
+pub struct Deferred {
     queue: VecDeque<Entry>,
     operations: usize,
 }
@@ -145,7 +145,7 @@ enum Entry {
 /// What comes next of all that waits.
 #[derive(Debug)]
 pub enum Next {
-    /// A fence: [`Held::pass`], when nothing is under way with the peer.
+    /// A fence: [`Deferred::pass`], when nothing is under way with the peer.
     Fence,
     /// An operation that begins now.
     Operation(Operation),
@@ -153,7 +153,7 @@ pub enum Next {
     Release(Remote),
 }
 
-impl Held {
+impl Deferred {
     /// Whether nothing waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -261,61 +261,61 @@ mod tests {
     }
 
     /// Numbers of operations, 0 for a fence, keys that are released as negative numbers.
-    fn all(mut held: Held) -> Vec<i64> {
+    fn all(mut deferred: Deferred) -> Vec<i64> {
         let mut order = Vec::new();
-        while let Some(next) = held.take_next() {
+        while let Some(next) = deferred.take_next() {
             order.push(match next {
                 Next::Fence => {
-                    held.pass();
+                    deferred.pass();
                     0
                 }
                 Next::Operation(operation) => operation.token().0 as i64,
                 Next::Release(remote) => -i64::from(remote.index),
             });
         }
-        assert_eq!((held.len(), held.is_empty()), (0, true));
+        assert_eq!((deferred.len(), deferred.is_empty()), (0, true));
         order
     }
 
     #[test]
     fn a_fence_is_before_its_operation() {
-        let mut held = Held::default();
+        let mut deferred = Deferred::default();
         for operation in [flush(1).fenced().fenced(), flush(2), flush(3).fenced(), flush(4)] {
-            held.push(operation);
+            deferred.push(operation);
         }
-        assert_eq!(held.len(), 4);
-        assert!(matches!(held.take_next(), Some(Next::Fence)), "it stays until it is passed");
-        assert_eq!(all(held), [0, 1, 2, 0, 3, 4]);
+        assert_eq!(deferred.len(), 4);
+        assert!(matches!(deferred.take_next(), Some(Next::Fence)), "it stays until it is passed");
+        assert_eq!(all(deferred), [0, 1, 2, 0, 3, 4]);
     }
 
     #[test]
     fn fences_of_cancelled_operations_stay_and_are_bounded() {
-        let mut held = Held::default();
-        held.push(flush(1).fenced());
-        held.push(flush(2));
+        let mut deferred = Deferred::default();
+        deferred.push(flush(1).fenced());
+        deferred.push(flush(2));
         for _ in 0..1000 {
-            held.push(flush(3).fenced());
-            assert!(held.cancel(Token(3)).is_some());
+            deferred.push(flush(3).fenced());
+            assert!(deferred.cancel(Token(3)).is_some());
         }
-        held.push(flush(4));
-        held.push(flush(5).fenced());
-        assert!(held.cancel(Token(4)).is_some() && held.cancel(Token(4)).is_none());
-        assert!(held.queue.len() <= 5, "{held:?}");
-        assert_eq!(all(held), [0, 1, 2, 0, 5]);
+        deferred.push(flush(4));
+        deferred.push(flush(5).fenced());
+        assert!(deferred.cancel(Token(4)).is_some() && deferred.cancel(Token(4)).is_none());
+        assert!(deferred.queue.len() <= 5, "{deferred:?}");
+        assert_eq!(all(deferred), [0, 1, 2, 0, 5]);
     }
 
     #[test]
     fn keys_are_released_behind_what_needs_them() {
         let key = |index| Remote { index, generation: 0, peer: PEER, len: 8 };
-        let mut held = Held::default();
-        held.push(map(1, key(7)).fenced());
-        held.push(map(2, key(8)));
-        assert!(!held.release(key(9)));
+        let mut deferred = Deferred::default();
+        deferred.push(map(1, key(7)).fenced());
+        deferred.push(map(2, key(8)));
+        assert!(!deferred.release(key(9)));
         for _ in 0..1000 {
-            assert!(held.release(key(7)), "kept once");
+            assert!(deferred.release(key(7)), "kept once");
         }
-        held.push(flush(3));
-        assert!(held.queue.len() < 10);
-        assert_eq!(all(held), [0, 1, 2, -7, 3]);
+        deferred.push(flush(3));
+        assert!(deferred.queue.len() < 10);
+        assert_eq!(all(deferred), [0, 1, 2, -7, 3]);
     }
 }

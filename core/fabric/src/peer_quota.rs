@@ -38,7 +38,7 @@ pub struct PeerQuota {
     pub unexpected: usize,
     /// With this set no unexpected message of the peer comes, however short, and no put with event:
     /// they wait with it, and all else goes on. Those that are on their way still come.
-    pub held: bool,
+    pub deferred: bool,
 }
 
 impl PeerQuota {
@@ -47,7 +47,7 @@ impl PeerQuota {
         leases: usize::MAX,
         lease_bytes: usize::MAX,
         unexpected: usize::MAX,
-        held: false,
+        deferred: false,
     };
 
     /// With so many leases.
@@ -68,10 +68,10 @@ impl PeerQuota {
         PeerQuota { unexpected, ..self }
     }
 
-    /// With messages and puts with event held back, or not.
+    /// With messages and puts with event deferred, or not.
     #[must_use]
-    pub const fn with_held(self, held: bool) -> PeerQuota {
-        PeerQuota { held, ..self }
+    pub const fn with_deferred(self, deferred: bool) -> PeerQuota {
+        PeerQuota { deferred, ..self }
     }
 }
 

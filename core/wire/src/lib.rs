@@ -206,7 +206,7 @@ pub fn encode_into<T: Wire>(encoding: Encoding, value: &T, out: &mut Vec<u8>) {
 /// # Panics
 /// As [`to_vec`].
 #[inline]
-pub fn encode_head_into<'v, T: Wire>(
+pub fn encode_header_into<'v, T: Wire>(
     encoding: Encoding,
     value: &'v T,
     out: &mut Vec<u8>,

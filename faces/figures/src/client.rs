@@ -154,7 +154,7 @@ pub fn own(url: &Address, ip: Option<IpAddr>) -> String {
     if scheme == "auto"
         && let Ok(AutoAddress::Whole { node, members }) = AutoAddress::parse(url)
     {
-        let shared = node == Node::here() && members.iter().any(|member| member.scheme() == "shm");
+        let shared = node == Node::local() && members.iter().any(|member| member.scheme() == "shm");
         match members.iter().find(|member| member.scheme() != "shm").filter(|_| !shared) {
             Some(network) => place = network.rest().to_owned(),
             None => return "auto://*".to_owned(),
@@ -258,7 +258,7 @@ mod tests {
             let elsewhere = url.rest().starts_with("node7").then(|| [10, 0, 0, 7].into());
             assert_eq!(own(&url, elsewhere.or_else(|| host(&url).unwrap())), expected);
         }
-        let here = format!("auto://{}/shm://x,tcp://10.0.0.1:4040", Node::here());
+        let here = format!("auto://{}/shm://x,tcp://10.0.0.1:4040", Node::local());
         assert_eq!(own(&here.parse().unwrap(), None), "auto://*");
         // A name of this machine's own.
         let named = "tcp://node7:4040".parse().unwrap();

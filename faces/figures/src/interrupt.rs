@@ -89,12 +89,12 @@ pub fn be_polite() {
 }
 
 /// Has something said before a signal ends the process, which it does at once after that.
-pub fn last_words(words: impl FnOnce() + Send + 'static) {
+pub fn at_interrupt(words: impl FnOnce() + Send + 'static) {
     *LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(words));
 }
 
 /// Takes that back: it is said in another way.
-pub fn no_last_words() {
+pub fn clear_at_interrupt() {
     LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner).take();
 }
 

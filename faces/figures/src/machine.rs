@@ -29,7 +29,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    pub fn look(cores: Cores) -> Machine {
+    pub fn detect(cores: Cores) -> Machine {
         let system = rustix::system::uname();
         let words = [system.sysname(), system.release(), system.machine()];
         let kernel = words.map(|word| word.to_string_lossy().into_owned()).join(" ");
@@ -79,7 +79,7 @@ static IN_USE: OnceLock<Option<f64>> = OnceLock::new();
 
 /// Looks at what others do on this machine, before anything is measured. Gives a line to be said where
 /// that is so much that figures will be of a busy machine.
-pub fn look_at_others() -> Option<String> {
+pub fn load_of_others() -> Option<String> {
     let in_use = *IN_USE.get_or_init(|| {
         let before = Ticks::now()?;
         thread::sleep(LOOK);
@@ -186,8 +186,8 @@ mod tests {
     /// What others take is looked at once, and stands in JSON and in reports.
     #[test]
     fn what_others_take_is_said() {
-        let busy = look_at_others();
-        let machine = Machine::look(Cores::pick());
+        let busy = load_of_others();
+        let machine = Machine::detect(Cores::pick());
         let in_use = machine.in_use_before.expect("it was looked at");
         assert!((0.0..=1.0).contains(&in_use), "{in_use}");
         assert_eq!(serde_json::to_value(&machine).unwrap()["in_use_before"], in_use);
@@ -196,13 +196,13 @@ mod tests {
         assert_eq!(fact.map(|fact| fact.1.clone()), Some(percent(in_use)));
         assert_eq!(busy.is_some(), in_use > BUSY);
         assert!(busy.is_none_or(|line| line.contains(&percent(in_use))));
-        assert_eq!(look_at_others().is_some(), in_use > BUSY, "and not again");
-        assert_eq!(Machine::look(Cores::pick()).in_use_before, Some(in_use));
+        assert_eq!(load_of_others().is_some(), in_use > BUSY, "and not again");
+        assert_eq!(Machine::detect(Cores::pick()).in_use_before, Some(in_use));
     }
 
     #[test]
     fn what_is_here() {
-        let machine = Machine::look(Cores::pick());
+        let machine = Machine::detect(Cores::pick());
         assert!(machine.cores >= 1 && machine.memory_bytes > 1 << 20, "{machine:?}");
         assert!(machine.kernel.starts_with("Linux "), "{machine:?}");
         assert!(memory("MemAvailable").unwrap() <= machine.memory_bytes);

@@ -46,7 +46,7 @@ pub fn tell(text: &str) {
 
 /// Says on standard error what is to be known beside the result: under `--json` as a line of JSON,
 /// `{"notice": …}`.
-pub fn notice(text: &str) {
+pub fn note(text: &str) {
     match as_json() {
         true => tell(&serde_json::json!({ "notice": text }).to_string()),
         false => tell(&format!("petasos: {text}")),

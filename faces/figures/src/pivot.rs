@@ -52,7 +52,7 @@ fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
 }
 
 fn pivot(plot: Plot, panel: &str, rows: &[&Row]) -> Grid {
-    let words = plot.words();
+    let words = plot.labels();
     let mut places = distinct(rows.iter().map(|row| x_of(row)));
     places.sort_by(f64::total_cmp);
     let limit_of = |row: &&Row| row.limit.as_ref().map(|limit| figures::line_of(&limit.name));

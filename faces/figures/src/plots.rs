@@ -59,7 +59,7 @@ impl Along {
 }
 
 /// The words of a plot.
-pub struct Words {
+pub struct Labels {
     pub title: &'static str,
     /// What can be read off it.
     pub about: &'static str,
@@ -109,51 +109,52 @@ impl Plot {
         matches!(self, Plot::Percentiles | Plot::Rate | Plot::Overlap)
     }
 
-    pub fn words(self) -> Words {
+    pub fn labels(self) -> Labels {
         use Along::{Bytes, Count};
-        let words = |title, about, (x, along), (y, unit)| Words { title, about, x, along, y, unit };
+        let labels =
+            |title, about, (x, along), (y, unit)| Labels { title, about, x, along, y, unit };
         match self {
-            Plot::Latency => words(
+            Plot::Latency => labels(
                 "Latency by size",
                 "One call after the other, with so many bytes there and the same bytes back; the \
                  machine's limit is a message of that size between two bare threads or processes.",
                 ("bytes each way", Bytes),
                 ("time of a call", "ns"),
             ),
-            Plot::Percentiles => words(
+            Plot::Percentiles => labels(
                 "Percentiles by size",
                 "Of single calls, one after the other; dashed, in the same colour, the same \
                  percentile of the machine's own round trips in the same run.",
                 ("bytes each way", Bytes),
                 ("time of a call", "ns"),
             ),
-            Plot::Rate => words(
+            Plot::Rate => labels(
                 "Rate by calls in flight",
                 "One client and one server; the machine's limit is that of round trips one at a \
                  time.",
                 ("calls in flight", Count),
                 ("calls a second", "calls/s"),
             ),
-            Plot::UnderLoad => words(
+            Plot::UnderLoad => labels(
                 "Percentiles by calls in flight",
                 "64-byte echoes, each timed from its begin to its result.",
                 ("calls in flight", Count),
                 ("time of a call", "ns"),
             ),
-            Plot::Bandwidth => words(
+            Plot::Bandwidth => labels(
                 "Bandwidth by size",
                 "One transfer in flight, pulled or pushed by the server.",
                 ("bytes of a transfer", Bytes),
                 ("bandwidth", "GB/s"),
             ),
-            Plot::Pipeline => words(
+            Plot::Pipeline => labels(
                 "Pipelined pull by block size and depth",
                 "The target pulls a large buffer in blocks, so many at a time; the machine's limit \
                  moves all of it at once.",
                 ("bytes of a block", Bytes),
                 ("bandwidth", "GB/s"),
             ),
-            Plot::Overlap => words(
+            Plot::Overlap => labels(
                 "Moving and working at once",
                 "Total time of a pipelined pull with work on each block; dashed, the longer of \
                  moving alone and working alone, which is all that it would take if both were \
@@ -161,21 +162,21 @@ impl Plot {
                 ("blocks in flight", Count),
                 ("total time", "ns"),
             ),
-            Plot::Clients => words(
+            Plot::Clients => labels(
                 "Rate by clients",
                 "Null calls, one in flight for each client; all together, against bare messages of \
                  as many clients.",
                 ("clients", Count),
                 ("calls a second", "calls/s"),
             ),
-            Plot::ClientsBulk => words(
+            Plot::ClientsBulk => labels(
                 "Total bandwidth by clients",
                 "Each client has 1 MiB pulled from it, again and again; all together, against the \
                  bandwidth from point to point.",
                 ("clients", Count),
                 ("bandwidth", "GB/s"),
             ),
-            Plot::Channels => words(
+            Plot::Channels => labels(
                 "Channels: latency by size",
                 "Each channel bare, through the fabric contract, and under RPC, against the bare \
                  device. Messages: there and back. Remote access: one get, or one call in which \
@@ -183,74 +184,74 @@ impl Plot {
                 ("bytes", Bytes),
                 ("time", "ns"),
             ),
-            Plot::ChannelBandwidth => words(
+            Plot::ChannelBandwidth => labels(
                 "Channels: bandwidth by size",
                 "Many messages one way, or several gets in flight, against a copy of that size by \
                  the bare device.",
                 ("bytes", Bytes),
                 ("bandwidth", "GB/s"),
             ),
-            Plot::PeerBandwidth => words(
+            Plot::PeerBandwidth => labels(
                 "Large arguments",
                 "Calls with so many bytes there, and next to nothing back: ours pulled by the \
                  server, others' as they do it.",
                 ("bytes of the argument", Bytes),
                 ("bandwidth", "GB/s"),
             ),
-            Plot::ForwardBlocks => words(
+            Plot::ForwardBlocks => labels(
                 "Files through mounts, by block size",
                 "One process that writes or reads a file in blocks of that size; the machine's limit \
                  is the same in the local file system.",
                 ("bytes of a block", Bytes),
                 ("bandwidth", "GB/s"),
             ),
-            Plot::ForwardClients => words(
+            Plot::ForwardClients => labels(
                 "Large files by clients",
                 "So many processes at once, each with files of its own; all together.",
                 ("clients", Count),
                 ("bandwidth", "GB/s"),
             ),
-            Plot::ForwardSmall => words(
+            Plot::ForwardSmall => labels(
                 "Small files by clients",
                 "So many processes at once, each with a part of the files; all together.",
                 ("clients", Count),
                 ("files a second", "files/s"),
             ),
-            Plot::LaunchStart => words(
+            Plot::LaunchStart => labels(
                 "Jobs that do nothing",
                 "From the start of the launcher to its end; the machine's limit is as many processes, \
                  started and waited for.",
                 ("ranks", Count),
                 ("time", "ns"),
             ),
-            Plot::LaunchFence => words(
+            Plot::LaunchFence => labels(
                 "Fences",
                 "All ranks of a job on one machine come together; the machine's limit is a byte of each \
                  over a Unix socket, and a byte back when all have come.",
                 ("ranks", Count),
                 ("time of a fence", "ns"),
             ),
-            Plot::LaunchGet => words(
+            Plot::LaunchGet => labels(
                 "First gets",
                 "Rank 0 asks for a key of each other rank for the first time; the machine's limit is a \
                  byte over a Unix socket, and one back.",
                 ("ranks", Count),
                 ("time of a get", "ns"),
             ),
-            Plot::WireUp => words(
+            Plot::WireUp => labels(
                 "Until a process has its neighbours' addresses",
                 "They were assigned before the start, or are asked for one by one, or a fence spreads \
                  all of them.",
                 ("ranks", Count),
                 ("time", "ns"),
             ),
-            Plot::Simulated => words(
+            Plot::Simulated => labels(
                 "Until all have their neighbours' addresses, simulated",
                 "The engines of real daemons in virtual time, from the start of the last process on.",
                 ("nodes", Count),
                 ("time", "ns"),
             ),
-            Plot::SimulatedBytes => words(
+            Plot::SimulatedBytes => labels(
                 "What the daemons move for that, simulated",
                 "Sent and taken by a daemon, until the last process has its neighbours' addresses.",
                 ("nodes", Count),

@@ -33,7 +33,7 @@ impl Progress {
 
     /// A word beside the progress, which stays.
     pub fn say(&self, what: &str) {
-        self.0.suspend(|| output::notice(what));
+        self.0.suspend(|| output::note(what));
     }
 
     /// Nothing is shown from now on.
@@ -42,7 +42,7 @@ impl Progress {
     }
 
     /// So much is done by now.
-    pub fn reach(&self, done: u64) {
+    pub fn set_done(&self, done: u64) {
         self.0.set_position(done);
     }
 

@@ -34,7 +34,7 @@ impl Waiting {
     }
 
     /// In a word, for tables: a side that sleeps at once blocks.
-    pub fn word(self) -> &'static str {
+    pub fn label(self) -> &'static str {
         if self == Waiting::Sleeping { "blocking" } else { "spinning" }
     }
 

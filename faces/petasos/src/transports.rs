@@ -172,7 +172,7 @@ impl Transport {
             #[cfg(feature = "ucx")]
             "ucx" => petasos_ucx::probe(),
             #[cfg(feature = "auto")]
-            "auto" => vec![format!("this node: {}", petasos_auto::Node::here())],
+            "auto" => vec![format!("this node: {}", petasos_auto::Node::local())],
             _ => Vec::new(),
         }
     }

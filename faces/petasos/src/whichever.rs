@@ -29,7 +29,7 @@ pub(crate) fn open_members(
         // Before TCP, which is last.
         members.insert(members.len() - 1, member);
     }
-    Ok(Auto::open(Node::here(), members)?)
+    Ok(Auto::open(Node::local(), members)?)
 }
 
 /// What is to be opened for an address.

@@ -17,7 +17,7 @@ pub(crate) fn hosts_of_step() -> Option<Vec<String>> {
 #[must_use]
 pub fn expand(list: &str) -> Option<Vec<String>> {
     let mut names = Vec::new();
-    for word in words(list)? {
+    for word in split(list)? {
         names.extend(product(word)?);
         if names.len() > MAX_NODES {
             return None;
@@ -32,7 +32,7 @@ pub fn expand(list: &str) -> Option<Vec<String>> {
 
 /// The words of a list, between commas that are in no brackets.
 #[must_use]
-pub fn words(list: &str) -> Option<Vec<&str>> {
+pub fn split(list: &str) -> Option<Vec<&str>> {
     let mut words = Vec::new();
     let (mut depth, mut from) = (0, 0);
     for (at, letter) in list.char_indices().chain([(list.len(), ',')]) {

@@ -10,7 +10,7 @@
 pub use crate::{
     datastore::{Datastore, JOB as JOB_FILE, NAME as DATASTORE_LINK},
     directory::{another as other_base, base, is_private},
-    hosts::{MAX_NODES, expand as expand_hosts, host_name, product as expand_word, words},
+    hosts::{MAX_NODES, expand as expand_hosts, host_name, product as expand_word, split},
     native::{ClientMessage, DaemonMessage, Frames, MAX_FRAME, Spin, Stream, greeting},
     random::{hex, random},
     table::write as write_table,

@@ -3,7 +3,7 @@
 use crate::{Context, Failure, Incoming, Method, body::Body, inner::Inner, served::Answer};
 use petasos_fabric::Lease;
 use petasos_wire::{
-    DecodeError, Encoding, Wire, encode_head_into, from_bytes,
+    DecodeError, Encoding, Wire, encode_header_into, from_bytes,
     rpc::{self, Frame, Status},
 };
 use std::{
@@ -126,7 +126,7 @@ impl Arrival<'_> {
         if !in_task {
             inner.response(answer.call, Status::Ok, answer.checked).encode(&mut frame);
         }
-        let rest = encode_head_into(encoding, result, &mut frame);
+        let rest = encode_header_into(encoding, result, &mut frame);
         if !rest.is_empty() {
             if !in_task && inner.answer_in_two(answer, &frame, rest) {
                 inner.frames.recycle(frame);

@@ -4,7 +4,7 @@ use crate::{
     Arrival, Begun, Call, CallError, CallOptions, Context, Failure, Handler, Method, Reply, Target,
     handler::at_once, inner::Inner,
 };
-use petasos_wire::{Encoding, Wire, encode_head_into, encode_into, from_bytes};
+use petasos_wire::{Encoding, Wire, encode_header_into, encode_into, from_bytes};
 use pin_project_lite::pin_project;
 use std::{
     cell::Cell,
@@ -26,7 +26,7 @@ impl Target {
     ) -> TypedCall<R> {
         let len = arguments.encoded_len_hint();
         let call = self.call_with(method, options, len, |encoding, out| {
-            encode_head_into(encoding, arguments, out)
+            encode_header_into(encoding, arguments, out)
         });
         TypedCall { call, encoding: options.encoding, result: PhantomData }
     }

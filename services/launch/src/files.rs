@@ -101,7 +101,7 @@ impl Files {
     ///
     /// # Errors
     /// If one is not there, is no file, or two would have one name.
-    pub fn look(entries: Vec<FileToStage>) -> Result<Files, FilesError> {
+    pub fn scan(entries: Vec<FileToStage>) -> Result<Files, FilesError> {
         let mut files = Files::default();
         for FileToStage { source, name } in entries {
             let at = |error| FilesError::Source { path: source.clone(), error };
@@ -211,7 +211,7 @@ mod tests {
         symlink(at("one"), at("also-one")).unwrap();
         let all = [("also-one", "one"), ("tree", "sub/tree"), ("one", "twice")];
         let all = all.map(|(source, name)| staged(&at(source), name)).to_vec();
-        let files = Files::look(all).unwrap();
+        let files = Files::scan(all).unwrap();
         assert_eq!((files.count(), files.bytes()), (3, 220));
         let each: Vec<u64> = files.entries().iter().map(|entry| files.bytes_of(entry)).collect();
         assert_eq!(each, [100, 20, 100]);
@@ -230,7 +230,7 @@ mod tests {
         fs::write(at("file"), "x").unwrap();
         fs::create_dir(at("directory")).unwrap();
         let look = |all: &[(&str, &str)]| {
-            Files::look(all.iter().map(|(source, name)| staged(&at(source), name)).collect())
+            Files::scan(all.iter().map(|(source, name)| staged(&at(source), name)).collect())
         };
         assert!(matches!(look(&[("none", "a")]), Err(FilesError::Source { .. })));
         assert!(matches!(look(&[("file", "a"), ("file", "a")]), Err(FilesError::Twice(_))));
@@ -238,6 +238,6 @@ mod tests {
         assert!(matches!(look(&[("file", "a/b"), ("file", "a")]), Err(FilesError::Twice(_))));
         assert!(look(&[("directory", "a"), ("file", "a/b")]).is_ok());
         let device = FileToStage::new("/dev/null", "a").unwrap();
-        assert!(matches!(Files::look(vec![device]), Err(FilesError::Kind(_))));
+        assert!(matches!(Files::scan(vec![device]), Err(FilesError::Kind(_))));
     }
 }

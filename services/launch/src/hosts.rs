@@ -1,6 +1,6 @@
 //! Lists of hosts, as people write them.
 
-use petasos_pmix::server::{MAX_NODES, expand_word, words};
+use petasos_pmix::server::{MAX_NODES, expand_word, split};
 
 /// A host, and how many ranks it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ fn hosts(text: &str, names: &str, slots: Option<&str>) -> Result<Vec<Host>, Host
 pub fn parse_hosts(text: &str) -> Result<Vec<Host>, HostError> {
     let wrong = || HostError { text: text.trim().to_owned() };
     let mut all = Vec::new();
-    for word in words(text).ok_or_else(wrong)? {
+    for word in split(text).ok_or_else(wrong)? {
         all.extend(match word.split_once(':') {
             Some((names, slots)) => hosts(word, names, Some(slots))?,
             None => hosts(word, word, None)?,

@@ -189,7 +189,7 @@ impl Launch {
     ///
     /// # Errors
     /// If there are no ranks, or more than the hosts take, or spare hosts cannot be had.
-    pub fn place(&self) -> Result<Placement, LaunchError> {
+    pub fn placement(&self) -> Result<Placement, LaunchError> {
         if self.ranks == 0 {
             return Err(LaunchError::NoRanks);
         }
@@ -273,14 +273,14 @@ impl Launch {
             return Ok(None);
         }
         let mover = self.plugins.movers.first().cloned().ok_or(LaunchError::NoMover)?;
-        let placement = self.place()?;
+        let placement = self.placement()?;
         let mut nodes = placement.node_of;
         let spares = placement.hosts.len() as u32 - placement.spares..placement.hosts.len() as u32;
         nodes.extend(spares.map(Node));
         nodes.sort_unstable();
         nodes.dedup();
         let here = nodes.first() == Some(&Node::HEAD);
-        let files = Files::look(entries)?;
+        let files = Files::scan(entries)?;
         let estimate = mover.estimate(&files, nodes.len() as u32 - u32::from(here), here);
         Ok(Some(Staging { files: Arc::new(files), estimate, program, mover }))
     }
@@ -299,7 +299,7 @@ impl Launch {
         if let Some(rank) = self.settings.input.filter(|rank| *rank >= self.ranks.max(1)) {
             return Err(LaunchError::NoReader { rank, ranks: self.ranks });
         }
-        let placement = self.place()?;
+        let placement = self.placement()?;
         let staging = self.staging()?;
         let mut runs: Vec<Run> = Vec::new();
         for node in placement.node_of {
@@ -397,7 +397,7 @@ mod tests {
     fn nodes(ranks: u32, hosts: &str, map: Map) -> Result<Vec<u32>, String> {
         let hosts = parse_hosts(hosts).unwrap();
         let launch = Launch { hosts, map, ..Launch::new(ranks, vec!["x".into()]) };
-        let placed = launch.place().map_err(|error| error.to_string())?;
+        let placed = launch.placement().map_err(|error| error.to_string())?;
         Ok(placed.node_of.into_iter().map(|node| node.0).collect())
     }
 
@@ -431,7 +431,7 @@ mod tests {
         let more = |ranks, map| {
             let hosts = parse_hosts("a:2,b:1").unwrap();
             let launch = Launch { hosts, map, oversubscribe: true, ..Launch::new(ranks, vec![]) };
-            launch.place().unwrap().node_of.into_iter().map(|node| node.0).collect::<Vec<_>>()
+            launch.placement().unwrap().node_of.into_iter().map(|node| node.0).collect::<Vec<_>>()
         };
         assert_eq!(more(3, Map::ByCore), [1, 1, 2]);
         assert_eq!(more(8, Map::ByCore), [1, 1, 2, 1, 1, 2, 1, 1]);
@@ -441,9 +441,9 @@ mod tests {
             oversubscribe: true,
             ..Launch::new(1, vec![])
         };
-        assert!(matches!(none.place(), Err(LaunchError::TooFewSlots { .. })));
-        let here = Launch::new(700, vec!["x".into()]).place().unwrap();
+        assert!(matches!(none.placement(), Err(LaunchError::TooFewSlots { .. })));
+        let here = Launch::new(700, vec!["x".into()]).placement().unwrap();
         assert_eq!((here.hosts.len(), here.node_of.len()), (1, 700));
-        assert!(matches!(Launch::new(0, vec![]).place(), Err(LaunchError::NoRanks)));
+        assert!(matches!(Launch::new(0, vec![]).placement(), Err(LaunchError::NoRanks)));
     }
 }

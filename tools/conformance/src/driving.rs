@@ -375,7 +375,7 @@ pub fn hand_over(w: &mut World) {
         sent += 1;
         // Half the rounds: both endpoints move to a thread of their own for a few passes.
         if round % 2 == 0 {
-            w.drive_elsewhere();
+            w.drive_others();
         }
         while expected < sent {
             assert_eq!(w.message(b).1, expected.to_le_bytes());

@@ -696,7 +696,7 @@ pub fn behind_messages_that_wait(w: &mut World) {
 }
 
 /// What waits for a fence is bounded as all else is, and stops no other peer.
-pub fn many_held(w: &mut World) {
+pub fn many_deferred(w: &mut World) {
     let (a, b, ab, _) = w.pair();
     if !fences(w, a) {
         return;

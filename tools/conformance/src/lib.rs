@@ -324,7 +324,7 @@ macro_rules! probes {
                 freed_when_the_sender_is_lost, owners_return_to_their_queue;
             capabilities: of_each_peer;
             lifecycle: late_peer, peer_that_never_comes, peer_that_is_not_running, one_handle, wrong_scheme, killed_peer,
-                last_words, restart_at_the_same_address, forgotten_peer,
+                last_messages, restart_at_the_same_address, forgotten_peer,
                 forgotten_and_silent, many_lives;
             driving: hand_over, notifier, messages_wake, handoff, late_peer_wakes;
             concurrent: closing_under_fire, revoking_under_fire, sums_from_threads,
@@ -352,9 +352,9 @@ macro_rules! probes {
                 messages: back_pressure, leases_hoarded;
                 driving: sleeps_soundly;
                 faults: random_losses;
-                fences: many_held, behind_messages_that_wait;
+                fences: many_deferred, behind_messages_that_wait;
                 part_keys: no_more_than_the_limit;
-                room: a_full_peer_stops_no_other, bodies_that_nobody_takes, accesses_to_a_full_peer,
+                room: a_full_peer_stops_no_other, bodies_that_are_not_taken, accesses_to_a_full_peer,
                     a_million_at_once;
             }
         }

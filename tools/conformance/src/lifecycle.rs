@@ -160,7 +160,7 @@ pub fn killed_peer(w: &mut World) {
 }
 
 /// What a peer sent before it ended is received, in front of the news.
-pub fn last_words(w: &mut World) {
+pub fn last_messages(w: &mut World) {
     let (a, b, ab, _) = w.pair();
     let sent: Vec<_> = (0..20u8).map(|i| w.send(a, ab, &[i; 200])).collect();
     for token in sent {

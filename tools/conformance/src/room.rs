@@ -71,7 +71,7 @@ pub fn a_full_peer_stops_no_other(w: &mut World) {
 }
 
 /// The same with long messages to a peer that goes on, and takes none of the bodies.
-pub fn bodies_that_nobody_takes(w: &mut World) {
+pub fn bodies_that_are_not_taken(w: &mut World) {
     let (a, (b, ab), (c, ac)) = three(w);
     w[b].frozen = false;
     let (most, body) = (w.capabilities(a).limits.max_operations, memory(&pattern(16, 3)));

@@ -318,7 +318,7 @@ impl<'f> World<'f> {
     }
 
     /// Drives each endpoint a little, each on a thread of its own.
-    pub fn drive_elsewhere(&mut self) {
+    pub fn drive_others(&mut self) {
         let fixture = self.fixture;
         let moved: Vec<_> = (self.seats.iter_mut()).map(|seat| seat.endpoint.take()).collect();
         let back: Vec<_> = std::thread::scope(|scope| {

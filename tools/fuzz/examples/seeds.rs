@@ -10,8 +10,8 @@ use petasos_channel::{
     device::{Class, Fault},
     immediate::{NAME, PutHeader},
 };
-use petasos_datagram::card::packet as card;
 use petasos_datagram::frame::{Control, HEADER_LEN, Header, Permission, TARGET};
+use petasos_datagram::nic::packet as nic;
 use petasos_fabric::{Access, Address, Incarnation, Key, key::KeyParts};
 use petasos_fuzz::zoo;
 use petasos_tcp::{
@@ -46,25 +46,25 @@ fn main() -> io::Result<()> {
     write("pmix41", petasos_launch::fuzzing::pmix41_seeds())?;
     write("engine", engines())?;
     write("networks", networks())?;
-    write("card", cards())?;
+    write("nic", nics())?;
     write("forms", forms())
 }
 
 /// A packet of each kind.
-fn cards() -> Vec<Vec<u8>> {
+fn nics() -> Vec<Vec<u8>> {
     let name = [7; NAME];
     let put = |event| PutHeader { name, offset: 64, event };
     let headers = [
-        card::Header::Packet(Class::Data),
-        card::Header::Packet(Class::Control),
-        card::Header::Immediate(put(Some(5))),
-        card::Header::Refused(Fault::Stale),
-        card::Header::Put { id: 3, put: put(None), last: false },
-        card::Header::Put { id: 3, put: put(Some(9)), last: true },
-        card::Header::Over { id: 3, result: Ok(()) },
-        card::Header::Over { id: 4, result: Err(Fault::OutOfBounds) },
-        card::Header::Get { id: 5, name, offset: 64, len: 1 << 20 },
-        card::Header::Part { id: 5 },
+        nic::Header::Packet(Class::Data),
+        nic::Header::Packet(Class::Control),
+        nic::Header::Immediate(put(Some(5))),
+        nic::Header::Refused(Fault::Stale),
+        nic::Header::Put { id: 3, put: put(None), last: false },
+        nic::Header::Put { id: 3, put: put(Some(9)), last: true },
+        nic::Header::Over { id: 3, result: Ok(()) },
+        nic::Header::Over { id: 4, result: Err(Fault::OutOfBounds) },
+        nic::Header::Get { id: 5, name, offset: 64, len: 1 << 20 },
+        nic::Header::Part { id: 5 },
     ];
     let mut seeds: Vec<_> = headers.iter().map(|h| h.encode().as_bytes().to_vec()).collect();
     // With what follows.
@@ -472,7 +472,7 @@ fn engines() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// The first byte is the target's choice: a head, a control message, an address, a card.
+/// The first byte is the target's choice: a head, a control message, an address, a nic.
 fn networks() -> Vec<Vec<u8>> {
     let of = |choice: u8, bytes: Vec<u8>| [vec![choice], bytes].concat();
     let target = [9; TARGET];
@@ -505,12 +505,12 @@ fn networks() -> Vec<Vec<u8>> {
     let texts =
         [whole(&members).to_string(), "auto://node7:4040".to_owned(), "auto://*".to_owned()];
     let incarnation = Incarnation::new(u64::MAX / 3).expect("not zero");
-    let cards = [Wish::Stay, Wish::Ask]
+    let nics = [Wish::Stay, Wish::Ask]
         .map(|wish| of(3, Handshake { wish, incarnation, address: whole(&members[..2]) }.encode()));
     let mut all = heads.to_vec();
     all.extend(controls.iter().map(|control| of(1, control.to_bytes())));
     all.extend(texts.map(|text| of(2, text.into_bytes())));
-    all.extend(cards);
+    all.extend(nics);
     all
 }
 

@@ -94,8 +94,8 @@ struct World<'a> {
 
 impl<'a> World<'a> {
     fn new(cut: Cut<'a>) -> World<'a> {
-        let (card, wires) = Nic::new();
-        let mut end = Channels::new(card, config());
+        let (nic, wires) = Nic::new();
+        let mut end = Channels::new(nic, config());
         let (mut regions, mut routes, mut memory) = (Vec::new(), Vec::new(), Vec::new());
         for access in [Access::ALL, Access::READ] {
             let mut piece = Guarded::new(700);

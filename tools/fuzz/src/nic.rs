@@ -98,7 +98,7 @@ impl Nic {
     #[must_use]
     pub fn new() -> (Nic, Wires) {
         let wires = Wires::default();
-        let address = Address::parse("card://victim").expect("an address");
+        let address = Address::parse("nic://victim").expect("an address");
         (Nic { address, wires: wires.clone() }, wires)
     }
 }
@@ -112,7 +112,7 @@ impl Wires {
     /// The address of a node.
     #[must_use]
     pub fn address(node: usize) -> Address {
-        Address::parse(&format!("card://{node}")).expect("an address")
+        Address::parse(&format!("nic://{node}")).expect("an address")
     }
 }
 
@@ -257,7 +257,7 @@ impl Notify for Silent {
 
 impl Device for Nic {
     fn scheme(&self) -> &'static str {
-        "card"
+        "nic"
     }
 
     fn address(&self) -> &Address {

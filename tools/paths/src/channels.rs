@@ -1,4 +1,4 @@
-//! A message of 32 bytes over one channel, with shared memory in place of a network card, both ends
+//! A message of 32 bytes over one channel, with shared memory in place of a NIC, both ends
 //! on one thread.
 
 use crate::timed;

@@ -230,7 +230,7 @@ fn over_auto(with_tcp: bool) -> Result<Auto, Failure> {
         let tcp = TcpEndpoint::open(&"tcp://127.0.0.1:0".parse()?, petasos_tcp::Config::default())?;
         members.push(Member { endpoint: Box::new(tcp), scope: Scope::Network });
     }
-    Ok(Auto::open(Node::here(), members)?)
+    Ok(Auto::open(Node::local(), members)?)
 }
 
 fn main() -> Result<(), Failure> {

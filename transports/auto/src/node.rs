@@ -12,7 +12,7 @@ pub struct Node(u64);
 impl Node {
     /// The node of this process. If the system does not tell, it is a node of its own.
     #[must_use]
-    pub fn here() -> Node {
+    pub fn local() -> Node {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id");
         let space = fs::read_link("/proc/self/ns/net");
         let (Ok(boot), Ok(space)) = (boot, space) else {
@@ -50,9 +50,9 @@ mod tests {
 
     #[test]
     fn here_is_here() {
-        assert_eq!(Node::here(), Node::here());
-        assert_ne!(Node::here(), Node::of(b"elsewhere"));
-        assert_eq!(Node::parse(&Node::here().to_string()), Some(Node::here()));
+        assert_eq!(Node::local(), Node::local());
+        assert_ne!(Node::local(), Node::of(b"elsewhere"));
+        assert_eq!(Node::parse(&Node::local().to_string()), Some(Node::local()));
         for bad in ["", "123", "0123456789ABCDEF", "+123456789abcdef", "0123456789abcdef0"] {
             assert_eq!(Node::parse(bad), None, "{bad}");
         }

@@ -21,7 +21,7 @@ use std::os::fd::OwnedFd;
 ///     Member { endpoint: Box::new(shm), scope: Scope::Node },
 ///     Member { endpoint: Box::new(tcp), scope: Scope::Network },
 /// ];
-/// let endpoint = Auto::open(Node::here(), members)?;
+/// let endpoint = Auto::open(Node::local(), members)?;
 /// assert_eq!(endpoint.address().scheme(), "auto");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

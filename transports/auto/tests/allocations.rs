@@ -30,7 +30,7 @@ fn auto() -> Auto {
         Member { endpoint: Box::new(shm()), scope: Scope::Node },
         Member { endpoint: Box::new(tcp.unwrap()), scope: Scope::Network },
     ];
-    Auto::open(Node::here(), members).unwrap()
+    Auto::open(Node::local(), members).unwrap()
 }
 
 /// Two endpoints that are connected: operations are of the first.

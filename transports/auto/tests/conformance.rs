@@ -42,8 +42,8 @@ impl Fixture for OverBoth {
             Placement::Mixed if self.opened.fetch_add(1, Ordering::Relaxed).is_multiple_of(3) => {
                 Node::of(name.as_bytes())
             }
-            Placement::Mixed => Node::here(),
-            Placement::Near | Placement::Forced => Node::here(),
+            Placement::Mixed => Node::local(),
+            Placement::Near | Placement::Forced => Node::local(),
         };
         let mut addresses =
             vec![Address::parse(&format!("tcp://127.0.0.1:{}", free_port("127.0.0.1"))).unwrap()];

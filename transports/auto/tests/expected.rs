@@ -46,7 +46,7 @@ const FAR: usize = 2;
 
 impl Three {
     fn open() -> Three {
-        let nodes = [Node::here(), Node::here(), Node::of(b"another node")];
+        let nodes = [Node::local(), Node::local(), Node::of(b"another node")];
         Three {
             ends: nodes.map(|node| Some(auto(node))),
             clock: Clock::start(),

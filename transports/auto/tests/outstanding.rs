@@ -23,7 +23,7 @@ fn open() -> Auto {
         Member { endpoint: Box::new(shm), scope: Scope::Node },
         Member { endpoint: Box::new(tcp), scope: Scope::Network },
     ];
-    Auto::open(Node::here(), members).unwrap()
+    Auto::open(Node::local(), members).unwrap()
 }
 
 /// Two endpoints that are connected, and the second as the first knows it.

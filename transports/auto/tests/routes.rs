@@ -87,7 +87,7 @@ fn routes(a: &mut Auto, b: &mut Auto, target: &Address) -> (String, String) {
 #[test]
 fn shared_memory_on_a_node_and_the_network_between_nodes() {
     let both = || vec![tcp(), shm()];
-    let here = Node::here();
+    let here = Node::local();
     let (near, far) = (Node::of(b"another node"), Node::of(b"and another"));
     for (of_a, of_b, expected) in [(here, here, "shm"), (here, near, "tcp"), (near, far, "tcp")] {
         let (mut a, mut b) = (auto(of_a, both()), auto(of_b, both()));
@@ -108,8 +108,8 @@ fn shared_memory_on_a_node_and_the_network_between_nodes() {
 fn capabilities_follow_the_route() {
     let both = || vec![tcp(), shm()];
     let alone = [shm(), tcp()].map(|member| member.endpoint.capabilities().clone());
-    for (of_b, route) in [(Node::here(), 0), (Node::of(b"another node"), 1)] {
-        let (mut a, mut b) = (auto(Node::here(), both()), auto(of_b, both()));
+    for (of_b, route) in [(Node::local(), 0), (Node::of(b"another node"), 1)] {
+        let (mut a, mut b) = (auto(Node::local(), both()), auto(of_b, both()));
         let target = b.address().clone();
         let ab = a.resolve(&target, PATIENCE).unwrap();
         let scheme = ["shm", "tcp"][route];
@@ -141,8 +141,8 @@ fn seen(can: &Capabilities) -> impl PartialEq + std::fmt::Debug + use<> {
 /// before take the route that is chosen then, in order.
 #[test]
 fn a_short_address_is_asked_for_the_whole() {
-    for (of_b, expected) in [(Node::here(), "shm"), (Node::of(b"another node"), "tcp")] {
-        let mut a = auto(Node::here(), vec![shm(), tcp()]);
+    for (of_b, expected) in [(Node::local(), "shm"), (Node::of(b"another node"), "tcp")] {
+        let mut a = auto(Node::local(), vec![shm(), tcp()]);
         let mut b = auto(of_b, vec![shm(), tcp()]);
         let short = address(&format!("auto://{}", member_address(&b, "tcp").rest()));
         let ab = a.resolve(&short, PATIENCE).unwrap();
@@ -185,7 +185,7 @@ fn a_short_address_is_asked_for_the_whole() {
 
 #[test]
 fn no_peer_at_a_short_address() {
-    let mut a = auto(Node::here(), vec![shm(), tcp()]);
+    let mut a = auto(Node::local(), vec![shm(), tcp()]);
     let ab = a.resolve(&address("auto://127.0.0.1:1"), Duration::from_millis(100)).unwrap();
     let payload = Payload::Bytes(b"hello?".as_slice().into());
     let send = Operation::Send { token: Token(1), peer: ab, payload, level: Level::Reusable };
@@ -203,7 +203,7 @@ fn no_peer_at_a_short_address() {
 /// is one whose handshake message has addresses that are not its own.
 #[test]
 fn unidentified_peers_are_cut_off() {
-    let mut b = auto(Node::here(), vec![shm(), tcp()]);
+    let mut b = auto(Node::local(), vec![shm(), tcp()]);
     let target = member_address(&b, "tcp");
     let lie = {
         let mut liar = auto(Node::of(b"liar"), vec![tcp()]);
@@ -227,7 +227,7 @@ fn unidentified_peers_are_cut_off() {
         assert!(events[1].is_empty(), "{:?}", events[1]);
         assert!(messages(&events[0]).is_empty(), "it was told our address");
     }
-    let mut a = auto(Node::here(), vec![shm(), tcp()]);
+    let mut a = auto(Node::local(), vec![shm(), tcp()]);
     let target = b.address().clone();
     assert_eq!(routes(&mut a, &mut b, &target).0, "shm");
 }
@@ -235,9 +235,9 @@ fn unidentified_peers_are_cut_off() {
 /// A peer with another address than the one that was resolved is lost.
 #[test]
 fn another_peer_than_the_one_resolved() {
-    let mut a = auto(Node::here(), vec![tcp()]);
-    let mut b = auto(Node::here(), vec![shm(), tcp()]);
-    let whole = address(&format!("auto://{}/{}", Node::here(), member_address(&b, "tcp")));
+    let mut a = auto(Node::local(), vec![tcp()]);
+    let mut b = auto(Node::local(), vec![shm(), tcp()]);
+    let whole = address(&format!("auto://{}/{}", Node::local(), member_address(&b, "tcp")));
     a.resolve(&whole, PATIENCE).unwrap();
     let mut events = [Vec::new(), Vec::new()];
     until([&mut a, &mut b], &mut events, |events| {
@@ -251,9 +251,9 @@ fn another_peer_than_the_one_resolved() {
 /// Sleeps end by what comes over either transport.
 #[test]
 fn woken_by_either() {
-    let mut b = auto(Node::here(), vec![shm(), tcp()]);
+    let mut b = auto(Node::local(), vec![shm(), tcp()]);
     let target = b.address().clone();
-    for node in [Node::here(), Node::of(b"another node")] {
+    for node in [Node::local(), Node::of(b"another node")] {
         let mut a = auto(node, vec![shm(), tcp()]);
         let ab = a.resolve(&target, PATIENCE).unwrap();
         let mut events = [Vec::new(), Vec::new()];
@@ -299,7 +299,7 @@ fn memory_that_one_member_still_reaches_is_closed_later() {
         Member { endpoint: Box::new(near), scope: Scope::Node },
         Member { endpoint: Box::new(far), scope: Scope::Network },
     ];
-    let mut end = auto(Node::here(), members);
+    let mut end = auto(Node::local(), members);
     let memory = Region::zeroed(4096);
     let region = end.register(&memory.whole(), Access::ALL).unwrap();
     let mut close = |number| {

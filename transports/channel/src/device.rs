@@ -317,7 +317,7 @@ pub trait Device: Send {
     ///
     /// # Errors
     /// The address is none of this device's.
-    fn reach(
+    fn resolve_as(
         &mut self,
         address: &Address,
         patience: Duration,

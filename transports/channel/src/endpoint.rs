@@ -72,7 +72,7 @@ impl<D: Device> Channels<D> {
             Some(peer) if self.engine.is_self(peer) || self.engine.is_up(peer) => peer,
             None if address == self.engine.address() => self.add(address, true)?,
             _ => {
-                let address = self.port.device_mut().reach(address, patience, running)?;
+                let address = self.port.device_mut().resolve_as(address, patience, running)?;
                 match self.engine.find_peer(&address) {
                     Some(peer) => peer,
                     None => self.add(&address, true)?,
@@ -191,9 +191,9 @@ impl<D: Device> Endpoint for Channels<D> {
         if let Err(full) = self.engine.room_for(&operation) {
             return Err(Refused { operation, full });
         }
-        if !self.engine.is_held(&operation) {
+        if !self.engine.is_deferred(&operation) {
             self.accept(operation);
-        } else if let Some(operation) = self.engine.hold(operation) {
+        } else if let Some(operation) = self.engine.defer(operation) {
             self.accept(operation);
         } else {
             self.go_on();
@@ -313,7 +313,7 @@ impl<D: Device> Endpoint for Channels<D> {
 
     fn release(&mut self, remote: Remote) {
         // What a fence holds up is by it, too, and is not refused when its turn comes.
-        if !self.engine.hold_release(remote) && !self.accesses.keep_released(remote) {
+        if !self.engine.defer_release(remote) && !self.accesses.keep_released(remote) {
             self.engine.release(remote);
         }
     }

@@ -90,7 +90,7 @@
 //! One device is simulated (`petasos_sim::device`), with slots, latencies, reordering, deaths and a
 //! memory account; its puts read their source when they land, so that memory that is reused too
 //! early is found. Another, [`Over`], makes a device of any endpoint, so that the channels run
-//! between real processes. The third, the `Card` of `petasos-datagram`, is made of the datagrams and
+//! between real processes. The third, the `Nic` of `petasos-datagram`, is made of the datagrams and
 //! the reads of libfabric or UCX.
 //!
 //! # What is trusted

@@ -1,5 +1,5 @@
 //! What an endpoint holds with many peers, of which few are hot: by an allocator that counts, and
-//! by the account of its card.
+//! by the account of its NIC.
 //!
 //! `PETASOS_PEERS` sets how many the many are (default 10,000).
 
@@ -18,8 +18,8 @@ const HOT: usize = 8;
 struct Held {
     /// All that it allocated: tables, the engine, FIFOs, bounce buffers.
     heap: usize,
-    /// The slots of its card, and the card's entries for nodes.
-    card: usize,
+    /// The slots of its NIC, and the NIC's entries for nodes.
+    nic: usize,
     /// Of the heap: FIFOs and buffers.
     channels: usize,
     active: u64,
@@ -27,7 +27,7 @@ struct Held {
 
 impl Held {
     fn total(&self) -> usize {
-        self.heap + self.card
+        self.heap + self.nic
     }
 }
 
@@ -86,14 +86,14 @@ fn with_peers(count: usize) -> Held {
     let counters = server.counters();
     assert_eq!(counters.given, HOT as u64, "{counters:?}");
     assert!(counters.exclusive > 1000, "{counters:?}");
-    let card = net.account(&address("server")).unwrap();
-    assert_eq!(card.nodes, count);
-    // The card ends first, so that what follows is the endpoint's own.
+    let nic = net.account(&address("server")).unwrap();
+    assert_eq!(nic.nodes, count);
+    // The NIC ends first, so that what follows is the endpoint's own.
     net.kill(&address("server"));
     let freed = allocation_counter::measure(|| drop(server));
     let heap = usize::try_from(-freed.bytes_current).expect("nothing is allocated by that");
     let (channels, active) = (counters.memory as usize, counters.active);
-    Held { heap, card: card.slots + card.entries, channels, active }
+    Held { heap, nic: nic.slots + nic.entries, channels, active }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! which a peer's is known, and what has arrived.
 //!
 //! A packet without the data goes to the owner as well, and is taken when both have arrived, in
-//! either order: see [`crate::card`].
+//! either order: see [`crate::nic`].
 
 use crate::{datagrams::Datagrams, frame::CompletionData, network::Network};
 use petasos_fabric::Peer;

@@ -1,4 +1,4 @@
-//! What is below a card: numbered packets to peers and from them, and how peers are met and lost.
+//! What is below a NIC: numbered packets to peers and from them, and how peers are met and lost.
 
 use crate::{
     Config, Counters, OpenError,
@@ -43,7 +43,7 @@ pub(crate) struct Datagrams<N: Network> {
     pub(crate) lost: Lost,
     /// Events of the control endpoint that were not taken in yet.
     pub(crate) control_events: Vec<Event>,
-    /// What peers say about memory, for the card.
+    /// What peers say about memory, for the NIC.
     pub(crate) memory_controls: Vec<(Peer, Control)>,
     /// Whether peers ring for each other: where the library has nothing to sleep on.
     pub(crate) rings: bool,

@@ -4,7 +4,7 @@
 //! # Packets
 //!
 //! Each packet that goes through the library begins with a header of [`HEADER_LEN`] bytes,
-//! little-endian; a packet of a card's follows ([`packet`](crate::card::packet)), or nothing (then
+//! little-endian; a packet of a NIC's follows ([`packet`](crate::nic::packet)), or nothing (then
 //! it only acknowledges):
 //!
 //! | bytes | what |

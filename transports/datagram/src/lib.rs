@@ -2,7 +2,7 @@
 //! have in common.
 //!
 //! A [`Network`] is one endpoint of such a library. It sends packets to other endpoints of its
-//! kind, opens memory to them, and accesses theirs. A [`Card`] makes a device of it, over which
+//! kind, opens memory to them, and accesses theirs. A [`Nic`] makes a device of it, over which
 //! [`Channels`] are an endpoint of the fabric ([`open`]).
 //!
 //! # How it works
@@ -16,7 +16,7 @@
 //! the connection carries only what is rare. So nothing depends on what differs between libraries
 //! and between their parts for each kind of network: sources, connections, errors, wake-ups.
 //!
-//! Packets carry what [`card`] says. They are numbered ([`frame::Header`]), because libraries that
+//! Packets carry what [`nic`] says. They are numbered ([`frame::Header`]), because libraries that
 //! fetch long packets let short ones overtake them. A peer has at most 64 packets that it has not
 //! taken. So a library's queues never hold more for one peer, a program that keeps all leases stops
 //! only its own senders, and a library that has no room is asked again with the next pass, while
@@ -56,7 +56,6 @@
 #[doc(hidden)]
 pub mod bare;
 mod cache;
-pub mod card;
 mod completion;
 mod config;
 mod datagrams;
@@ -70,6 +69,7 @@ mod loss;
 mod lost;
 mod meet;
 mod network;
+pub mod nic;
 mod nodes;
 mod pace;
 mod peers;
@@ -78,12 +78,12 @@ mod send;
 mod sleep;
 pub mod slots;
 
-pub use card::{Card, open};
 pub use config::{Config, Counters};
 pub use error::OpenError;
 pub use network::{
     Facts, Happened, Mark, Medium, Meeting, Network, Node, Packet, Refusal, RemoteOp, Taken,
 };
+pub use nic::{Nic, open};
 pub use nodes::{Handle, Nodes, Objects};
 pub use petasos_channel::Channels;
 pub use petasos_tcp::{Secret, SecretError};

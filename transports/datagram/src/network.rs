@@ -260,7 +260,7 @@ pub trait Network: Send + Sized + 'static {
     fn has_more(&self) -> bool;
 
     /// Whether there is an event for `next`.
-    fn look(&mut self) -> bool;
+    fn poll(&mut self) -> bool;
 
     /// Copies from the packet that `next` returned: as many bytes as there is room for.
     ///

@@ -1,4 +1,4 @@
-//! What an endpoint sends beside its card's packets: acknowledgements, and rings.
+//! What an endpoint sends beside its NIC's packets: acknowledgements, and rings.
 
 use crate::{
     datagrams::Datagrams,

@@ -41,7 +41,7 @@ impl<N: Network> Datagrams<N> {
             nap |= self.links.iter().any(|link| link.inward.waits_for_completion());
             nap |= self.net.running() > 0 || !self.ask_for_rings();
             // After asking: packets until now arrived without a ring.
-            if self.net.look() {
+            if self.net.poll() {
                 return Sleep::Busy;
             }
         }

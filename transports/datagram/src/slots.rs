@@ -78,7 +78,7 @@ impl<T> Slots<T> {
     }
 
     /// What is held of all operations under way.
-    pub fn held(&self) -> impl Iterator<Item = &T> {
+    pub fn entries(&self) -> impl Iterator<Item = &T> {
         self.held.iter().flatten()
     }
 

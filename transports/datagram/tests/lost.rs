@@ -5,7 +5,7 @@ mod common;
 
 use common::{LATE, Mock, be_silent, complete_all, nodes};
 use petasos_channel::Channels;
-use petasos_datagram::{Card, Config};
+use petasos_datagram::{Config, Nic};
 use petasos_fabric::{
     Access, Address, Clock, Drain, Endpoint, Event, Level, LostReason, OpErrorKind, Operation,
     Payload, Peer, Region, RegionId, Remote, RemoteSpan, Slice, StillUsed, Time, Token,
@@ -30,8 +30,8 @@ fn config(sends: usize, lost: usize) -> Config {
 
 /// `a` reaches memory of `b`, and loses it again and again.
 struct Pair {
-    a: Channels<Card<Mock>>,
-    b: Channels<Card<Mock>>,
+    a: Channels<Nic<Mock>>,
+    b: Channels<Nic<Mock>>,
     region: RegionId,
     clock: Clock,
     /// Time that was not waited for.
@@ -43,7 +43,7 @@ struct Pair {
 impl Pair {
     fn open(config: &Config) -> Pair {
         let place = Address::parse("mock://*").unwrap();
-        let open = || Card::<Mock>::open(&place, config.clone()).unwrap().into_endpoint();
+        let open = || Nic::<Mock>::open(&place, config.clone()).unwrap().into_endpoint();
         let (a, mut b) = (open(), open());
         let memory = Region::from_vec(vec![7; LEN]);
         let region = b.register(&memory.whole(), Access::ALL).unwrap();

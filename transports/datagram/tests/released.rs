@@ -4,7 +4,7 @@ mod common;
 
 use common::{Mock, open_memory};
 use petasos_channel::Channels;
-use petasos_datagram::{Card, Config};
+use petasos_datagram::{Config, Nic};
 use petasos_fabric::{
     Access, Address, Clock, Endpoint, Event, Operation, Region, RemoteSpan, Token,
 };
@@ -17,11 +17,11 @@ use std::{
 const LEN: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn open() -> Channels<Card<Mock>> {
+fn open() -> Channels<Nic<Mock>> {
     let mut config = Config::default();
     config.remote_access_from = 1;
     let place = Address::parse("mock://*").unwrap();
-    Card::<Mock>::open(&place, config).unwrap().into_endpoint()
+    Nic::<Mock>::open(&place, config).unwrap().into_endpoint()
 }
 
 /// Gets by a key that is released before anything of it has begun: it ends well, and what comes
@@ -34,7 +34,7 @@ fn read(granted: bool) {
     let key = b.export(region).unwrap();
     a.resolve(&b.address().clone(), PATIENCE).unwrap();
     let (clock, end) = (Clock::start(), Instant::now() + PATIENCE);
-    let mut until = |a: &mut Channels<Card<Mock>>, wanted: &dyn Fn(&Event) -> bool| {
+    let mut until = |a: &mut Channels<Nic<Mock>>, wanted: &dyn Fn(&Event) -> bool| {
         let mut events = Vec::new();
         loop {
             a.progress(clock.now(), 64, &mut events);
@@ -46,7 +46,7 @@ fn read(granted: bool) {
         }
     };
     until(&mut a, &|event| matches!(event, Event::PeerUp { .. }));
-    let get = |a: &mut Channels<Card<Mock>>, remote, into: &Region, token| {
+    let get = |a: &mut Channels<Nic<Mock>>, remote, into: &Region, token| {
         let (token, local) = (Token(token), smallvec![into.whole()]);
         let spans = smallvec![RemoteSpan { offset: 0, len: LEN as u64 }];
         let get = Operation::Get { token, remote, local, spans };

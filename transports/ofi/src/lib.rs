@@ -54,8 +54,8 @@ pub use probe::{find, probe};
 pub use providers::{Provider, providers};
 pub use sys::environment::prepare;
 
-/// An endpoint of the fabric over libfabric: `petasos_channel::Channels` over a [`Card`].
-pub type Ofi = petasos_datagram::Channels<Card>;
+/// An endpoint of the fabric over libfabric: `petasos_channel::Channels` over a [`Nic`].
+pub type Ofi = petasos_datagram::Channels<Nic>;
 
 /// Opens an endpoint at `ofi+PROVIDER://HOST:PORT` (port 0 for a free one), `ofi+shm://NAME`, or
 /// `ofi://HOST:PORT` for the best network that is here.
@@ -73,13 +73,13 @@ pub type Ofi = petasos_datagram::Channels<Card>;
 /// ```
 ///
 /// # Errors
-/// As [`Card::open`](petasos_datagram::Card::open).
+/// As [`Nic::open`](petasos_datagram::Nic::open).
 pub fn open(address: &Address, config: Config) -> Result<Ofi, OpenError> {
     petasos_datagram::open::<Net>(address, config)
 }
 
-/// A network card made of the library: a device for `petasos_channel::Channels`.
-pub type Card = petasos_datagram::Card<Net>;
+/// A NIC made of the library: a device for `petasos_channel::Channels`.
+pub type Nic = petasos_datagram::Nic<Net>;
 
 /// An endpoint of the library's without the contract, for measurements.
 #[doc(hidden)]

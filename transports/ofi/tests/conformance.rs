@@ -6,7 +6,7 @@ use common::{SHM, found, network};
 use petasos_channel::{Channels, Force};
 use petasos_conformance::{Fixture, Network, RealTime, conformance};
 use petasos_fabric::{Address, Endpoint, Time};
-use petasos_ofi::{Card, Config, Secret};
+use petasos_ofi::{Config, Nic, Secret};
 use std::time::Duration;
 
 struct OverOfi {
@@ -34,7 +34,7 @@ impl OverOfi {
         OverOfi { two: true, ..self }
     }
 
-    /// Nothing is read by the library: the owner's card sends it.
+    /// Nothing is read by the library: the owner's NIC sends it.
     fn asking(network: Network, force: Force) -> OverOfi {
         let mut over = OverOfi::new(network, false, force);
         over.config.remote_access = false;
@@ -48,10 +48,10 @@ impl Fixture for OverOfi {
     }
 
     fn open(&self, at: &Address) -> Box<dyn Endpoint> {
-        let card = Card::open(at, self.config.clone()).unwrap();
-        let mut settings = card.settings();
+        let nic = Nic::open(at, self.config.clone()).unwrap();
+        let mut settings = nic.settings();
         settings.force = self.force;
-        Box::new(Channels::new(card, settings))
+        Box::new(Channels::new(nic, settings))
     }
 
     fn missing(&self) -> Option<String> {

@@ -11,7 +11,7 @@ use common::{SHM, config, found, network};
 use petasos_channel::Channels;
 use petasos_conformance::{Network as Place, processes::PATIENCE};
 use petasos_datagram::{
-    Card, Config, Facts, Happened, Mark, Medium, Network, Node, Packet, Refusal, RemoteOp, Taken,
+    Config, Facts, Happened, Mark, Medium, Network, Nic, Node, Packet, Refusal, RemoteOp, Taken,
 };
 use petasos_fabric::{
     Access, Address, Clock, Endpoint, Event, Key, Level, Operation, Region, RemoteSpan, Slice,
@@ -174,8 +174,8 @@ impl Network for Swallowing {
         self.0.has_more()
     }
 
-    fn look(&mut self) -> bool {
-        self.0.look()
+    fn poll(&mut self) -> bool {
+        self.0.poll()
     }
 
     fn read(&self, packet: Packet, at: usize, into: &mut [u8]) {
@@ -286,14 +286,14 @@ fn swallow() {
 fn puts(network: Place) {
     let place = network.anywhere();
     let mut driven =
-        Driven::new(Card::<Swallowing>::open(&place, numbers(network)).unwrap().into_endpoint());
+        Driven::new(Nic::<Swallowing>::open(&place, numbers(network)).unwrap().into_endpoint());
     let at = Address::parse(&variable("PETASOS_AT")).unwrap();
     let hex = variable("PETASOS_KEY");
     let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
     let key: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
     let peer = driven.end.resolve(&at, PATIENCE).unwrap();
     let remote = driven.end.import(&Key::from_bytes(key).unwrap()).unwrap();
-    let put = |driven: &mut Driven<Channels<Card<Swallowing>>>, number: u64| {
+    let put = |driven: &mut Driven<Channels<Nic<Swallowing>>>, number: u64| {
         let operation = Operation::Put {
             token: Token(number),
             remote,
@@ -337,7 +337,7 @@ fn of_a_put(test: &str, network: Place) {
         return puts(network);
     }
     let mut driven = Driven::new(
-        Card::<Net>::open(&network.anywhere(), numbers(network)).unwrap().into_endpoint(),
+        Nic::<Net>::open(&network.anywhere(), numbers(network)).unwrap().into_endpoint(),
     );
     if driven.end.capabilities().put_with_event != Support::Native {
         return skip(&format!("{} has no completion data here", driven.end.device().carrier()));

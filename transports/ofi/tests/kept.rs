@@ -12,7 +12,7 @@ use petasos_conformance::Network;
 use petasos_fabric::{
     Access, Done, Endpoint, Event, Level, OpErrorKind, Operation, Region, RemoteSpan, Slice,
 };
-use petasos_ofi::Card;
+use petasos_ofi::Nic;
 use smallvec::smallvec;
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl Pair {
     }
 
     /// Drives `a` alone.
-    fn alone(&mut self, mut seen: impl FnMut(&Channels<Card>) -> bool) {
+    fn alone(&mut self, mut seen: impl FnMut(&Channels<Nic>) -> bool) {
         self.drive(false, "what `a` does alone", |pair| seen(&pair.a));
     }
 
@@ -167,7 +167,7 @@ fn what_a_peer_had_that_left(network: Network) {
         match ends {
             true => drop(std::mem::replace(
                 &mut pair.a,
-                Card::open(&network.anywhere(), config).unwrap().into_endpoint(),
+                Nic::open(&network.anywhere(), config).unwrap().into_endpoint(),
             )),
             false => pair.a.forget(remote.peer),
         }

@@ -60,7 +60,7 @@ impl Allotment {
         *self.quota.lock().unwrap_or_else(PoisonError::into_inner) = *quota;
         self.share.set_quota(quota);
         self.unexpected.store(quota.unexpected, Ordering::Relaxed);
-        self.held.store(quota.held, Ordering::Relaxed);
+        self.held.store(quota.deferred, Ordering::Relaxed);
     }
 
     /// Adds what is used.

@@ -125,7 +125,9 @@ impl Endpoint for Local {
         let entry = self.peers.get(peer).ok_or(InjectError::UnknownPeer)?;
         let sent = match &entry.state {
             State::Lost(_) => return Err(InjectError::PeerLost),
-            State::Up { hub, links, may } if entry.messages.is_empty() && entry.held.is_empty() => {
+            State::Up { hub, links, may }
+                if entry.messages.is_empty() && entry.deferred.is_empty() =>
+            {
                 hub.offer(links[0], || {
                     let lease = may.lend(len, |mut room| {
                         for part in parts {
@@ -153,7 +155,7 @@ impl Endpoint for Local {
 
     fn try_submit(&mut self, operation: Operation) -> Result<(), petasos_fabric::Refused> {
         match self.room_for(&operation) {
-            Ok(()) if self.is_held(&operation) => self.accept_held(operation),
+            Ok(()) if self.is_deferred(&operation) => self.accept_held(operation),
             Ok(()) => self.accept(operation),
             Err(full) => return Err(petasos_fabric::Refused { operation, full }),
         }
@@ -193,7 +195,7 @@ impl Endpoint for Local {
                 worked |= self.pump_accesses(index, &mut bytes);
                 worked |= self.go_on(index);
                 let entry = self.peers.at(index);
-                let first = entry.messages.is_empty() && entry.held.is_empty();
+                let first = entry.messages.is_empty() && entry.deferred.is_empty();
                 let room = first && entry.has_room();
                 if entry.wants_room && room {
                     entry.wants_room = false;

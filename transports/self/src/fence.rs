@@ -29,7 +29,7 @@ impl Local {
             let kind = OpErrorKind::Unsupported("a fence on an operation without a target");
             return self.done(operation.token(), Err(OpError::local(kind)));
         };
-        let held = self.peers.get(peer).is_some_and(|entry| !entry.held.is_empty());
+        let held = self.peers.get(peer).is_some_and(|entry| !entry.deferred.is_empty());
         if !(held || operation.is_fenced()) || self.alive(peer).is_err() {
             return self.accept(match operation {
                 Operation::Fenced(fenced) => fenced.into_plain(),
@@ -37,7 +37,7 @@ impl Local {
             });
         }
         self.outstanding += 1;
-        self.peers.at(peer.index).held.push(operation);
+        self.peers.at(peer.index).deferred.push(operation);
         self.peers.activate(peer.index);
         self.go_on(peer.index);
     }
@@ -48,10 +48,10 @@ impl Local {
         for count in 0..AT_ONCE {
             let offers = self.offers.of(index);
             let entry = self.peers.at(index);
-            match entry.held.take_next() {
+            match entry.deferred.take_next() {
                 None => return count > 0,
                 Some(Next::Fence) if entry.has_queued() || offers > 0 => return count > 0,
-                Some(Next::Fence) => entry.held.pass(),
+                Some(Next::Fence) => entry.deferred.pass(),
                 Some(Next::Operation(operation)) => {
                     self.outstanding -= 1;
                     self.accept(operation);
@@ -66,20 +66,21 @@ impl Local {
     pub(crate) fn waits_for_offers(&mut self, index: u32) -> bool {
         let offers = self.offers.of(index);
         let entry = self.peers.at(index);
-        !entry.held.is_empty() && !entry.has_queued() && offers > 0
+        !entry.deferred.is_empty() && !entry.has_queued() && offers > 0
     }
 
     /// Gives back what `import` gave, once nothing that waits needs it.
     pub(crate) fn release_later(&mut self, remote: Remote) {
         let known = self.peers.get(remote.peer).is_some();
-        if !known || !self.peers.at(remote.peer.index).held.release(remote) {
+        if !known || !self.peers.at(remote.peer.index).deferred.release(remote) {
             self.remotes.release(remote);
         }
     }
 
     /// Whether what is accepted for some peer may have to wait.
-    pub(crate) fn is_held(&self, operation: &Operation) -> bool {
-        let held = |peer: Peer| self.peers.get(peer).is_some_and(|entry| !entry.held.is_empty());
+    pub(crate) fn is_deferred(&self, operation: &Operation) -> bool {
+        let held =
+            |peer: Peer| self.peers.get(peer).is_some_and(|entry| !entry.deferred.is_empty());
         operation.is_fenced() || operation.target().is_some_and(held)
     }
 }

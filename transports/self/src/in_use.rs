@@ -42,7 +42,7 @@ impl Local {
             let message = messages.find(|message| message.uses(memory)).map(Outgoing::token);
             let access = || entry.accesses.iter().find(|access| access.uses(memory));
             let queued = message.or_else(|| access().map(Queued::token));
-            if let Some(token) = queued.or_else(|| entry.held.using(memory)) {
+            if let Some(token) = queued.or_else(|| entry.deferred.using(memory)) {
                 return Some(under_way(token).with(Some(peer)));
             }
         }

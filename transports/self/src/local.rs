@@ -186,7 +186,7 @@ impl Local {
         let mut messages = std::mem::take(&mut entry.messages);
         messages.append(&mut entry.tagged);
         let accesses = std::mem::take(&mut entry.accesses);
-        let mut held = std::mem::take(&mut entry.held);
+        let mut held = std::mem::take(&mut entry.deferred);
         if let Some((hub, links)) = self.peers.lose(index, reason.clone()) {
             links.iter().for_each(|link| self.hub.forget_allotment(*link));
             for link in links.into_iter().filter(|link| Some(*link) != told) {

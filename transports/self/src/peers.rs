@@ -10,7 +10,7 @@ use crate::{
     outgoing::Outgoing,
 };
 use petasos_fabric::{
-    Address, Incarnation, LostReason, Peer, PeerInfo, PeerQuota, PeerState, Time, fence::Held,
+    Address, Incarnation, LostReason, Peer, PeerInfo, PeerQuota, PeerState, Time, fence::Deferred,
 };
 use smallvec::SmallVec;
 use std::{
@@ -36,7 +36,7 @@ pub(crate) struct Entry {
     pub(crate) accesses: VecDeque<Queued>,
     pub(crate) refusals: Refusals,
     /// What waits for a fence.
-    pub(crate) held: Held,
+    pub(crate) deferred: Deferred,
     /// The first access waits for room for its event.
     pub(crate) stalled: bool,
     /// `inject` said `Full`.
@@ -75,7 +75,7 @@ impl Entry {
     pub(crate) fn busy(&self) -> bool {
         let connecting = matches!(self.state, State::Connecting { .. });
         let queued = self.messages.len() + self.tagged.len() + self.accesses.len();
-        connecting || self.wants_room || queued > 0 || !self.held.is_empty()
+        connecting || self.wants_room || queued > 0 || !self.deferred.is_empty()
     }
 
     pub(crate) fn up(&self) -> Option<(Arc<Hub>, u64)> {
@@ -150,7 +150,7 @@ impl Peers {
             tagged: VecDeque::new(),
             accesses: VecDeque::new(),
             refusals: Refusals::default(),
-            held: Held::default(),
+            deferred: Deferred::default(),
             stalled: false,
             wants_room: false,
             quota: None,

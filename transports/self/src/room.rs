@@ -40,7 +40,11 @@ impl Local {
     fn under_way(&mut self, index: u32) -> usize {
         let offers = self.offers.of(index);
         let entry = self.peers.at(index);
-        entry.messages.len() + entry.tagged.len() + entry.accesses.len() + entry.held.len() + offers
+        entry.messages.len()
+            + entry.tagged.len()
+            + entry.accesses.len()
+            + entry.deferred.len()
+            + offers
     }
 
     /// Tells the program of peers that were full and have room again.

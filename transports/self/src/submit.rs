@@ -385,7 +385,7 @@ impl Local {
             } else if let Some(at) = entry.tagged.iter().position(|m| m.token() == token) {
                 entry.tagged.remove(at);
             }
-            let held = entry.held.cancel(token).is_some();
+            let held = entry.deferred.cancel(token).is_some();
             if held || count(entry) < before || self.take_queued(index, token) {
                 return self.done_with(index, token, Err(OpErrorKind::Cancelled));
             }

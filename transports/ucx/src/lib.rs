@@ -67,8 +67,8 @@ pub use petasos_datagram::{
 };
 pub use probe::{find, missing, probe};
 
-/// An endpoint of the fabric over UCX: `petasos_channel::Channels` over a [`Card`].
-pub type Ucx = petasos_datagram::Channels<Card>;
+/// An endpoint of the fabric over UCX: `petasos_channel::Channels` over a [`Nic`].
+pub type Ucx = petasos_datagram::Channels<Nic>;
 
 /// Opens an endpoint at `ucx+TLS://HOST:PORT` (port 0 for a free one), `ucx+posix://NAME`, or
 /// `ucx://HOST:PORT` for the best network that is here.
@@ -85,15 +85,15 @@ pub type Ucx = petasos_datagram::Channels<Card>;
 /// ```
 ///
 /// # Errors
-/// As [`Card::open`](petasos_datagram::Card::open).
+/// As [`Nic::open`](petasos_datagram::Nic::open).
 pub fn open(address: &Address, config: Config) -> Result<Ucx, OpenError> {
     petasos_datagram::open::<Net>(address, config)
 }
 
-/// A network card made of the library: a device for `petasos_channel::Channels`. Long messages are
+/// A NIC made of the library: a device for `petasos_channel::Channels`. Long messages are
 /// fetched by their receivers: by UCX where it reads memory of peers here
-/// ([`Config::remote_access`]), else from their senders' cards.
-pub type Card = petasos_datagram::Card<Net>;
+/// ([`Config::remote_access`]), else from their senders' NICs.
+pub type Nic = petasos_datagram::Nic<Net>;
 
 /// An endpoint of the library's without the contract, for measurements.
 #[doc(hidden)]

@@ -7,7 +7,7 @@ use common::{CMA, POSIX, SYSV, is_here, network};
 use petasos_channel::{Channels, Force};
 use petasos_conformance::{Fixture, Network, RealTime, conformance};
 use petasos_fabric::{Address, Endpoint, Time};
-use petasos_ucx::{Card, Config, Secret};
+use petasos_ucx::{Config, Nic, Secret};
 use std::time::Duration;
 
 struct OverUcx {
@@ -43,10 +43,10 @@ impl Fixture for OverUcx {
     }
 
     fn open(&self, at: &Address) -> Box<dyn Endpoint> {
-        let card = Card::open(at, self.config.clone()).unwrap();
-        let mut settings = card.settings();
+        let nic = Nic::open(at, self.config.clone()).unwrap();
+        let mut settings = nic.settings();
         settings.force = self.force;
-        Box::new(Channels::new(card, settings))
+        Box::new(Channels::new(nic, settings))
     }
 
     fn missing(&self) -> Option<String> {

@@ -44,8 +44,8 @@ fn send(from: &mut Net, node: Node, to: &mut Net, len: usize) {
     while let Err((refusal, back)) = from.send(node, b"head", payload, PACKET) {
         assert_eq!(refusal, Refusal::Full);
         payload = back;
-        from.look();
-        to.look();
+        from.poll();
+        to.poll();
         assert!(Instant::now() < end, "no room");
     }
 }

@@ -396,7 +396,7 @@ impl Core {
     fn hold(&mut self, peer: Peer, held: bool) {
         let endpoint = self.endpoint_mut();
         let Some(usage) = endpoint.usage(peer) else { return };
-        let quota = usage.quota.with_held(held);
+        let quota = usage.quota.with_deferred(held);
         // The peer may be lost meanwhile, or its transport have no quotas.
         let _ = endpoint.set_quota(peer, quota);
     }
@@ -409,13 +409,13 @@ impl Core {
     }
 
     pub(super) fn set_quota(&mut self, peer: Peer, quota: PeerQuota) -> Result<(), QuotaError> {
-        let held = quota.held || self.unread.is_held(peer);
-        self.endpoint_mut().set_quota(peer, quota.with_held(held))
+        let held = quota.deferred || self.unread.is_deferred(peer);
+        self.endpoint_mut().set_quota(peer, quota.with_deferred(held))
     }
 
     pub(super) fn usage(&self, peer: Peer) -> Option<PeerUsage> {
         let mut usage = self.endpoint().usage(peer)?;
-        usage.quota.held &= !self.unread.is_held(peer);
+        usage.quota.deferred &= !self.unread.is_deferred(peer);
         Some(usage)
     }
 }

@@ -73,13 +73,13 @@ impl Endpoint for Scripted {
     }
     fn forget(&mut self, _: Peer) {}
     fn set_quota(&mut self, peer: Peer, quota: PeerQuota) -> Result<(), QuotaError> {
-        self.net.quotas.lock().unwrap().push((peer, quota.held));
+        self.net.quotas.lock().unwrap().push((peer, quota.deferred));
         Ok(())
     }
     fn usage(&self, of: Peer) -> Option<PeerUsage> {
         let quotas = self.net.quotas.lock().unwrap();
         let held = quotas.iter().rev().find(|(peer, _)| *peer == of).is_some_and(|(_, h)| *h);
-        Some(PeerUsage::new(PeerQuota::UNLIMITED.with_held(held)))
+        Some(PeerUsage::new(PeerQuota::UNLIMITED.with_deferred(held)))
     }
     fn inject(&mut self, _: Peer, _: &[&[u8]]) -> Result<(), InjectError> {
         Ok(())
@@ -343,7 +343,7 @@ fn peers_are_held_by_what_the_program_has_not_taken() {
     // What the program sets, and sees, is beside that.
     end.set_quota(peer(1), PeerQuota::UNLIMITED).unwrap();
     assert_eq!(held(), [(peer(1), true), (peer(1), true)]);
-    assert!(!end.usage(peer(1)).unwrap().quota.held);
+    assert!(!end.usage(peer(1)).unwrap().quota.deferred);
     let mut events = Vec::new();
     end.progress(Time(1), 3, &mut events);
     assert_eq!(held().len(), 2);

@@ -60,7 +60,7 @@ impl Unread {
     }
 
     /// Whether a peer was told to keep what it sends.
-    pub(super) fn is_held(&self, peer: Peer) -> bool {
+    pub(super) fn is_deferred(&self, peer: Peer) -> bool {
         self.peers.get(&peer).is_some_and(|count| count.held)
     }
 

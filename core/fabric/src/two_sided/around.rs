@@ -10,7 +10,7 @@ use crate::{Buffer, Done, Event, Peer, Slice};
 
 /// Where the data of an expected message goes, all of it.
 #[derive(Debug)]
-pub enum ExpectedPlace<'a> {
+pub enum ExpectedBuffer<'a> {
     /// To the beginning of this memory, which is the host's, may be written, and is as long or
     /// longer.
     Memory(&'a Slice),
@@ -57,7 +57,7 @@ impl Engine {
         peer: Peer,
         header: [u8; EXPECTED],
         len: usize,
-        place: impl FnOnce(ExpectedPlace<'_>),
+        place: impl FnOnce(ExpectedBuffer<'_>),
         events: &mut Vec<Event>,
     ) -> bool {
         let Some((tag, payload)) = expected_message(header) else { return false };
@@ -78,11 +78,11 @@ impl Engine {
         if payload > posted.into.len() || posted.into.host_ptr().is_none() {
             // One that is too long for its receive is cut.
             let mut buffer = Buffer::zeroed(payload);
-            place(ExpectedPlace::Buffer(&mut buffer));
+            place(ExpectedBuffer::Buffer(&mut buffer));
             conn.matched(posted, Unexpected::new(peer, tag, Waiting::Buffered(buffer)), ledger);
             return true;
         }
-        place(ExpectedPlace::Memory(&posted.into));
+        place(ExpectedBuffer::Memory(&posted.into));
         conn.free_place(ledger);
         let event = posted.done(Done::Tagged { peer, tag, len: payload as u64 }, ledger);
         match ledger.events.is_empty() {

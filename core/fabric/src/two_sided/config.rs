@@ -48,7 +48,7 @@ pub struct Config {
     /// The transport leaves all operations to the engine, and sends around it nothing but messages,
     /// in order with the engine's packets. Then the engine sees to fences by itself; else
     /// operations that carry one fail, but for those of which the transport asks
-    /// ([`Engine::hold`](super::Engine::hold)).
+    /// ([`Engine::defer`](super::Engine::defer)).
     pub in_order: bool,
 }
 

@@ -179,7 +179,7 @@ pub(super) struct CreditReport {
 impl Credit {
     /// Whether the peer takes no message for now.
     #[inline]
-    pub(super) fn is_held(&self) -> bool {
+    pub(super) fn is_deferred(&self) -> bool {
         self.held
     }
 
@@ -312,7 +312,7 @@ impl Connection {
         ledger: &mut Ledger,
     ) {
         let grants = self.entry.credit.grants(of.0, of.1);
-        let held = std::mem::replace(&mut grants.quota, quota).held;
+        let deferred = std::mem::replace(&mut grants.quota, quota).deferred;
         grants.settle();
         grants.share.set_quota(&quota);
         let mut usage = PeerUsage::default();
@@ -323,7 +323,7 @@ impl Connection {
             self.credit_report.recall = true;
             self.wake(ledger);
         }
-        if held != quota.held {
+        if deferred != quota.deferred {
             self.tell_mode(&of.1.quota, ledger);
         }
     }
@@ -332,7 +332,7 @@ impl Connection {
     /// their own.
     pub(super) fn tell_mode(&mut self, quota: &PeerQuota, ledger: &mut Ledger) {
         let own = self.entry.credit.grants.as_ref();
-        let held = own.map_or(quota.held, |grants| grants.quota.held);
+        let held = own.map_or(quota.deferred, |grants| grants.quota.deferred);
         self.credit_report.mode = Some(Header::Mode { held, attended: ledger.attended });
         self.wake(ledger);
     }

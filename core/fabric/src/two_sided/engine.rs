@@ -151,7 +151,7 @@ impl Engine {
             conn.incarnation = Some(incarnation);
             tracing::debug!(peer = %conn.address, ?incarnation, "a peer is connected");
             ledger.events.push_back(Event::PeerUp { peer, incarnation });
-            if ledger.attended || config.limits.quota.held {
+            if ledger.attended || config.limits.quota.deferred {
                 conn.tell_mode(&config.limits.quota, ledger);
             }
             conn.wake(ledger);
@@ -366,7 +366,7 @@ impl Engine {
 
     /// Gives back what `import` gave. Operations under way finish.
     pub fn release(&mut self, remote: Remote) {
-        if self.hold_release(remote) {
+        if self.defer_release(remote) {
             return;
         }
         self.imports.remove(remote);
@@ -382,7 +382,7 @@ impl Engine {
         if let Err(full) = self.room_for(&operation) {
             return Err(Refused { operation, full });
         }
-        if self.config.in_order && self.is_held(&operation) {
+        if self.config.in_order && self.is_deferred(&operation) {
             self.submit_held(operation);
         } else {
             self.submit(operation);
@@ -447,7 +447,7 @@ impl Engine {
     pub fn messages_queued(&self, peer: Peer) -> bool {
         !self.peers.entry_and_connection(peer).is_some_and(|(entry, conn)| {
             let empty = conn.is_none_or(|conn| conn.queues.messages_len() == 0);
-            entry.is_up() && !entry.own && empty && !entry.credit.is_held() && !entry.held
+            entry.is_up() && !entry.own && empty && !entry.credit.is_deferred() && !entry.held
         })
     }
 

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Event, OpError, OpErrorKind, Operation, Peer, PeerState, Remote, Slice, Token,
-    fence::{Held, Next},
+    fence::{Deferred, Next},
 };
 
 /// What was held up by a fence, and goes on now: see [`Engine::next_released`].
@@ -33,7 +33,7 @@ pub enum Released {
 /// [`PeerEntry::held`](super::connection::PeerEntry) says so.
 #[derive(Debug, Default)]
 pub(super) struct Fences {
-    held: Held,
+    deferred: Deferred,
     stage: Stage,
     /// Operations before the fence that comes next, and that are not over.
     earlier: usize,
@@ -155,7 +155,7 @@ impl Connection {
         let passes = self.fences.as_ref().is_some_and(|fences| fences.stage == Stage::Answered);
         if passes && let Some(fences) = &mut self.fences {
             fences.stage = Stage::New;
-            fences.held.pass();
+            fences.deferred.pass();
         }
         passes
     }
@@ -168,11 +168,11 @@ impl Connection {
         ledger: &mut Ledger,
     ) -> Option<Released> {
         while self.entry.held {
-            match self.fences.as_mut().and_then(|fences| fences.held.take_next()) {
+            match self.fences.as_mut().and_then(|fences| fences.deferred.take_next()) {
                 Some(Next::Fence) if self.passes(&mut confirm, ledger) => {}
                 Some(Next::Fence) => return None,
                 Some(Next::Operation(operation)) => {
-                    let place = Some(Location::Held { peer: self.handle });
+                    let place = Some(Location::Deferred { peer: self.handle });
                     ledger.finished(operation.token(), place);
                     ledger.live -= 1;
                     return Some(Released::Operation(operation));
@@ -193,13 +193,13 @@ impl Connection {
     }
 
     /// How many operations are held up.
-    pub(super) fn held(&self) -> usize {
-        self.fences.as_ref().map_or(0, |fences| fences.held.len())
+    pub(super) fn deferred_len(&self) -> usize {
+        self.fences.as_ref().map_or(0, |fences| fences.deferred.len())
     }
 
     /// The token of an operation that is held up and uses this memory.
     pub(super) fn held_with(&self, memory: &Slice) -> Option<Token> {
-        self.fences.as_ref()?.held.using(memory)
+        self.fences.as_ref()?.deferred.using(memory)
     }
 
     /// The peer is lost: what was held up ends. Gives the handles that are to be released.
@@ -210,12 +210,12 @@ impl Connection {
         };
         self.entry.held = false;
         ledger.holding -= 1;
-        while let Some(next) = fences.held.take_next() {
+        while let Some(next) = fences.deferred.take_next() {
             match next {
-                Next::Fence => fences.held.pass(),
+                Next::Fence => fences.deferred.pass(),
                 Next::Operation(operation) => {
                     ledger.live -= 1;
-                    let place = Some(Location::Held { peer: self.handle });
+                    let place = Some(Location::Deferred { peer: self.handle });
                     let error = OpError::with_peer(kind.clone(), &self.address);
                     ledger.finish(operation.token(), place, Err(error));
                 }
@@ -228,17 +228,17 @@ impl Connection {
 
 impl Engine {
     /// Whether an operation carries a fence, or may have to wait for one: then it is for
-    /// [`Engine::hold`], before anything else is done with it.
+    /// [`Engine::defer`], before anything else is done with it.
     #[inline]
     #[must_use]
-    pub fn is_held(&self, operation: &Operation) -> bool {
+    pub fn is_deferred(&self, operation: &Operation) -> bool {
         self.ledger.holding != 0 || operation.is_fenced()
     }
 
     /// Whether something is held up by a fence.
     #[inline]
     #[must_use]
-    pub fn is_holding(&self) -> bool {
+    pub fn is_deferring(&self) -> bool {
         self.ledger.holding != 0
     }
 
@@ -247,7 +247,7 @@ impl Engine {
     /// gives it back, without its fence, to be carried out.
     #[cold]
     #[must_use]
-    pub fn hold(&mut self, operation: Operation) -> Option<Operation> {
+    pub fn defer(&mut self, operation: Operation) -> Option<Operation> {
         let Engine { peers, ledger, .. } = self;
         let plain = |operation| match operation {
             Operation::Fenced(fenced) => fenced.into_plain(),
@@ -267,9 +267,9 @@ impl Engine {
         }
         let Some(conn) = peers.get_mut(peer) else { return Some(plain(operation)) };
         ledger.live += 1;
-        ledger.tokens.insert(operation.token(), Location::Held { peer });
+        ledger.tokens.insert(operation.token(), Location::Deferred { peer });
         let fences = conn.fences.get_or_insert_default();
-        fences.held.push(operation);
+        fences.deferred.push(operation);
         if !std::mem::replace(&mut conn.entry.held, true) {
             (fences.stage, ledger.holding) = (Stage::New, ledger.holding + 1);
             conn.may_go_on(ledger);
@@ -287,7 +287,7 @@ impl Engine {
     }
 
     /// What was held up by a fence and goes on now. Transports that carry out some operations
-    /// themselves take all of it in each pass, and after [`Engine::hold`]; a bounded number at a
+    /// themselves take all of it in each pass, and after [`Engine::defer`]; a bounded number at a
     /// time, as there may be many. With [`Config::in_order`] the engine does it.
     ///
     /// `confirm` says whether a peer is to be asked, before anything goes on, if all that was sent
@@ -318,7 +318,7 @@ impl Engine {
     /// carries out all.
     #[cold]
     pub(super) fn submit_held(&mut self, operation: Operation) {
-        match self.hold(operation) {
+        match self.defer(operation) {
             Some(operation) => self.submit(operation),
             None => self.go_on(),
         }
@@ -341,26 +341,26 @@ impl Engine {
     /// Keeps a handle that the program releases for operations that a fence holds up: then it comes
     /// behind them, as [`Released::Handle`]. False if none needs it. [`Engine::release`] asks
     /// first; a transport asks itself that has accesses of its own.
-    pub fn hold_release(&mut self, remote: Remote) -> bool {
-        self.is_holding() && self.hold_release_of(remote)
+    pub fn defer_release(&mut self, remote: Remote) -> bool {
+        self.is_deferring() && self.defer_release_of(remote)
     }
 
     #[cold]
-    fn hold_release_of(&mut self, remote: Remote) -> bool {
+    fn defer_release_of(&mut self, remote: Remote) -> bool {
         let conn = self.peers.get_mut(remote.peer).filter(|conn| conn.entry.held);
         let fences = conn.and_then(|conn| conn.fences.as_mut());
-        fences.is_some_and(|fences| fences.held.release(remote))
+        fences.is_some_and(|fences| fences.deferred.release(remote))
     }
 
     /// Cancels an operation that is held up.
-    pub(super) fn cancel_held(&mut self, peer: Peer, token: Token) {
+    pub(super) fn cancel_deferred(&mut self, peer: Peer, token: Token) {
         let Engine { peers, ledger, .. } = self;
         let Some(conn) = peers.get_mut(peer) else { return };
         let fences = conn.fences.as_mut();
-        if fences.and_then(|fences| fences.held.cancel(token)).is_some() {
+        if fences.and_then(|fences| fences.deferred.cancel(token)).is_some() {
             ledger.live -= 1;
             let error = OpError::with_peer(OpErrorKind::Cancelled, &conn.address);
-            ledger.finish(token, Some(Location::Held { peer }), Err(error));
+            ledger.finish(token, Some(Location::Deferred { peer }), Err(error));
         }
     }
 }

@@ -95,7 +95,7 @@ pub(super) enum Location {
     /// Among the posted receives, under this key.
     Posted(Key),
     /// Behind a fence of this peer.
-    Held { peer: Peer },
+    Deferred { peer: Peer },
 }
 
 impl Ledger {
@@ -121,7 +121,7 @@ impl Ledger {
             (Some(Location::Posted(key)), Some(posted)) if posted.get(&token) == Some(&key) => {
                 posted.remove(&token);
             }
-            (Some(place @ (Location::Op { .. } | Location::Held { .. })), _)
+            (Some(place @ (Location::Op { .. } | Location::Deferred { .. })), _)
                 if self.tokens.get(&token) == Some(&place) =>
             {
                 self.tokens.remove(&token);

@@ -36,7 +36,7 @@
 //!
 //! *Fences.* Where the engine carries out all operations, it knows what a fence waits for
 //! ([`Config::in_order`]). A transport that carries out some itself asks about each that it is
-//! given ([`Engine::is_held`], [`Engine::hold`]), and takes those that go on from
+//! given ([`Engine::is_deferred`], [`Engine::defer`]), and takes those that go on from
 //! [`Engine::next_released`].
 //!
 //! *Events.* [`Engine::take_events`] moves what happened to the vector of `progress`. Nothing is
@@ -107,7 +107,7 @@ mod tests;
 mod transmit;
 mod violation;
 
-pub use around::ExpectedPlace;
+pub use around::ExpectedBuffer;
 pub use config::{
     Config, Counters, EAGER_CREDITS, MAX_BODIES, MAX_EAGER, MAX_REQUESTS, TAGGED_ROOM,
 };

@@ -348,11 +348,11 @@ impl Regions {
 
     /// Whether no access begins there any more, and the memory is still held.
     pub(super) fn is_shut(&self, at: Exposed) -> bool {
-        let is_held = match at {
+        let is_deferred = match at {
             Exposed::Region(id) => self.table.get(id.index, id.generation).is_some(),
             Exposed::Part(key) => self.parts.get(key).is_some(),
         };
-        is_held && self.get(at).is_none()
+        is_deferred && self.get(at).is_none()
     }
 
     /// Begins to deregister a region, or to revoke a key. `None`: there is none, or that is under

@@ -44,7 +44,7 @@ impl Engine {
     /// Operations with a peer that are not over; `None` if the peer is lost, or not known.
     fn under_way(&self, peer: Peer) -> Option<usize> {
         let (entry, conn) = self.peers.entry_and_connection(peer)?;
-        let ops = conn.map_or(0, |conn| conn.outstanding.ops() + conn.held());
+        let ops = conn.map_or(0, |conn| conn.outstanding.ops() + conn.deferred_len());
         let lost = matches!(entry.state, PeerState::Lost(_));
         (!lost).then_some(ops + entry.outside as usize)
     }

@@ -461,7 +461,7 @@ impl Engine {
         match ledger.tokens.get(&token).copied() {
             // One that is being filled right now ends by itself.
             None | Some(Location::Posted(_)) => matching.cancel(token, ledger),
-            Some(Location::Held { peer }) => self.cancel_held(peer, token),
+            Some(Location::Deferred { peer }) => self.cancel_deferred(peer, token),
             Some(Location::Op { peer, id }) => {
                 let Some(conn) = peers.at_mut(peer) else { return };
                 if let Some(op) = conn.op(id) {

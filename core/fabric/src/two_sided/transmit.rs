@@ -202,7 +202,7 @@ impl Connection {
         let may_announce =
             [Sort::Long, Sort::Tagged].map(|sort| self.outstanding.may_announce(sort, room));
         // Of expected messages the data costs no credit.
-        let (held, long) = (self.credit.is_held(), !self.credit.allows(usize::MAX));
+        let (held, long) = (self.credit.is_deferred(), !self.credit.allows(usize::MAX));
         let starved = |len: usize, tagged: bool| !tagged && (held || (costs(len) && long));
         let Some(op) = self.op(id).filter(|op| !op.stopped()) else {
             self.unqueue(id, ledger);
@@ -308,7 +308,7 @@ impl Connection {
             {
                 op.conclude(Err(OpErrorKind::StaleKey));
             }
-            let (unasked, held) = (self.flushes.has_unasked(), self.credit.is_held());
+            let (unasked, held) = (self.flushes.has_unasked(), self.credit.is_deferred());
             let Some(op) = self.op(id).filter(|op| !op.stopped()) else {
                 self.unqueue(id, ledger);
                 continue;

@@ -2,7 +2,7 @@
 
 use crate::zoo::{Animal, BOTH, Chain, Food, Grid, Tree, Unit, Zoo, zoo};
 use petasos_macros::Wire;
-use petasos_wire::{Encoding, LONG, Wire, encode_head_into, encode_into, from_bytes, to_vec};
+use petasos_wire::{Encoding, LONG, Wire, encode_header_into, encode_into, from_bytes, to_vec};
 use proptest::prelude::*;
 use std::{
     collections::{BTreeSet, HashMap},
@@ -17,7 +17,7 @@ fn comes_back<T: Wire + PartialEq + Debug>(value: &T) {
             assert_eq!(bytes.len() % 4, 0, "XDR comes in units of four bytes");
         }
         let mut head = Vec::new();
-        let rest = encode_head_into(encoding, value, &mut head);
+        let rest = encode_header_into(encoding, value, &mut head);
         assert_eq!([&head, rest].concat(), bytes, "{encoding:?}");
     }
 }
@@ -37,7 +37,7 @@ fn long_bytes_at_the_end_are_not_copied() {
     }
     fn rest_of<T: Wire + PartialEq + Debug>(encoding: Encoding, value: &T) -> usize {
         comes_back(value);
-        encode_head_into(encoding, value, &mut Vec::new()).len()
+        encode_header_into(encoding, value, &mut Vec::new()).len()
     }
     let (native, xdr) = (Encoding::Native, Encoding::Xdr);
     let bytes = |len| (0..len).map(|n| n as u8).collect::<Vec<u8>>();

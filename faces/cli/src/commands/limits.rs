@@ -12,13 +12,13 @@ use serde_json::Value;
 
 pub(crate) fn run(options: &Json) -> Outcome {
     let progress = Progress::steps(Found::STEPS as u64);
-    if let Some(busy) = machine::look_at_others() {
+    if let Some(busy) = machine::load_of_others() {
         progress.say(&busy);
     }
     let found = Found::measure(&Plan::default(), &SIZES, 1, &progress)?;
     drop(progress);
     for refused in &found.refused {
-        output::notice(refused);
+        output::note(refused);
     }
     if options.json {
         let value = |found: serde_json::Result<Value>| found.unwrap_or_default();

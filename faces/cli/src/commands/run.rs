@@ -253,7 +253,7 @@ fn set(settings: &mut Settings, options: &Run) {
 }
 
 fn show(launch: &Launch, json: bool) -> Outcome {
-    let placed = launch.place().map_err(refused)?;
+    let placed = launch.placement().map_err(refused)?;
     let ranks = placed.node_of.iter().map(|node| placed.hosts[node.0 as usize].clone());
     let cpus = launch.bind.then(|| cpus_of(&placed));
     let staging = launch.staging().map_err(refused)?;

@@ -43,9 +43,9 @@ pub(crate) fn run(options: &cli::Serve) -> Outcome {
     let addresses: Vec<_> = engines.iter().map(|e| e.address().clone()).collect();
     let may =
         if options.files { "call this server, and fill its directory" } else { "call this server" };
-    output::notice(&listening.clients(&addresses, may));
+    output::note(&listening.clients(&addresses, may));
     if !options.json.json && engines.iter().any(|e| e.address().scheme() == "tcp") {
-        output::notice("try `petasos ping URL`; Ctrl-C ends the server");
+        output::note("try `petasos ping URL`; Ctrl-C ends the server");
     }
     interrupt::wait(None);
     Ok(())

@@ -89,7 +89,7 @@ pub(crate) fn check() {
         Err(error) => Some(error.to_string()),
     };
     if let Some(wrong) = wrong {
-        output::notice(&format!("{wrong}; going on without\n  try: petasos tune"));
+        output::note(&format!("{wrong}; going on without\n  try: petasos tune"));
     }
 }
 

@@ -567,7 +567,7 @@ impl Endpoint {
         if self.lists.is_full()
             && !self.held.contains(&peer)
             && let Some(net) = &mut self.net
-            && net.set_quota(peer, PeerQuota::UNLIMITED.with_held(true)).is_ok()
+            && net.set_quota(peer, PeerQuota::UNLIMITED.with_deferred(true)).is_ok()
         {
             // What it has sent already comes; the rest stays with it.
             self.held.push(peer);

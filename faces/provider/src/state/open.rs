@@ -59,7 +59,7 @@ pub(crate) fn open() -> Result<Auto, String> {
         Member { endpoint: Box::new(shm), scope: Scope::Node },
         Member { endpoint: Box::new(tcp), scope: Scope::Network },
     ];
-    Auto::open(Node::here(), members).map_err(|error| error.to_string())
+    Auto::open(Node::local(), members).map_err(|error| error.to_string())
 }
 
 /// The address by which this host reaches others; nothing is sent for it.

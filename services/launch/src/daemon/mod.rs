@@ -380,7 +380,7 @@ impl Daemon {
     fn shelve(&mut self, proc: Proc) {
         let Some(datastore) = self.datastore.as_mut() else { return };
         let ours = self.job.as_ref().is_some_and(|job| job.id() == proc.job);
-        if let (true, Some(card)) = (ours, self.engine.known_card(proc)) {
+        if let (true, Some(card)) = (ours, self.engine.known_business_card(proc)) {
             datastore.put(proc.rank, &card);
         }
     }

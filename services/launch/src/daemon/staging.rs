@@ -246,7 +246,7 @@ mod tests {
         let path = place.path().join("data");
         fs::write(&path, "one").unwrap();
         let entry = FileToStage::new(&path, "data").unwrap();
-        let files = Arc::new(Files::look(vec![entry]).unwrap());
+        let files = Arc::new(Files::scan(vec![entry]).unwrap());
         let placing = Placing::new(files, Vec::new(), Key([0; 32]));
         assert_eq!(place_all(&Fails(|_| ()), &placing), Ok(()));
         let broken = place_all(&Fails(|_| panic!("as it was told to")), &placing).unwrap_err();

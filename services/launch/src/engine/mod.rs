@@ -136,7 +136,7 @@ pub enum Output {
         only: Option<u64>,
     },
     /// The business card of a process, of this node or another, has changed:
-    /// [`Engine::known_card`].
+    /// [`Engine::known_business_card`].
     CardChanged(Proc),
     /// At the head node: a process asks for the job to end.
     Abort {

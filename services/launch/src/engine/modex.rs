@@ -264,7 +264,7 @@ impl Engine {
 
     /// A business card as the processes of this node see it, if it is here.
     #[must_use]
-    pub fn known_card(&self, proc: Proc) -> Option<BusinessCard> {
+    pub fn known_business_card(&self, proc: Proc) -> Option<BusinessCard> {
         match self.jobs.local(proc) {
             Some(local) => local.has_card().then(|| local.card().seen_from(self.me, self.me)),
             None => self.jobs.remote_card(proc).cloned(),

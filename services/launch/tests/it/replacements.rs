@@ -265,7 +265,7 @@ fn late_and_early_messages_are_recognised() {
     card.commit([("k".to_owned(), entry)]);
     let cards = FenceStep::Down(Ok(vec![(rank(1), card)]));
     say(&mut engine, 0, Message::Fence { group: group.clone(), replaced: 2, nth: 0, step: cards });
-    assert_eq!(engine.known_card(rank(1)), None);
+    assert_eq!(engine.known_business_card(rank(1)), None);
     // Impossible replacements are ignored: the node has ranks, or is the head node.
     for (node, by) in [(2, 4), (2, 0), (2, 2), (2, 9)] {
         assert_eq!(say(&mut engine, 0, replaced(3, node, by, 1)), []);

@@ -261,7 +261,7 @@ fn late_messages_of_the_old_process_are_recognised() {
     let proc = rank(1);
     let error = Err(Error::ProcGone { proc, node: Node(1), why: Termination::Signalled(9) });
     assert_eq!(say(&mut engine, Message::BusinessCardAnswer { id: first, result: error }), []);
-    assert_eq!(engine.known_card(rank(1)), None);
+    assert_eq!(engine.known_business_card(rank(1)), None);
     let out =
         say(&mut engine, Message::BusinessCardAnswer { id: second, result: Ok(card(1, "new")) });
     let answer = out.iter().find_map(|output| match output {
@@ -273,7 +273,7 @@ fn late_messages_of_the_old_process_are_recognised() {
     // card is dropped.
     let out = say(&mut engine, gone(3));
     assert!(out.contains(&Output::Restarted { proc: rank(1), restarts: 3 }), "{out:?}");
-    assert_eq!((engine.restarts_of(rank(1)), engine.known_card(rank(1))), (3, None));
+    assert_eq!((engine.restarts_of(rank(1)), engine.known_business_card(rank(1))), (3, None));
     assert_eq!(say(&mut engine, Message::Restarted { proc: rank(1), restarts: 2 }), []);
 }
 

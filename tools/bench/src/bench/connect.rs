@@ -39,7 +39,7 @@ pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<V
 }
 
 fn new_peers(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> Outcome<Vec<Row>> {
-    let word = waiting.word();
+    let word = waiting.label();
     let plan = bench.plan_of(2);
     let setting = bench.setting(transport, waiting, &plan);
     let (family, against) = match client::is_within_node(transport.scheme) {

@@ -97,7 +97,7 @@ impl<'a> Group<'a> {
     fn new(bench: &'a Bench, transport: &'static Transport, waiting: Waiting) -> Group<'a> {
         // Blocking calls are slow, and their percentiles need as many of them.
         let plan = bench.plan_of(if waiting == Waiting::Sleeping { 3 } else { 6 });
-        let panel = format!("{}, {}", transport.scheme, waiting.word());
+        let panel = format!("{}, {}", transport.scheme, waiting.label());
         Group { bench, transport, waiting, plan, panel }
     }
 
@@ -113,7 +113,7 @@ impl<'a> Group<'a> {
         let mut loaded: Found<usize, Percentiles> =
             in_flight.iter().map(|depth| (*depth, Vec::new())).collect();
         for round in 0..self.bench.rounds {
-            let what = format!("echoes, {}", self.waiting.word());
+            let what = format!("echoes, {}", self.waiting.label());
             self.bench.round(self.transport, what, round);
             let mut pair = self.bench.setting(self.transport, self.waiting, &self.plan).pair()?;
             let mut work = || {
@@ -165,7 +165,7 @@ impl<'a> Group<'a> {
             "typed, asynchronous, with a deadline, one after the other, bytes in a vector; the \
              limit: a message of that size there and back, copied in and out on both sides where both \
              spin over shared memory, a wake-up without bytes where they sleep; {}",
-            self.plan.cores.describe(&format!("{} processes", self.waiting.word()))
+            self.plan.cores.describe(&format!("{} processes", self.waiting.label()))
         );
         let mut rows = Vec::new();
         for (at, (bytes, found)) in echoes.iter().enumerate() {
@@ -173,7 +173,7 @@ impl<'a> Group<'a> {
                 let echo = typical(found.iter().collect(), |echo: &&Echo| by(echo).0 / by(echo).1);
                 let (value, limit) = of(echo);
                 let limit = Some((self.limit_name(&echo.machine), limit));
-                let word = self.waiting.word();
+                let word = self.waiting.label();
                 let what = format!("echo{what}, {}, {word}", output::size(*bytes as u64));
                 let row = Row::new(self.transport.scheme, what, (value, "ns"), limit, &how);
                 let row = row.doubted(echo.doubt());
@@ -203,7 +203,7 @@ impl<'a> Group<'a> {
                    median of runs of 1 ms or more; the limit: bare messages of that size, one at a time";
         let row = |((bytes, depth), found): ((usize, usize), Vec<Beside>)| {
             let rate = Beside::typical(found);
-            let (size, word) = (output::size(bytes as u64), self.waiting.word());
+            let (size, word) = (output::size(bytes as u64), self.waiting.label());
             let what = format!("echo rate, {size}, {word}, {depth} in flight");
             let name = format!("{}, one at a time", figures::spoken(rate.of));
             let limit = Some((name.as_str(), rate.limit));
@@ -221,7 +221,7 @@ impl<'a> Group<'a> {
             for (at, name) in ["p50", "p99", "p99.9"].into_iter().enumerate() {
                 let of = |found: &Percentiles| [found.p50, found.p99, found.p99_9][at];
                 let value = limits::median(&mut found.iter().map(of).collect::<Vec<_>>());
-                let word = self.waiting.word();
+                let word = self.waiting.label();
                 let what = format!("echo under load {name}, 64 B, {word}, {depth} in flight");
                 let fewest = found.iter().map(|found| found.samples).min().unwrap_or(0);
                 let least = [1, limits::FOR_P99, limits::FOR_P99_9][at];

@@ -187,9 +187,9 @@ impl Run<'_> {
         self.announce(&bench, &transports);
         let found = Arc::new(SoFar::new(self.title, bench.clone(), folder, json.json));
         let early = found.clone();
-        interrupt::last_words(move || early.cut_short());
+        interrupt::at_interrupt(move || early.cut_short());
         let ended = self.measure(&bench, &transports, &found);
-        interrupt::no_last_words();
+        interrupt::clear_at_interrupt();
         // Show what was measured, also if another part failed.
         if ended.is_ok() || !found.is_empty() {
             found.give()?;
@@ -233,7 +233,7 @@ impl Run<'_> {
 
     /// Prints how long the run will take, and sets up the progress bar.
     fn announce(&self, bench: &Bench, transports: &[&Transport]) {
-        if let Some(busy) = machine::look_at_others() {
+        if let Some(busy) = machine::load_of_others() {
             bench.progress.say(&busy);
         }
         let of = |transport: &Transport| -> usize {

@@ -20,7 +20,7 @@ pub(super) const QUICK_IN_FLIGHT: [usize; 3] = [1, 16, 64];
 pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
     let mut rows = Vec::new();
     for waiting in bench.waitings() {
-        bench.step(transport, format_args!("null calls, {}", waiting.word()));
+        bench.step(transport, format_args!("null calls, {}", waiting.label()));
         let measure = || calls(bench, transport, waiting);
         rows.extend(limits::on_client_core(&bench.plan, measure)?);
     }
@@ -29,7 +29,7 @@ pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<V
 
 fn calls(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> Outcome<Vec<Row>> {
     let (scheme, plan) = (transport.scheme, &bench.plan);
-    let word = waiting.word();
+    let word = waiting.label();
     let limit = latency::limit(transport, waiting);
     let setting = bench.setting(transport, waiting, plan);
     let in_flight = if bench.quick { &QUICK_IN_FLIGHT[..] } else { &IN_FLIGHT };

@@ -59,7 +59,7 @@ impl Results {
             rounds: bench.rounds,
             client_core: cores.client,
             server_core: cores.server,
-            machine: Machine::look(cores),
+            machine: Machine::detect(cores),
             seconds: took.as_secs_f64(),
             figures,
             limits,

@@ -77,7 +77,7 @@ impl Page<'_> {
 
     fn contents(&self, plots: &[Plot], out: &mut String) {
         let summary = self.summary.iter().map(|section| &*section.title);
-        let titles = plots.iter().map(|plot| plot.words().title);
+        let titles = plots.iter().map(|plot| plot.labels().title);
         let sections = self.sections.iter().map(|section| &*section.title);
         *out += "<nav><ul>";
         for title in summary.chain(titles).chain(sections) {
@@ -87,7 +87,7 @@ impl Page<'_> {
     }
 
     fn plot(&self, plot: Plot, out: &mut String) {
-        let words = plot.words();
+        let words = plot.labels();
         heading(words.title, words.about, out);
         *out += "<div class=\"charts\">\n";
         for chart in self.charts.iter().filter(|chart| chart.plot == plot) {

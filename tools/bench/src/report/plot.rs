@@ -64,7 +64,7 @@ pub(super) fn figure(chart: &Chart) -> String {
 }
 
 fn svg(chart: &Chart, classes: &[String]) -> String {
-    let words = chart.plot.words();
+    let words = chart.plot.labels();
     let points = || chart.series.iter().flat_map(|series| &series.points);
     let across = Across::new(words.along, points().map(|(x, _)| *x));
     let up = Up::new(words.unit, points().map(|(_, y)| *y));

@@ -63,12 +63,12 @@ fn crowd(config: &Config, slots: usize, len: impl Fn(u32, u32) -> usize) {
     let then = then.expect("one was the first");
     let slowest = then.values().min().copied().unwrap_or(0);
     let share = then.values().sum::<u32>() / count;
-    let (counters, card) = (receiver.counters(), net.account(&address("receiver")).unwrap());
+    let (counters, nic) = (receiver.counters(), net.account(&address("receiver")).unwrap());
     println!("{count} senders: the slowest had {slowest} through, its share is {share}");
-    println!("{most} bytes at the most, {} slots of {slots}; {counters:?}", card.slots_most);
+    println!("{most} bytes at the most, {} slots of {slots}; {counters:?}", nic.slots_most);
     assert_eq!(then.len(), count as usize, "a sender was not heard at all");
     assert!(slowest * 2 >= share, "the slowest had {slowest} through, its fair share is {share}");
-    assert!(card.slots_most <= slots);
+    assert!(nic.slots_most <= slots);
     // What may be deferred, what may be in hand, and what may be given.
     let deferred = config.deferred as u64 + 64;
     let bound = deferred * 2048 + config.exclusive.give.bytes as u64 + (config.bounce * 16) as u64;

@@ -34,7 +34,7 @@ fn plain(bytes: &[u8]) -> Vec<u8> {
 }
 
 struct Liar {
-    card: SimDevice,
+    nic: SimDevice,
     node: Option<Node>,
     seq: u32,
     fifo: Option<(u32, RemoteKey)>,
@@ -47,17 +47,17 @@ struct Liar {
 
 impl Liar {
     fn new(net: &DeviceNet, truths: u64) -> Liar {
-        let mut card = net.open(&address("liar")).unwrap();
+        let mut nic = net.open(&address("liar")).unwrap();
         let memory = Region::zeroed(4096).whole();
-        let (_, lent) = card.register(&memory, Access::READ, 0).unwrap();
-        card.resolve(&address("honest"), Duration::from_secs(1));
-        Liar { card, node: None, seq: 0, fifo: None, lent, lost: false, truths, tail: 0 }
+        let (_, lent) = nic.register(&memory, Access::READ, 0).unwrap();
+        nic.resolve(&address("honest"), Duration::from_secs(1));
+        Liar { nic, node: None, seq: 0, fifo: None, lent, lost: false, truths, tail: 0 }
     }
 
     /// Takes what comes, and keeps what is of use.
     fn listen(&mut self, net: &DeviceNet) {
         let mut events = Vec::new();
-        self.card.poll(net.now(), true, 100, &mut events);
+        self.nic.poll(net.now(), true, 100, &mut events);
         for event in events {
             match event {
                 DeviceEvent::Up { node, .. } => self.node = Some(node),
@@ -83,7 +83,7 @@ impl Liar {
                 self.truths = self.truths.max(20);
                 // Once only.
                 self.fifo = Some((0, self.lent.clone()));
-                let _ = self.card.send(node, Class::Control, &[&ask]);
+                let _ = self.nic.send(node, Class::Control, &[&ask]);
                 false
             }
             Some((cells, key)) if cells > 0 => {
@@ -91,9 +91,9 @@ impl Liar {
                 let mark = u64::from_le_bytes(record[..8].try_into().unwrap());
                 self.tail = (self.tail + 1) % cells;
                 let from = Slice::from(record);
-                self.card.put(node, &target, &from, Some(mark), Ticket(2)).is_ok()
+                self.nic.put(node, &target, &from, Some(mark), Ticket(2)).is_ok()
             }
-            _ => self.card.send(node, Class::Data, &[&record]).is_ok(),
+            _ => self.nic.send(node, Class::Data, &[&record]).is_ok(),
         };
         self.seq = self.seq.wrapping_add(sent.into());
     }
@@ -138,7 +138,7 @@ impl Liar {
             let at = random.below(bytes.len() as u64) as usize;
             bytes[at] ^= 1 << random.below(8);
         }
-        if self.card.send(node, class, &[&bytes]).is_ok() && class == Class::Data {
+        if self.nic.send(node, class, &[&bytes]).is_ok() && class == Class::Data {
             self.seq = self.seq.wrapping_add(1);
         }
     }
@@ -158,7 +158,7 @@ impl Liar {
         let event = (!random.one_in(5)).then_some(mark);
         let from = Slice::from(record);
         let target = Target { key, offset };
-        if self.card.put(node, &target, &from, event, Ticket(1)).is_ok() {
+        if self.nic.put(node, &target, &from, event, Ticket(1)).is_ok() {
             self.seq = self.seq.wrapping_add(1);
         }
     }
@@ -233,7 +233,7 @@ fn false_lengths() {
             liar.listen(&net);
             if let Some(node) = liar.node.filter(|_| !sent) {
                 let record = packet(RECORD, 3, 0, 0, bytes);
-                sent = liar.card.send(node, Class::Data, &[&record]).is_ok();
+                sent = liar.nic.send(node, Class::Data, &[&record]).is_ok();
             }
             let mut events = Vec::new();
             honest.progress(net.now(), 64, &mut events);

@@ -261,7 +261,7 @@ impl Network for Mock {
     }
 
     fn holds(&self, memory: &Slice) -> bool {
-        self.slots.held().any(|(_, held)| match held {
+        self.slots.entries().any(|(_, held)| match held {
             Held::Get(held, _) | Held::Put(held) => held.overlaps(memory),
             _ => false,
         })
@@ -297,7 +297,7 @@ impl Network for Mock {
         !self.over.is_empty()
     }
 
-    fn look(&mut self) -> bool {
+    fn poll(&mut self) -> bool {
         let own = u64::from_le_bytes(self.name);
         let packets = world(|world| world.packets.get(&own).is_some_and(|list| !list.is_empty()));
         packets || self.has_more()

@@ -144,7 +144,7 @@ impl Network for Net {
     }
 
     fn holds(&self, memory: &Slice) -> bool {
-        self.slots.held().any(|(_, held)| held.overlaps(memory))
+        self.slots.entries().any(|(_, held)| held.overlaps(memory))
     }
 
     fn running(&self) -> usize {
@@ -160,7 +160,7 @@ impl Network for Net {
         self.has_read()
     }
 
-    fn look(&mut self) -> bool {
+    fn poll(&mut self) -> bool {
         self.look_again()
     }
 

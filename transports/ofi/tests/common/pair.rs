@@ -9,7 +9,7 @@ use petasos_fabric::{
     Access, Clock, Done, Endpoint, Event, Key, Level, OpErrorKind, Operation, RegionId, Remote,
     RemoteSpan, Slice, Support, Token,
 };
-use petasos_ofi::{Card, Config};
+use petasos_ofi::{Config, Nic};
 use smallvec::smallvec;
 use std::{
     collections::VecDeque,
@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Two endpoints: `a` reaches memory of `b`.
 pub(crate) struct Pair {
-    pub(crate) a: Channels<Card>,
-    pub(crate) b: Channels<Card>,
+    pub(crate) a: Channels<Nic>,
+    pub(crate) b: Channels<Nic>,
     clock: Clock,
     pub(crate) events: [Vec<Event>; 2],
     next: u64,
@@ -32,7 +32,7 @@ impl Pair {
     pub(crate) fn open(network: Network, config: &Config) -> Option<Pair> {
         found()?;
         let place = network.anywhere();
-        let open = || Card::open(&place, config.clone()).unwrap().into_endpoint();
+        let open = || Nic::open(&place, config.clone()).unwrap().into_endpoint();
         let (mut a, b) = (open(), open());
         if a.capabilities().remote_access != Support::Native {
             petasos_testing::skip(&format!("{} has no access of its own here", network.scheme));

@@ -28,7 +28,7 @@ impl Shm {
     #[inline]
     pub(super) fn carry_out(&mut self, operation: &Operation) -> bool {
         // One that has to wait for a fence does.
-        if self.completions.len() >= WAITING || self.engine.is_holding() {
+        if self.completions.len() >= WAITING || self.engine.is_deferring() {
             return false;
         }
         let (token, done) = match operation {

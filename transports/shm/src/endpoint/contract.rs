@@ -106,9 +106,9 @@ impl Endpoint for Shm {
         if let Err(full) = self.room_for(&operation) {
             return Err(Refused { operation, full });
         }
-        if !self.engine.is_held(&operation) {
+        if !self.engine.is_deferred(&operation) {
             self.take_in(operation);
-        } else if let Some(operation) = self.engine.hold(operation) {
+        } else if let Some(operation) = self.engine.defer(operation) {
             self.take_in(operation);
         } else {
             self.go_on();

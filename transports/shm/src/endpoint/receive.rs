@@ -8,7 +8,7 @@ use crate::{
 };
 use petasos_fabric::{
     Event, Lease, Peer,
-    two_sided::{ExpectedPlace, header::EXPECTED},
+    two_sided::{ExpectedBuffer, header::EXPECTED},
 };
 
 /// A long message counts as one for each so many bytes: a peer that sends long ones does not keep
@@ -316,9 +316,9 @@ impl Shm {
         // Whatever else the packet is, it begins with as many bytes.
         let header = ring.first_bytes();
         let data = incoming.len - EXPECTED;
-        let place = |place: ExpectedPlace<'_>| match place {
-            ExpectedPlace::Buffer(buffer) => ring.read(&incoming, EXPECTED, buffer),
-            ExpectedPlace::Memory(memory) => {
+        let place = |place: ExpectedBuffer<'_>| match place {
+            ExpectedBuffer::Buffer(buffer) => ring.read(&incoming, EXPECTED, buffer),
+            ExpectedBuffer::Memory(memory) => {
                 assert!(memory.is_writable() && memory.len() >= data, "receiving into it");
                 // SAFETY: the memory is writable for as many bytes, as was checked just now, lives
                 // as long as the slice, and lies in no ring.

@@ -320,12 +320,12 @@ fn a_peer_that_is_held_keeps_what_it_sends() {
         net.events[1].iter().filter_map(data).collect::<Vec<_>>()
     };
     let hold = |net: &mut Net, held: bool| {
-        let (of, quota) = (net.peers[1][0], PeerQuota::UNLIMITED.with_held(held));
+        let (of, quota) = (net.peers[1][0], PeerQuota::UNLIMITED.with_deferred(held));
         net.engines[1].set_quota(of, quota).unwrap();
         net.settle();
     };
     hold(&mut net, true);
-    assert!(net.engines[1].usage(net.peers[1][0]).unwrap().quota.held);
+    assert!(net.engines[1].usage(net.peers[1][0]).unwrap().quota.deferred);
     assert!(!net.engines[0].may_send(peer, 0) && net.engines[0].messages_queued(peer));
     net.engines[0].inject(peer, &[&0u32.to_le_bytes()]).unwrap();
     send(&mut net, 0, 1, 1);

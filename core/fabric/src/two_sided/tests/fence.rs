@@ -48,8 +48,8 @@ fn another_route_waits_for_the_answer_of_the_peer() {
     let peer = net.peers[0][1];
     let (memory, remote) = memory_of_peer(&mut net, 1000, false);
     net.engines[0].submit(quick(1, remote, 1000));
-    assert!(net.engines[0].hold(send(2, peer).fenced()).is_none());
-    assert!(net.engines[0].hold(send(3, peer)).is_none());
+    assert!(net.engines[0].defer(send(2, peer).fenced()).is_none());
+    assert!(net.engines[0].defer(send(3, peer)).is_none());
     assert_eq!(net.engines[0].inject(peer, &[b"no"]), Err(InjectError::Full));
     assert_eq!(released(&mut net), [], "the put was not sent");
     // It is sent, and over at this side, and has not come.
@@ -66,7 +66,7 @@ fn another_route_waits_for_the_answer_of_the_peer() {
     assert_eq!(net.events[0].iter().filter(|event| writable(event)).count(), 1);
     // Nothing is under way, and nothing is asked.
     let packets = net.engines[0].counters().packets_out;
-    assert!(net.engines[0].hold(send(4, peer).fenced()).is_none());
+    assert!(net.engines[0].defer(send(4, peer).fenced()).is_none());
     assert_eq!(released(&mut net), [4]);
     net.settle();
     assert_eq!(net.engines[0].counters().packets_out, packets);
@@ -81,7 +81,7 @@ fn what_the_transport_carries_out_is_waited_for() {
     let batch = net.engines[0].begin_access(peer);
     // Mapping, say.
     net.engines[0].begin_outside(peer);
-    assert!(net.engines[0].hold(send(1, peer).fenced()).is_none());
+    assert!(net.engines[0].defer(send(1, peer).fenced()).is_none());
     net.settle();
     assert_eq!(released(&mut net), []);
     net.engines[0].end_outside(peer);
@@ -101,11 +101,11 @@ fn a_refusal_that_a_fence_is_told_of_is_told_by_the_next_flush() {
     let peer = net.peers[0][1];
     let (_, stale) = memory_of_peer(&mut net, 100, true);
     net.engines[0].submit(quick(1, stale, 100));
-    assert!(net.engines[0].hold(send(2, peer).fenced()).is_none());
+    assert!(net.engines[0].defer(send(2, peer).fenced()).is_none());
     // The question comes once the put is sent.
     for _ in 0..3 {
         net.settle();
-        assert!(net.engines[0].is_holding());
+        assert!(net.engines[0].is_deferring());
         if !released(&mut net).is_empty() {
             break;
         }
@@ -140,7 +140,7 @@ fn what_is_held_up_ends_with_the_peer() {
             assert!(matches!(done, Some(Err(OpErrorKind::PeerLost(_)))), "{token}: {done:?}");
         }
         assert!(net.engines[0].imported(remote).is_none(), "the key was released");
-        assert!(!net.engines[0].is_holding() && !net.engines[0].has_released());
+        assert!(!net.engines[0].is_deferring() && !net.engines[0].has_released());
         if !forget {
             net.assert_clean();
         }

@@ -52,7 +52,7 @@ pub(crate) fn run(options: &Mount) -> Outcome {
     let location = &options.location;
     let id = mounted.id().ok_or_else(|| ErrorKind::NotFound.into());
     if let Err(error) = id.and_then(|id| guard::start(&directory, id)) {
-        output::notice(&format!("the mount has no guard: {error}"));
+        output::note(&format!("the mount has no guard: {error}"));
     }
     if let Some(log) = &log {
         rustix::stdio::dup2_stderr(log).map_err(Failure::system("beginning the log"))?;
@@ -74,7 +74,7 @@ pub(crate) fn run(options: &Mount) -> Outcome {
             continue;
         }
         if mounted.unmount().map_err(failure)? == Unmounted::Detached {
-            output::notice(&format!(
+            output::note(&format!(
                 "{} is in use: it has no name any more, and is served until the last one leaves it; \
                  another signal ends it at once",
                 directory.display()

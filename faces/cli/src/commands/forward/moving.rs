@@ -194,8 +194,8 @@ fn watch(moving: &Moving, shown: Option<&Shown>) -> Observer {
     let bar = shown.map(|shown| shown.bar.clone());
     let failed = Cell::new(0);
     let say = move |text: String| match &bar {
-        Some(bar) => bar.suspend(|| output::notice(&text)),
-        None => output::notice(&text),
+        Some(bar) => bar.suspend(|| output::note(&text)),
+        None => output::note(&text),
     };
     // That the reader has gone is no failure of the work; the summary finds other reasons.
     let line = |value: Value| drop(output::print_json_line(&value));

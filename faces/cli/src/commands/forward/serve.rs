@@ -67,9 +67,9 @@ pub(super) fn run(options: &Serve) -> Outcome {
         output::print_metrics(&metrics.url(), options.json.json)?;
     }
     // Also where a program reads the lines above: a person should see it in its log.
-    output::notice(&clients);
+    output::note(&clients);
     if !options.json.json {
-        output::notice(&format!("exports {what}; Ctrl-C ends the server"));
+        output::note(&format!("exports {what}; Ctrl-C ends the server"));
     }
     interrupt::wait(None);
     // They look at the server.

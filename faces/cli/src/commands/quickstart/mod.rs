@@ -75,8 +75,8 @@ pub(crate) fn run(options: &cli::Quickstart) -> Outcome {
     let plan = Plan { time: options.time, ..Plan::default() };
     let bulk = options.path.is_none().then_some(options.size).and_then(|size| size.try_into().ok());
     let bulk = bulk.unwrap_or(usize::MAX).clamp(*BULK.start(), *BULK.end());
-    if let Some(busy) = machine::look_at_others() {
-        output::notice(&busy);
+    if let Some(busy) = machine::load_of_others() {
+        output::note(&busy);
     }
     let copied = copy::rates(&source, &scratch)?;
     let mut figures = Vec::new();
@@ -118,7 +118,7 @@ pub(crate) fn run(options: &cli::Quickstart) -> Outcome {
         seconds: begin.elapsed().as_secs_f64(),
     };
     for path in &report.left_out {
-        output::notice(&format!("left out, neither file, directory nor link: {path}"));
+        output::note(&format!("left out, neither file, directory nor link: {path}"));
     }
     if options.json.json { output::print_json(&report) } else { show(&report) }
 }

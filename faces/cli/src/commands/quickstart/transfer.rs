@@ -56,7 +56,7 @@ pub(super) async fn upload(
     let put = transfer::put(directory.connection(), &sources, &options, &moved, Box::new(|_| {}));
     let mut put = pin!(put);
     let watched = poll_fn(|context| {
-        progress.reach(moved.snapshot().bytes);
+        progress.set_done(moved.snapshot().bytes);
         put.as_mut().poll(context)
     });
     complete(watched.await.map_err(failed)?)

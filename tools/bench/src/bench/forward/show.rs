@@ -62,7 +62,7 @@ impl Results {
             large_bytes: sizes.large,
             medium_bytes: sizes.medium,
             files: sizes.files,
-            machine: Machine::look(bench.plan.cores),
+            machine: Machine::detect(bench.plan.cores),
             seconds: took.as_secs_f64(),
             behind: lines.iter().flat_map(behind).collect(),
             lines,

@@ -48,7 +48,7 @@ impl Results {
         Results {
             version: env!("CARGO_PKG_VERSION"),
             rounds,
-            machine: Machine::look(unpinned),
+            machine: Machine::detect(unpinned),
             seconds: took.as_secs_f64(),
             notes: notes(rounds, &lines),
             lines,

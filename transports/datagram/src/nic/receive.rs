@@ -1,7 +1,7 @@
 //! Receiving: packets of nodes, in the order of their numbers, and what the library completes.
 
 use super::{
-    Card,
+    Nic,
     nodes::{Arriving, Owed},
     operations::Kind,
     packet::Header,
@@ -70,7 +70,7 @@ impl Source<'_> {
     }
 }
 
-impl<N: Network> Card<N> {
+impl<N: Network> Nic<N> {
     /// Takes in what has arrived, until there are `limit` events, or it was enough for a pass. True
     /// if there was anything.
     pub(super) fn receive(&mut self, limit: usize) -> bool {

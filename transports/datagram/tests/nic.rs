@@ -1,4 +1,4 @@
-//! Cards: what a device promises, packets that overtake each other, peers that send garbage, and
+//! NICs: what a device promises, packets that overtake each other, peers that send garbage, and
 //! peers that are lost.
 
 mod common;
@@ -8,7 +8,7 @@ use petasos_channel::{
     Device, DeviceEvent,
     device::{Class, Fault, Node, Readiness, RemoteKey, Search, Target, Ticket},
 };
-use petasos_datagram::{Card, Config};
+use petasos_datagram::{Config, Nic};
 use petasos_fabric::{Access, Address, Clock, LostReason, Region, Slice};
 use std::{
     collections::VecDeque,
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const LONG: usize = 300_000;
 
 struct Pair {
-    cards: [Card<Mock>; 2],
+    nics: [Nic<Mock>; 2],
     /// Each side's number of the other.
     nodes: [Node; 2],
     events: [Vec<DeviceEvent>; 2],
@@ -29,8 +29,8 @@ struct Pair {
     tickets: u64,
 }
 
-fn open(config: &Config) -> Card<Mock> {
-    Card::open(&Address::parse("mock://*").unwrap(), config.clone()).unwrap()
+fn open(config: &Config) -> Nic<Mock> {
+    Nic::open(&Address::parse("mock://*").unwrap(), config.clone()).unwrap()
 }
 
 fn config(remote_access: bool) -> Config {
@@ -41,11 +41,11 @@ fn config(remote_access: bool) -> Config {
 
 impl Pair {
     fn new(remote_access: bool) -> Pair {
-        let mut cards = [(); 2].map(|()| open(&config(remote_access)));
-        let to = cards[1].address().clone();
-        cards[0].resolve(&to, PATIENCE);
+        let mut nics = [(); 2].map(|()| open(&config(remote_access)));
+        let to = nics[1].address().clone();
+        nics[0].resolve(&to, PATIENCE);
         let (nodes, events) = ([Node(0); 2], [const { Vec::new() }; 2]);
-        let mut pair = Pair { cards, nodes, events, clock: Clock::start(), tickets: 0 };
+        let mut pair = Pair { nics, nodes, events, clock: Clock::start(), tickets: 0 };
         for at in 0..2 {
             pair.nodes[at] = pair.find(at, "it is up", |event| match event {
                 DeviceEvent::Up { node, .. } => Some(*node),
@@ -57,7 +57,7 @@ impl Pair {
 
     fn poll(&mut self, at: usize, data: bool) {
         let now = self.clock.now();
-        self.cards[at].poll(now, data, 64, &mut self.events[at]);
+        self.nics[at].poll(now, data, 64, &mut self.events[at]);
     }
 
     /// Takes out the first event of one side that is as wanted, driving both.
@@ -98,20 +98,20 @@ impl Pair {
 
     fn get(&mut self, key: &RemoteKey, offset: u64, into: &Slice) -> Result<(), Fault> {
         let (ticket, target) = (self.ticket(), Target { key: key.clone(), offset });
-        self.cards[0].get(self.nodes[0], &target, into, ticket).unwrap();
+        self.nics[0].get(self.nodes[0], &target, into, ticket).unwrap();
         self.done(ticket)
     }
 
     fn put(&mut self, key: &RemoteKey, offset: u64, from: &Slice) -> Result<(), Fault> {
         let (ticket, target) = (self.ticket(), Target { key: key.clone(), offset });
-        self.cards[0].put(self.nodes[0], &target, from, Some(9), ticket).unwrap();
+        self.nics[0].put(self.nodes[0], &target, from, Some(9), ticket).unwrap();
         self.done(ticket)
     }
 
     /// Whether the first side can access memory by this key, once that is known.
     fn readiness(&mut self, key: &RemoteKey) -> Readiness {
         loop {
-            match self.cards[0].readiness(self.nodes[0], key, true) {
+            match self.nics[0].readiness(self.nodes[0], key, true) {
                 Readiness::Later => self.find(0, "it was asked for", |event| {
                     matches!(event, DeviceEvent::Room { .. }).then_some(())
                 }),
@@ -130,7 +130,7 @@ impl Pair {
 
     /// The first side sends a packet, which is changed on its way.
     fn changed(&mut self, len: usize, change: impl Fn(&mut Vec<u8>)) {
-        self.cards[0].send(self.nodes[0], Class::Control, &[&vec![0; len]]).unwrap();
+        self.nics[0].send(self.nodes[0], Class::Control, &[&vec![0; len]]).unwrap();
         let is = |packet: &Vec<u8>| packet.len() == 24 + len && packet[16] == 1;
         tamper(|queue| queue.iter_mut().filter(|packet| is(packet)).for_each(&change));
     }
@@ -150,18 +150,18 @@ fn bytes(len: usize) -> Vec<u8> {
 #[test]
 fn packets_of_both_classes() {
     let mut pair = Pair::new(true);
-    for len in [0, 1, 3000, 10_000, pair.cards[0].limits().packet] {
+    for len in [0, 1, 3000, 10_000, pair.nics[0].limits().packet] {
         for class in [Class::Data, Class::Control] {
             let whole = bytes(len);
             let (first, rest) = whole.split_at(len / 3);
-            pair.cards[0].send(pair.nodes[0], class, &[first, rest]).unwrap();
+            pair.nics[0].send(pair.nodes[0], class, &[first, rest]).unwrap();
             assert!(pair.packet(1) == (class, whole), "{len} bytes");
         }
     }
     // Data packets that are not asked for hold up nothing.
     let node = pair.nodes[0];
-    pair.cards[0].send(node, Class::Data, &[&[1]]).unwrap();
-    pair.cards[0].send(node, Class::Control, &[&[2]]).unwrap();
+    pair.nics[0].send(node, Class::Data, &[&[1]]).unwrap();
+    pair.nics[0].send(node, Class::Control, &[&[2]]).unwrap();
     let end = Instant::now() + PATIENCE;
     while pair.events[1].is_empty() {
         pair.poll(1, false);
@@ -179,17 +179,17 @@ fn packets_are_found() {
     let (node, at) = (pair.nodes[0], pair.nodes[1]);
     let whole = bytes(5000);
     for round in 0..3 {
-        pair.cards[0].send(node, Class::Data, &[&whole[..round], &whole[round..]]).unwrap();
-        assert_eq!(pair.cards[1].find_packet(), Search::Found(at, whole.len()));
+        pair.nics[0].send(node, Class::Data, &[&whole[..round], &whole[round..]]).unwrap();
+        assert_eq!(pair.nics[1].find_packet(), Search::Found(at, whole.len()));
         let (mut some, into) = (vec![0; 100], Region::zeroed(700));
-        pair.cards[1].read_found(4900, &mut some);
-        pair.cards[1].copy_found(17, &into.whole());
+        pair.nics[1].read_found(4900, &mut some);
+        pair.nics[1].copy_found(17, &into.whole());
         assert!(some == whole[4900..] && into.to_vec() == whole[17..717]);
         // It is there until it is taken.
-        assert_eq!(pair.cards[1].find_packet(), Search::Found(at, whole.len()));
+        assert_eq!(pair.nics[1].find_packet(), Search::Found(at, whole.len()));
         if round == 0 {
-            pair.cards[1].take_found();
-            assert_eq!(pair.cards[1].find_packet(), Search::Nothing);
+            pair.nics[1].take_found();
+            assert_eq!(pair.nics[1].find_packet(), Search::Nothing);
         } else {
             // Reported at once, or when it is asked for.
             pair.poll(1, round == 1);
@@ -199,35 +199,35 @@ fn packets_are_found() {
     assert!(pair.events[1].is_empty(), "{:?}", pair.events);
     // What is to be reported comes first, in its order.
     for (class, byte) in [(Class::Data, 1), (Class::Control, 2), (Class::Data, 3)] {
-        pair.cards[0].send(node, class, &[&[byte]]).unwrap();
+        pair.nics[0].send(node, class, &[&[byte]]).unwrap();
     }
-    pair.cards[1].find_packet();
-    pair.cards[1].take_found();
-    assert_eq!(pair.cards[1].find_packet(), Search::Poll);
-    assert_eq!(pair.cards[1].find_packet(), Search::Poll, "an event waits");
+    pair.nics[1].find_packet();
+    pair.nics[1].take_found();
+    assert_eq!(pair.nics[1].find_packet(), Search::Poll);
+    assert_eq!(pair.nics[1].find_packet(), Search::Poll, "an event waits");
     assert_eq!(pair.packet(1), (Class::Control, vec![2]));
     assert_eq!(pair.packet(1), (Class::Data, vec![3]));
     // The sender hears of all that was taken: more than its window holds.
     let end = Instant::now() + PATIENCE;
     for number in 0..200_u8 {
-        while pair.cards[0].send(node, Class::Data, &[&[number]]).is_err() {
+        while pair.nics[0].send(node, Class::Data, &[&[number]]).is_err() {
             pair.poll(0, true);
             assert!(Instant::now() < end, "no room after {number}");
         }
-        assert_eq!(pair.cards[1].find_packet(), Search::Found(at, 1), "{number}");
-        pair.cards[1].take_found();
+        assert_eq!(pair.nics[1].find_packet(), Search::Found(at, 1), "{number}");
+        pair.nics[1].take_found();
         pair.poll(1, true);
     }
     // One of a node that is closed is no more.
-    pair.cards[0].send(node, Class::Data, &[&whole]).unwrap();
-    assert!(matches!(pair.cards[1].find_packet(), Search::Found(..)));
-    pair.cards[1].close(at);
-    assert_eq!(pair.cards[1].find_packet(), Search::Nothing);
+    pair.nics[0].send(node, Class::Data, &[&whole]).unwrap();
+    assert!(matches!(pair.nics[1].find_packet(), Search::Found(..)));
+    pair.nics[1].close(at);
+    assert_eq!(pair.nics[1].find_packet(), Search::Nothing);
     pair.poll(1, true);
     assert!(pair.events[1].is_empty(), "{:?}", pair.events);
 }
 
-/// By the library, or by the owner's card; with memory that the library does not get, and what is
+/// By the library, or by the owner's NIC; with memory that the library does not get, and what is
 /// refused.
 #[test]
 fn what_is_put_and_got() {
@@ -235,7 +235,7 @@ fn what_is_put_and_got() {
         let mut pair = Pair::new(native);
         let memory = Region::from_vec(bytes(LONG));
         let all = Access::READ.with(Access::WRITE);
-        let (registration, key) = pair.cards[1].register(&memory.whole(), all, 5).unwrap();
+        let (registration, key) = pair.nics[1].register(&memory.whole(), all, 5).unwrap();
         for (offset, len) in [(0, LONG), (17, 5), (LONG - 1, 1), (7, 0)] {
             let mut into = vec![0; len];
             let at = NonNull::new(into.as_mut_ptr()).unwrap();
@@ -244,7 +244,7 @@ fn what_is_put_and_got() {
             assert_eq!(pair.get(&key, offset as u64, &raw), Ok(()));
             assert!(into == bytes(LONG)[offset..offset + len], "{len} bytes at {offset}");
         }
-        assert_eq!(pair.cards[0].counters().accesses, if native { 3 } else { 0 });
+        assert_eq!(pair.nics[0].counters().accesses, if native { 3 } else { 0 });
         for (offset, len) in [(1, LONG - 1), (3, 8)] {
             let put = vec![9; len];
             assert_eq!(pair.put(&key, offset, &Slice::from(put)), Ok(()));
@@ -262,22 +262,22 @@ fn what_is_put_and_got() {
             assert_eq!(pair.get(&key, offset, &some), Err(Fault::OutOfBounds));
             assert_eq!(pair.put(&key, offset, &some), Err(Fault::OutOfBounds));
         }
-        let (_, readable) = pair.cards[1].register(&memory.whole(), Access::READ, 6).unwrap();
+        let (_, readable) = pair.nics[1].register(&memory.whole(), Access::READ, 6).unwrap();
         assert_eq!(pair.put(&readable, 0, &some), Err(Fault::Denied));
-        let (_, writable) = pair.cards[1].register(&memory.whole(), Access::WRITE, 7).unwrap();
+        let (_, writable) = pair.nics[1].register(&memory.whole(), Access::WRITE, 7).unwrap();
         assert_eq!(pair.get(&writable, 0, &some), Err(Fault::Denied));
         let mut guessed = key.as_bytes().to_vec();
         guessed[9] ^= 1;
         let guessed = RemoteKey::new(&guessed).unwrap();
         assert_eq!(pair.put(&guessed, 0, &some), Err(Fault::Stale));
         let target = Target { key: guessed, offset: 0 };
-        pair.cards[0].put_immediate(pair.nodes[0], &target, &[1; 8], None).unwrap();
+        pair.nics[0].put_immediate(pair.nodes[0], &target, &[1; 8], None).unwrap();
         let refused = pair.find(0, "a refusal", |event| match event {
             DeviceEvent::Refused { fault, .. } => Some(*fault),
             _ => None,
         });
         assert_eq!(refused, Fault::Stale);
-        pair.cards[1].deregister(registration, None);
+        pair.nics[1].deregister(registration, None);
         assert_eq!(pair.put(&key, 0, &some), Err(Fault::Stale));
         assert!(memory.to_vec()[1..] == vec![9; LONG - 1], "nothing of that was written");
     }
@@ -289,20 +289,20 @@ fn what_is_put_and_got() {
 fn memory_of_programs() {
     let mut pair = Pair::new(true);
     let memory = Region::zeroed(LONG);
-    let (registration, key) = pair.cards[1].expose(&memory.whole(), Access::ALL, 1).unwrap();
+    let (registration, key) = pair.nics[1].expose(&memory.whole(), Access::ALL, 1).unwrap();
     let mut guessed = key.as_bytes().to_vec();
     guessed[8] ^= 1;
     assert_eq!(pair.readiness(&RemoteKey::new(&guessed).unwrap()), Readiness::Never);
-    assert_eq!(pair.cards[1].counters().registrations, 0);
+    assert_eq!(pair.nics[1].counters().registrations, 0);
     assert_eq!(pair.readiness(&key), Readiness::Now);
-    assert_eq!(pair.cards[1].counters().registrations, 1);
+    assert_eq!(pair.nics[1].counters().registrations, 1);
     let (ticket, target) = (pair.ticket(), Target { key: key.clone(), offset: 100 });
     let from = Region::from_vec(bytes(4096)).whole();
-    pair.cards[0].put(pair.nodes[0], &target, &from, None, ticket).unwrap();
+    pair.nics[0].put(pair.nodes[0], &target, &from, None, ticket).unwrap();
     assert_eq!(pair.done(ticket), Ok(()));
     let into = Region::zeroed(4096);
     assert_eq!(pair.get(&key, 100, &into.whole()), Ok(()));
-    assert_eq!((into.to_vec(), pair.cards[0].counters().accesses), (bytes(4096), 2));
+    assert_eq!((into.to_vec(), pair.nics[0].counters().accesses), (bytes(4096), 2));
     assert_eq!(pair.get(&key, (LONG - 4095) as u64, &into.whole()), Err(Fault::OutOfBounds));
     // With an event, of several parts: it says where all of them are.
     let long = Region::from_vec(bytes(LONG - 7)).whole();
@@ -316,24 +316,24 @@ fn memory_of_programs() {
     assert_eq!(arrived, [1, 7, LONG as u64 - 7, 9]);
     assert_eq!(memory.to_vec()[7..], bytes(LONG - 7));
     // A holder that does nothing is waited for, and named.
-    pair.cards[1].deregister(registration, Some(Ticket(99)));
+    pair.nics[1].deregister(registration, Some(Ticket(99)));
     let is_closed = |event: &DeviceEvent| {
         matches!(event, DeviceEvent::Done { ticket: Ticket(99), result: Ok(_) }).then_some(())
     };
     (0..100).for_each(|_| pair.poll(1, true));
     assert!(!pair.events[1].iter().any(|event| is_closed(event).is_some()));
-    let holder = pair.cards[1].reached_by(Ticket(99));
-    assert_eq!(holder.as_ref(), Some(pair.cards[0].address()));
+    let holder = pair.nics[1].reached_by(Ticket(99));
+    assert_eq!(holder.as_ref(), Some(pair.nics[0].address()));
     pair.find(1, "it is closed", is_closed);
     assert_eq!(
-        (pair.readiness(&key), pair.cards[1].reached_by(Ticket(99))),
+        (pair.readiness(&key), pair.nics[1].reached_by(Ticket(99))),
         (Readiness::Never, None)
     );
     assert_eq!(pair.put(&key, 0, &from), Err(Fault::Stale));
     // The library gets nothing of a lost node's, nor what only its program keeps.
     // SAFETY: the region is held until the end.
     let raw = unsafe { Slice::raw(NonNull::new(memory.whole().as_ptr()).unwrap(), 10) };
-    assert!(pair.cards[1].expose(&raw, Access::ALL, 2).is_err());
+    assert!(pair.nics[1].expose(&raw, Access::ALL, 2).is_err());
 }
 
 /// What a node reaches that is lost stays open for a while.
@@ -341,20 +341,20 @@ fn memory_of_programs() {
 fn memory_of_programs_that_a_lost_node_reaches() {
     let mut pair = Pair::new(true);
     let memory = Region::zeroed(64);
-    let (registration, key) = pair.cards[1].expose(&memory.whole(), Access::ALL, 1).unwrap();
+    let (registration, key) = pair.nics[1].expose(&memory.whole(), Access::ALL, 1).unwrap();
     assert_eq!(pair.readiness(&key), Readiness::Now);
     be_silent(true);
     let (ticket, target) = (pair.ticket(), Target { key, offset: 0 });
     let from = Region::zeroed(64).whole();
-    pair.cards[0].put(pair.nodes[0], &target, &from, None, ticket).unwrap();
+    pair.nics[0].put(pair.nodes[0], &target, &from, None, ticket).unwrap();
     be_silent(false);
-    let at = pair.cards[0].address().clone();
+    let at = pair.nics[0].address().clone();
     // Its put is under way, so it returns nothing.
-    pair.cards[0].close(pair.nodes[0]);
+    pair.nics[0].close(pair.nodes[0]);
     pair.lost(1);
     let begin = Instant::now();
-    pair.cards[1].deregister(registration, Some(Ticket(99)));
-    assert_eq!(pair.cards[1].reached_by(Ticket(99)), Some(at));
+    pair.nics[1].deregister(registration, Some(Ticket(99)));
+    assert_eq!(pair.nics[1].reached_by(Ticket(99)), Some(at));
     pair.find(1, "it is closed", |event| {
         matches!(event, DeviceEvent::Done { ticket: Ticket(99), .. }).then_some(())
     });
@@ -367,7 +367,7 @@ fn packets_that_overtake_each_other() {
     let (mut sent, mut taken, mut turn) = (0_u32, 0, 0_usize);
     while taken < 1000 {
         while sent < 1000
-            && pair.cards[0].send(pair.nodes[0], Class::Data, &[&sent.to_le_bytes()]).is_ok()
+            && pair.nics[0].send(pair.nodes[0], Class::Data, &[&sent.to_le_bytes()]).is_ok()
         {
             sent += 1;
         }
@@ -386,10 +386,10 @@ fn packets_that_overtake_each_other() {
             }
         }
     }
-    assert!(pair.cards[1].counters().deferred > 100, "they were overtaken");
+    assert!(pair.nics[1].counters().deferred > 100, "they were overtaken");
 }
 
-/// Whatever is no packet of a card's, or answers what was not asked, ends the connection.
+/// Whatever is no packet of a NIC's, or answers what was not asked, ends the connection.
 #[test]
 fn garbage() {
     let over = |id: u32, code| [&[5][..], &id.to_le_bytes(), &[code]].concat();
@@ -424,7 +424,7 @@ fn garbage() {
     }
     // A packet that was there.
     let mut pair = Pair::new(true);
-    pair.cards[0].send(pair.nodes[0], Class::Control, &[&[1; 100]]).unwrap();
+    pair.nics[0].send(pair.nodes[0], Class::Control, &[&[1; 100]]).unwrap();
     tamper(|queue| {
         let again: Vec<_> = queue.iter().filter(|packet| packet.len() == 124).cloned().collect();
         queue.extend(again);
@@ -445,10 +445,10 @@ fn false_answers() {
     for (answer, why) in answers {
         let mut pair = Pair::new(false);
         let memory = Region::zeroed(8).whole();
-        let (_, key) = pair.cards[0].register(&memory, Access::READ, 1).unwrap();
+        let (_, key) = pair.nics[0].register(&memory, Access::READ, 1).unwrap();
         let (ticket, target) = (pair.ticket(), Target { key, offset: 0 });
         let into = Region::zeroed(8).whole();
-        pair.cards[1].get(pair.nodes[1], &target, &into, ticket).unwrap();
+        pair.nics[1].get(pair.nodes[1], &target, &into, ticket).unwrap();
         // Before the true answer.
         pair.changed(60, |whole| {
             whole.truncate(16);
@@ -472,7 +472,7 @@ fn a_peer_that_takes_no_answers() {
     let mut pair = Pair::new(false);
     let (end, mut asked, mut ticket) = (Instant::now() + PATIENCE, 0, Vec::new());
     let reason = 'lost: loop {
-        while pair.cards[0].send(pair.nodes[0], Class::Control, &[&[0; 29]]).is_ok() {
+        while pair.nics[0].send(pair.nodes[0], Class::Control, &[&[0; 29]]).is_ok() {
             asked += 1;
         }
         tamper(|queue| {
@@ -513,14 +513,14 @@ fn a_peer_that_takes_no_answers() {
 fn a_lost_peer() {
     let mut pair = Pair::new(true);
     let memory = Region::from_vec(vec![7; 4096]);
-    let (_, key) = pair.cards[1].register(&memory.whole(), Access::READ, 1).unwrap();
+    let (_, key) = pair.nics[1].register(&memory.whole(), Access::READ, 1).unwrap();
     be_silent(true);
     let mut into = vec![0_u8; 4096];
     // SAFETY: the vector outlives the get, and is looked at when that is over.
     let raw = unsafe { Slice::raw(NonNull::new(into.as_mut_ptr()).unwrap(), 4096) };
     let (ticket, target) = (pair.ticket(), Target { key, offset: 0 });
-    pair.cards[0].get(pair.nodes[0], &target, &raw, ticket).unwrap();
-    let Pair { cards: [mut lives, dies], clock, .. } = pair;
+    pair.nics[0].get(pair.nodes[0], &target, &raw, ticket).unwrap();
+    let Pair { nics: [mut lives, dies], clock, .. } = pair;
     drop(dies);
     let (mut events, end) = (Vec::new(), Instant::now() + PATIENCE);
     while !events.iter().any(|event| matches!(event, DeviceEvent::Lost { .. })) {
@@ -554,7 +554,7 @@ fn a_peer_that_stands_still_leaves_reads_to_others() {
         reader.resolve(&owner.address().clone(), PATIENCE);
     }
     let (clock, end, mut events) = (Clock::start(), Instant::now() + PATIENCE, Vec::new());
-    let mut drive = |reader: &mut Card<Mock>, events: &mut Vec<DeviceEvent>| {
+    let mut drive = |reader: &mut Nic<Mock>, events: &mut Vec<DeviceEvent>| {
         reader.poll(clock.now(), true, 64, events);
         for owner in &mut owners {
             owner.poll(clock.now(), true, 64, &mut Vec::new());
@@ -576,7 +576,7 @@ fn a_peer_that_stands_still_leaves_reads_to_others() {
     };
     be_silent(true);
     let into = Region::zeroed(64).whole();
-    let begin = |reader: &mut Card<Mock>, node, nth: usize, ticket| {
+    let begin = |reader: &mut Nic<Mock>, node, nth: usize, ticket| {
         reader.get(node, &targets[nth], &into, Ticket(ticket))
     };
     // Half of what is under way at a time are reads, and half of those one peer's.
@@ -593,22 +593,22 @@ fn a_peer_that_stands_still_leaves_reads_to_others() {
     begin(&mut reader, still, 0, 200).unwrap();
 }
 
-/// Cards of different protocols refuse each other, and each says why.
+/// NICs of different protocols refuse each other, and each says why.
 #[test]
 fn others_are_refused() {
     let place = Address::parse("mock://*").unwrap();
-    let mut cards = ["mock", "other"].map(|protocol| {
+    let mut nics = ["mock", "other"].map(|protocol| {
         speak(protocol);
-        Card::<Mock>::open(&place, config(true)).unwrap()
+        Nic::<Mock>::open(&place, config(true)).unwrap()
     });
-    let at = cards.each_ref().map(|card| card.address().clone());
-    cards.iter_mut().zip(at.iter().rev()).for_each(|(card, to)| card.resolve(to, PATIENCE));
+    let at = nics.each_ref().map(|nic| nic.address().clone());
+    nics.iter_mut().zip(at.iter().rev()).for_each(|(nic, to)| nic.resolve(to, PATIENCE));
     let clock = Clock::start();
     let (mut told, mut events) = (Vec::new(), Vec::new());
     let end = Instant::now() + PATIENCE;
     while told.len() < 2 {
-        for card in &mut cards {
-            card.poll(clock.now(), true, 64, &mut events);
+        for nic in &mut nics {
+            nic.poll(clock.now(), true, 64, &mut events);
         }
         for event in events.drain(..) {
             match event {

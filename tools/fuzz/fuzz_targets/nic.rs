@@ -1,9 +1,9 @@
-//! The packets of cards: what the channels' device over libfabric and UCX reads from its peers.
+//! The packets of NICs: what the channels' device over libfabric and UCX reads from its peers.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use petasos_channel::device::{Class, Fault};
-use petasos_datagram::card::packet::Header;
+use petasos_datagram::nic::packet::Header;
 
 fuzz_target!(|data: &[u8]| {
     petasos_fuzz::bounded(4096, || {

@@ -1,9 +1,9 @@
 //! Memory of programs of other nodes: the initiator's side. The owner's is in [`super::exposure`].
 //!
-//! The key of a region holds nothing of the library's. A card that is to access memory by it asks
+//! The key of a region holds nothing of the library's. A NIC that is to access memory by it asks
 //! the owner, on the connection on which both were authenticated, and shows that it has the key.
 //! The answer is a *grant*: the library's key for that memory, which is made then. Before the
-//! memory is closed, the owner revokes all grants: the card begins nothing more, and returns the
+//! memory is closed, the owner revokes all grants: the NIC begins nothing more, and returns the
 //! grant when what was under way has completed. So no access meets memory that is closed, to which
 //! some libraries respond by ending the connection, and none is still landing when closing
 //! completes.
@@ -12,7 +12,7 @@
 //! accesses by keys to parts of regions, too: not every library keeps a peer within less than a
 //! page or a mapping, and a key that a lost peer held could not be revoked at once.
 
-use super::{Card, opened::Location};
+use super::{Nic, opened::Location};
 use crate::{
     frame::{Control, Permission},
     grants::Grant,
@@ -25,7 +25,7 @@ use petasos_channel::{
 };
 use petasos_fabric::{Access, Peer};
 
-impl<N: Network> Card<N> {
+impl<N: Network> Nic<N> {
     /// Whether the library can do an access by this key: asks the owner, if that is not known.
     pub(super) fn ready(&mut self, node: Node, key: &RemoteKey, needed: Access) -> Readiness {
         let Some(reached) = self.nodes.live(node) else { return Readiness::Later };

@@ -1,12 +1,12 @@
 //! Nodes that come and go.
 
-use super::Card;
+use super::Nic;
 use crate::{network::Network, peers::News};
 use petasos_channel::{DeviceEvent, device::Node};
 use petasos_fabric::{LostReason, Peer};
 use std::collections::VecDeque;
 
-impl<N: Network> Card<N> {
+impl<N: Network> Nic<N> {
     /// Takes in what there is to report of peers.
     pub(super) fn take_news(&mut self) {
         while let Some(news) = self.inner.peers.pop_news() {

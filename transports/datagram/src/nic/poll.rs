@@ -1,11 +1,11 @@
-//! What a card does when it is polled.
+//! What a NIC does when it is polled.
 
-use super::Card;
+use super::Nic;
 use crate::network::Network;
 use petasos_channel::DeviceEvent;
 use petasos_fabric::Time;
 
-impl<N: Network> Card<N> {
+impl<N: Network> Nic<N> {
     /// See [`petasos_channel::Device::poll`].
     #[inline]
     pub(super) fn poll_within(

@@ -1,4 +1,4 @@
-//! Puts and gets of a card that are under way.
+//! Puts and gets of a NIC that are under way.
 
 use petasos_channel::{
     device::{Fault, Ticket},
@@ -11,12 +11,12 @@ use std::collections::VecDeque;
 /// How a put or get goes on.
 #[derive(Debug)]
 pub(super) enum Kind {
-    /// The node's card writes what it is sent; the library writes this many parts now. How it went,
+    /// The node's NIC writes what it is sent; the library writes this many parts now. How it went,
     /// once the node has said so.
     Put { writes: u32, over: Option<Result<(), Fault>> },
     /// The library does it.
     Native(Native),
-    /// The node's card sends it; so much has arrived.
+    /// The node's NIC sends it; so much has arrived.
     Get { into: Slice, filled: usize },
 }
 

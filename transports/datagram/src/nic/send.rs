@@ -1,7 +1,7 @@
 //! Sending: packets of the user's at once or not at all, and what is owed to nodes as soon as there
 //! is room.
 
-use super::{Card, body::Body, nodes::Owed, packet::Header};
+use super::{Nic, body::Body, nodes::Owed, packet::Header};
 use crate::{
     frame::{HEADER_LEN, WAITS},
     network::{self, Mark, Network, Taken},
@@ -17,7 +17,7 @@ use petasos_fabric::Access;
 /// The most packets to one node before others have their turn.
 const TURN: usize = 32;
 
-impl<N: Network> Card<N> {
+impl<N: Network> Nic<N> {
     /// Sends a packet of the user's, who is told when there is room, if there is none now.
     pub(super) fn send_now(
         &mut self,
@@ -238,7 +238,7 @@ impl<N: Network> Card<N> {
         let roomy = self.nodes.take_roomy(|reached| {
             let link = links.get(reached.peer.index);
             let up = link.filter(|link| link.peer() == reached.peer && link.is_up());
-            let asked = reached.asked < Card::<N>::ASKED;
+            let asked = reached.asked < Nic::<N>::ASKED;
             let native = reached.native < left;
             !reached.lost
                 && asked

@@ -1,10 +1,10 @@
-//! A network card made of a [`Network`]: the channels of `petasos-channel` over a library's
+//! A NIC made of a [`Network`]: the channels of `petasos-channel` over a library's
 //! datagrams.
 //!
-//! The channels ask for a [`Device`](petasos_channel::Device); a [`Card`] is one. Below it peers
-//! meet and are lost (`Datagrams`), and packets are numbered; what they carry is a card's own
+//! The channels ask for a [`Device`](petasos_channel::Device); a [`Nic`] is one. Below it peers
+//! meet and are lost (`Datagrams`), and packets are numbered; what they carry is a NIC's own
 //! ([`packet`]). The version of that is part of the protocol in greetings ([`frame::CHANNELS`]), so
-//! that cards that do not understand each other refuse each other with an error that names both.
+//! that NICs that do not understand each other refuse each other with an error that names both.
 //!
 //! # How it works
 //!
@@ -14,12 +14,12 @@
 //! that is next in all respects is *found*: its user reads it where the library put it, and no
 //! event is made of it ([`Device::find_packet`](petasos_channel::Device::find_packet)).
 //!
-//! * **Puts** are packets, which the target's card writes to where they belong. A library's own
+//! * **Puts** are packets, which the target's NIC writes to where they belong. A library's own
 //!   writes would need a completion at the target, which not all of them have; and a record of a
 //!   channel's FIFO is short. Of long puts with event to memory of programs the library writes the
 //!   data, where it has completion data. As a put is a packet, an exclusive channel gains nothing
 //!   over short packets, and channels ask for none but where they are told to.
-//! * **Gets** are the library's reads, where it has them, and else requests that the owner's card
+//! * **Gets** are the library's reads, where it has them, and else requests that the owner's NIC
 //!   answers, part by part.
 //! * **Memory of programs** is open to no node before that asks for it, and shows the key; then
 //!   puts and gets of [`Config::remote_access_from`] bytes or more are the library's. The engine of
@@ -70,19 +70,19 @@ use std::collections::VecDeque;
 /// of the channels and of their engine come on top.
 const HEADERS: usize = 16 + header::MAX;
 
-/// Opens an endpoint at an address of the network: [`Channels`] over a [`Card`].
+/// Opens an endpoint at an address of the network: [`Channels`] over a [`Nic`].
 ///
 /// # Errors
-/// As [`Card::open`].
+/// As [`Nic::open`].
 pub fn open<N: Network>(
     address: &Address,
     config: Config,
-) -> Result<Channels<Card<N>>, N::OpenError> {
-    Ok(Card::<N>::open(address, config)?.into_endpoint())
+) -> Result<Channels<Nic<N>>, N::OpenError> {
+    Ok(Nic::<N>::open(address, config)?.into_endpoint())
 }
 
-/// A [`Device`](petasos_channel::Device) over the datagrams of a library. See [`crate::card`].
-pub struct Card<N: Network> {
+/// A [`Device`](petasos_channel::Device) over the datagrams of a library. See [`crate::nic`].
+pub struct Nic<N: Network> {
     /// Before the library's endpoint, which is dropped after it.
     opened: Registrations<N::Opened>,
     exposures: Exposures<N::Opened>,
@@ -105,16 +105,16 @@ pub struct Card<N: Network> {
     departed: Vec<Peer>,
 }
 
-impl<N: Network> Card<N> {
-    /// Opens a card at an address of the network: see the transports for their addresses.
+impl<N: Network> Nic<N> {
+    /// Opens a NIC at an address of the network: see the transports for their addresses.
     ///
     /// # Errors
     /// The configuration is not valid, the address is none of this network's, the endpoint by which
     /// peers meet cannot be opened there, or the library refused.
-    pub fn open(address: &Address, config: Config) -> Result<Card<N>, N::OpenError> {
+    pub fn open(address: &Address, config: Config) -> Result<Nic<N>, N::OpenError> {
         let headers = HEADER_LEN + Header::MAX + HEADERS;
         let inner = Datagrams::<N>::open(address, config, headers)?;
-        Ok(Card {
+        Ok(Nic {
             exposures: Exposures::default(),
             opened: Registrations::new(inner.config.limits.max_regions, inner.config.mourning),
             nodes: Reachable::default(),
@@ -138,12 +138,12 @@ impl<N: Network> Card<N> {
 
     /// The settings of [`Channels`] that are best over it: what fits a packet is sent as one, and
     /// what is longer is read by its receiver. What `petasos tune` found for the scheme has
-    /// priority. The limits are those with which the card was opened.
+    /// priority. The limits are those with which the NIC was opened.
     #[must_use]
     pub fn settings(&self) -> petasos_channel::Config {
         let mut settings = petasos_channel::Config::default();
         settings.limits = self.inner.config.limits;
-        // One acknowledgement is for the card and for the channels.
+        // One acknowledgement is for the NIC and for the channels.
         settings.window = WINDOW;
         let whole = Config::MAX_MESSAGE + header::MAX;
         let usual = Thresholds::new(whole, whole, whole).unwrap_or_default();
@@ -151,9 +151,9 @@ impl<N: Network> Card<N> {
         settings
     }
 
-    /// [`Channels`] over it, with [these settings](Card::settings).
+    /// [`Channels`] over it, with [these settings](Nic::settings).
     #[must_use]
-    pub fn into_endpoint(self) -> Channels<Card<N>> {
+    pub fn into_endpoint(self) -> Channels<Nic<N>> {
         let settings = self.settings();
         Channels::new(self, settings)
     }
@@ -165,7 +165,7 @@ impl<N: Network> Card<N> {
         self.happened(Happened::CompletionData(data));
     }
 
-    /// What the card did so far.
+    /// What the NIC did so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.inner.counters()
@@ -184,14 +184,14 @@ impl<N: Network> Card<N> {
     }
 }
 
-impl<N: Network> Drop for Card<N> {
+impl<N: Network> Drop for Nic<N> {
     /// What was sent leaves, as far as the library takes it within 200 ms, and nodes are told how
     /// much there was.
     fn drop(&mut self) {
         if !self.inner.home.is_current() {
             return;
         }
-        let Card { operations, inner, .. } = self;
+        let Nic { operations, inner, .. } = self;
         // Nothing is taken any more.
         inner.part(|inner| {
             while let Some(happened) = inner.net.next() {
@@ -211,8 +211,8 @@ impl<N: Network> Drop for Card<N> {
     }
 }
 
-impl<N: Network> std::fmt::Debug for Card<N> {
+impl<N: Network> std::fmt::Debug for Nic<N> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Card({}, {})", self.inner.address(), self.carrier())
+        write!(f, "Nic({}, {})", self.inner.address(), self.carrier())
     }
 }

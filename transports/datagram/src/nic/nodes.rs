@@ -1,4 +1,4 @@
-//! The nodes that a card reaches.
+//! The nodes that a NIC reaches.
 
 use super::packet::Header;
 use petasos_channel::device::{Fault, Node};

@@ -1,7 +1,7 @@
 //! The fast path of packets that arrive: one that is next in all respects is read where it lies.
 
 use super::{
-    Card,
+    Nic,
     packet::Header,
     receive::{MOST, Source},
 };
@@ -33,7 +33,7 @@ impl Found {
     }
 }
 
-impl<N: Network> Card<N> {
+impl<N: Network> Nic<N> {
     /// The found packet: the one that is there, or the next that the library has, if nothing is to
     /// be reported or done before.
     #[inline]

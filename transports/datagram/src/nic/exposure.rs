@@ -4,7 +4,7 @@
 //! and it is closed with the region.
 
 use super::{
-    Card,
+    Nic,
     exposures::{Closed, Holder},
     opened::Location,
 };
@@ -21,7 +21,7 @@ use petasos_channel::{
 use petasos_fabric::{Access, Address, Peer, RegisterError, Slice};
 use smallvec::SmallVec;
 
-impl<N: Network> Card<N> {
+impl<N: Network> Nic<N> {
     /// Makes a key to memory that peers may ask for.
     pub(super) fn begin_exposure(
         &mut self,
@@ -61,7 +61,7 @@ impl<N: Network> Card<N> {
         if !self.reads {
             return None;
         }
-        let Card { exposures, inner: lower, .. } = self;
+        let Nic { exposures, inner: lower, .. } = self;
         let granted = exposures.grant(target, peer, |memory| {
             let Opened { memory, access, .. } = memory;
             if let Some(kept) = lower.cache.take(memory, *access) {

@@ -1,4 +1,4 @@
-//! What a card's packets begin with, after the header of [`crate::frame`].
+//! What a NIC's packets begin with, after the header of [`crate::frame`].
 //!
 //! | first byte | what follows |
 //! |---|---|
@@ -36,7 +36,7 @@ const GET: u8 = 6;
 const PART: u8 = 7;
 const WRITTEN: u8 = 8;
 
-/// The header of a card's packet.
+/// The header of a NIC's packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
     /// A packet.
@@ -160,7 +160,7 @@ impl Header {
     /// [`Header::MAX`] are given, or all. Returns its length as well: what is behind is the body.
     ///
     /// # Errors
-    /// It is no packet of a card's.
+    /// It is no packet of a NIC's.
     #[inline]
     pub fn decode(bytes: &[u8], total: usize) -> Result<(Header, usize), Garbled> {
         const SHORT: Garbled = Garbled("a packet cut short");

@@ -1,6 +1,6 @@
 //! The contract of a device.
 
-use super::{Card, body::Body, events::is_of, opened::Location, packet::Header};
+use super::{Nic, body::Body, events::is_of, opened::Location, packet::Header};
 use crate::{cache, network::Network};
 use petasos_channel::{
     Device, DeviceEvent, DeviceLimits,
@@ -23,7 +23,7 @@ use std::{
 /// The longest put or get.
 const TRANSFER: usize = 1 << 20;
 
-impl<N: Network> Device for Card<N> {
+impl<N: Network> Device for Nic<N> {
     fn scheme(&self) -> &'static str {
         self.inner.medium.scheme
     }
@@ -62,14 +62,14 @@ impl<N: Network> Device for Card<N> {
     }
 
     fn resolve(&mut self, address: &Address, patience: Duration) {
-        if let Err(error) = self.reach(address, patience, false) {
+        if let Err(error) = self.resolve_as(address, patience, false) {
             let (address, reason) =
                 (address.clone(), LostReason::Unreachable(patience, error.to_string()));
             self.mail.push_back(DeviceEvent::Unreachable { address, reason });
         }
     }
 
-    fn reach(
+    fn resolve_as(
         &mut self,
         address: &Address,
         patience: Duration,

@@ -1,6 +1,6 @@
-//! The memory of a card's user that nodes reach; that of programs is in [`super::exposures`].
+//! The memory of a NIC's user that nodes reach; that of programs is in [`super::exposures`].
 //!
-//! Nodes write by packets, which this card checks and carries out, and read by the library where
+//! Nodes write by packets, which this NIC checks and carries out, and read by the library where
 //! that can. So the library opens memory for reading alone, and not before it is registered here
 //! for that.
 //!
@@ -35,7 +35,7 @@ impl Location<'_> {
         RemoteKey::new(&[&self.name[..], &self.len.to_le_bytes(), self.place].concat())
     }
 
-    /// `None` if the key is none of a card's.
+    /// `None` if the key is none of a NIC's.
     pub(super) fn decode(key: &RemoteKey) -> Option<Location<'_>> {
         let (name, rest) = key.as_bytes().split_first_chunk()?;
         let (len, place) = rest.split_first_chunk()?;
@@ -101,7 +101,7 @@ impl<O> Registrations<O> {
         let registration = self.number();
         let (name, len) = (name(registration, opened.secret), opened.memory.len() as u64);
         let whole = exposed.as_ref().map_or(&[][..], |(_, place)| place);
-        // A location that is too long for a key: then this card sends what is read.
+        // A location that is too long for a key: then this NIC sends what is read.
         let place = if BEFORE + whole.len() <= RemoteKey::MAX { whole } else { &[] };
         let key = Location { name, len, place }.encode()?;
         let is_read = !place.is_empty();

@@ -1,4 +1,4 @@
-//! What stands behind the header of a card's packet.
+//! What stands behind the header of a NIC's packet.
 
 use bytes::Bytes;
 use petasos_fabric::{Slice, two_sided::Outgoing};

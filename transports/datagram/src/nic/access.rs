@@ -1,7 +1,7 @@
-//! Gets and puts of a card: by the library, or by asking the node's card.
+//! Gets and puts of a NIC: by the library, or by asking the node's NIC.
 
 use super::{
-    Card,
+    Nic,
     nodes::Owed,
     opened::Location,
     operations::{Kind, Native, Running},
@@ -29,7 +29,7 @@ enum Whose {
     Put(u32),
 }
 
-impl<N: Network> Card<N> {
+impl<N: Network> Nic<N> {
     /// Puts and gets of ours that one node has not answered, at most.
     pub(super) const ASKED: usize = 64;
 
@@ -325,7 +325,7 @@ impl<N: Network> Card<N> {
         }
     }
 
-    /// A put or get that the node's card does is over. A put ends when the library has written all
+    /// A put or get that the node's NIC does is over. A put ends when the library has written all
     /// of it, too: until then it has its memory.
     pub(super) fn end_asked(&mut self, node: Node, id: u32, result: Result<(), Fault>) {
         let peer = self.nodes.live(node).map(|reached| reached.peer);
