@@ -65,7 +65,7 @@ impl StillUsed {
     }
 }
 
-/// How soon to look again: what a library lets go of wakes nobody.
+/// How soon to look again: what a library lets go of wakes no thread.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// Waits until nothing of an endpoint touches some memory: then it can be given back, or unmapped.

@@ -4,8 +4,8 @@ use crate::Slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The memory of a receive that several endpoints are [offered](crate::Operation::PostOffered), of
-/// which the first that has a message for it takes it. For endpoints that are made of others: a receive
-/// from any source is posted with each of them, and matched once.
+/// which the first that has a message for it takes it. For endpoints that are made of others: a
+/// receive from any source is posted with each of them, and matched once.
 ///
 /// The endpoints are driven by one thread, or by one at a time. What the others were given holds no
 /// memory; the operation of each completes all the same, with `Cancelled` at the latest when it is
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// let (one, other) = (offer.to(0), offer.to(1));
 /// assert!(one.is_open() && other.is_open());
 /// assert_eq!(other.take().map(|memory| memory.len()), Some(100));
-/// // It is gone, and who has it is known.
+/// // It is taken, and the process that has it is known.
 /// assert!(one.take().is_none() && offer.withdraw().is_none());
 /// assert_eq!(offer.taker(), Some(1));
 /// ```
@@ -46,7 +46,8 @@ struct State {
 pub enum Room {
     /// That of a [`PostReceive`](crate::Operation::PostReceive).
     Own(Slice),
-    /// That of a [`PostOffered`](crate::Operation::PostOffered): another endpoint may take it before.
+    /// That of a [`PostOffered`](crate::Operation::PostOffered): another endpoint may take it
+    /// before.
     Offered(Offered),
 }
 
@@ -98,7 +99,7 @@ impl Offer {
         Offered { state: Arc::clone(&self.state), nth }
     }
 
-    /// Whether nobody has taken it, and it was not withdrawn.
+    /// Whether no process has taken it, and it was not withdrawn.
     #[must_use]
     pub fn is_open(&self) -> bool {
         lock(&self.state).into.is_some()

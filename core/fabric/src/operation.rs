@@ -125,7 +125,8 @@ pub enum Operation {
     /// the first of them that has a message takes it. In the order of posting it is a receive as
     /// any other. Completes with `Done::Tagged` where it was taken, and with `Cancelled` elsewhere:
     /// when a message would match it, or at the latest when it is cancelled. For endpoints that are
-    /// made of others; [`Capabilities::offers`](crate::Capabilities::offers) tells who takes it.
+    /// made of others; [`Capabilities::offers`](crate::Capabilities::offers) tells which processes
+    /// take it.
     PostOffered {
         /// Its name.
         token: Token,

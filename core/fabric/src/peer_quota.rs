@@ -1,8 +1,8 @@
 //! What one peer may take of an endpoint's memory.
 
 /// What one peer may have of an endpoint's memory at a time. What it sends beyond waits with it,
-/// and nobody else's messages do; nothing is lost. Without a quota a peer may have its part of what
-/// the endpoint has for all: a [`Share`](crate::Share) of [`Limits::max_leases`], say.
+/// and no other peer's messages do; nothing is lost. Without a quota a peer may have its part of
+/// what the endpoint has for all: a [`Share`](crate::Share) of [`Limits::max_leases`], say.
 ///
 /// It bounds what stays here for as long as the program, or the peer, likes. What a peer has in
 /// packets that are not complete has no quota, as it is bounded by the transport's settings

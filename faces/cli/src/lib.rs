@@ -1,5 +1,5 @@
-//! The `petasos` command: see it work (`quickstart`), look at it (`info`, `ping`), serve and forward
-//! files, run jobs. It measures itself by a program of its own, `petasos-bench`, which
+//! The `petasos` command: see it work (`quickstart`), look at it (`info`, `ping`), serve and
+//! forward files, run jobs. It measures itself by a program of its own, `petasos-bench`, which
 //! `petasos bench` becomes.
 //!
 //! This library is the command line: its options, and what each subcommand does. What measures, and
@@ -65,8 +65,8 @@ pub(crate) fn before() -> Option<&'static str> {
     BEHIND.get().copied()
 }
 
-/// What a command line says. Help and the version are no errors, and end the process here; what is wrong
-/// is said in clap's way to people, and given as a failure for programs.
+/// What a command line says. Help and the version are no errors, and end the process here; what is
+/// wrong is said in clap's way to people, and given as a failure for programs.
 #[doc(hidden)]
 pub fn understood<C: Parser>(words: Vec<OsString>) -> Outcome<C> {
     let json = wants_json(words.iter().cloned());
@@ -131,8 +131,8 @@ pub fn of_its_own() -> Option<Outcome> {
     Some(work())
 }
 
-/// The words of the command line, the program's name among them: where this was started as what mount(8) wants, those
-/// of `forward mount`; `run` takes those of other launchers.
+/// The words of the command line, the program's name among them: where this was started as what
+/// mount(8) wants, those of `forward mount`; `run` takes those of other launchers.
 fn words() -> Outcome<Vec<OsString>> {
     match mount_helper::arguments(given()) {
         // Only to be tried, for mount(8).

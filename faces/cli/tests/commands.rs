@@ -289,8 +289,8 @@ fn tuning_is_read() {
     ping("shm.channel.mp = 99999\n").says("short packets up to 99999 bytes").says("petasos tune");
 }
 
-/// A copy of the command, with these programs beside it and in a directory of PATH: each says its name
-/// and its arguments.
+/// A copy of the command, with these programs beside it and in a directory of PATH: each says its
+/// name and its arguments.
 fn copied(place: &Place, beside: bool, in_path: bool) -> Command {
     let program = |directory: &str| {
         let path = place.path(directory).join("petasos-bench");

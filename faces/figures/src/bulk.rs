@@ -1,7 +1,7 @@
 //! Bulk data between memories, beside what the machine can do.
 //!
-//! Figures differ by a third from one allocation to the next. So each round has a server process and
-//! memory of its own, as the limit has.
+//! Figures differ by a third from one allocation to the next. So each round has a server process
+//! and memory of its own, as the limit has.
 
 use crate::{
     beside::Beside,
@@ -192,8 +192,8 @@ impl ServerConnection {
     }
 }
 
-/// How many transfers of so many bytes, one of which takes about `one`, make up a call: so many that
-/// its own time counts for nothing, but no more than are over soon on a slow network.
+/// How many transfers of so many bytes, one of which takes about `one`, make up a call: so many
+/// that its own time counts for nothing, but no more than are over soon on a slow network.
 fn at_a_call(one: Duration, bytes: usize) -> usize {
     let soon = CALL_TIME.as_nanos() / one.as_nanos().max(1);
     ((128 << 20) / bytes).clamp(1, 1000).min(soon.max(1) as usize)

@@ -18,7 +18,7 @@ pub struct Channel {
     families: &'static [&'static str],
     /// What goes along it.
     pub carries: Carries,
-    /// Of an RDMA network, with the transport's endpoint in place of a network card.
+    /// Of an RDMA network, with the transport's endpoint in place of a NIC.
     pub over_device: bool,
     /// Opens an endpoint that uses it.
     pub open: Open,
@@ -39,8 +39,8 @@ pub enum Carries {
 /// The longest message that shared memory moves in one or two cache lines.
 const SHORT: usize = 112;
 
-/// All channels that there are. Longer messages lie contiguous in the ring; mapped is the transport's
-/// own memory; gets over TCP are served by messages.
+/// All channels that there are. Longer messages lie contiguous in the ring; mapped is the
+/// transport's own memory; gets over TCP are served by messages.
 pub static CHANNELS: [Channel; 11] = [
     messages(&["shm"], "short packets", 0, SHORT),
     messages(&["shm"], "ring", SHORT + 1, usize::MAX),

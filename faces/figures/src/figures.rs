@@ -15,8 +15,8 @@ pub struct Row {
     /// What was measured.
     pub what: String,
     pub value: f64,
-    /// `ns`, `B`, `GB/s` (10^9 bytes per second), `calls/s`, `messages/s`, or `a call`, `a message` for
-    /// what there is of each.
+    /// `ns`, `B`, `GB/s` (10^9 bytes per second), `calls/s`, `messages/s`, or `a call`, `a message`
+    /// for what there is of each.
     pub unit: &'static str,
     pub limit: Option<Limit>,
     /// The value as a multiple of the limit: small is good for times, large for rates.

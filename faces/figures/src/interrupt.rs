@@ -34,9 +34,9 @@ fn state() -> MutexGuard<'static, State> {
 }
 
 /// What ends the command. A hang-up that was ignored when it began stays ignored, and so it does in
-/// processes started from here: that is what `nohup` is for. Ctrl-C and the request to end are taken in
-/// any case: a shell has them ignored by what a script starts in the background, where nothing else
-/// would end a server.
+/// processes started from here: that is what `nohup` is for. Ctrl-C and the request to end are
+/// taken in any case: a shell has them ignored by what a script starts in the background, where
+/// nothing else would end a server.
 fn signals(status: &str) -> SigSet {
     let mut set = SigSet::empty();
     [Signal::SIGINT, Signal::SIGTERM].into_iter().for_each(|signal| set.add(signal));

@@ -1,8 +1,8 @@
 //! What happens, on standard error: for all commands, servers and the processes that they start.
 //!
-//! What is logged is said by `--log FILTER`, else by `-v` (and `-vv`, `-vvv`), else by `RUST_LOG`, else
-//! it is what servers warn of, and errors of all others. Processes of a command's own get the same
-//! filter in their environment.
+//! What is logged is said by `--log FILTER`, else by `-v` (and `-vv`, `-vvv`), else by `RUST_LOG`,
+//! else it is what servers warn of, and errors of all others. Processes of a command's own get the
+//! same filter in their environment.
 
 use crate::exit::{Code, Failure, Outcome};
 use std::{
@@ -35,8 +35,8 @@ pub struct Wanted<'a> {
 /// Begins to log. Once, at the beginning.
 ///
 /// # Errors
-/// A filter of the command line that means nothing. One of the environment, which is meant for other
-/// programs, too, is left aside.
+/// A filter of the command line that means nothing. One of the environment, which is meant for
+/// other programs, too, is left aside.
 pub fn begin(wanted: Wanted<'_>) -> Outcome {
     let by_environment = env::var_os(VARIABLE).filter(|filter| !filter.is_empty());
     let text = filter(wanted, by_environment.as_ref());
@@ -65,12 +65,14 @@ pub fn begin(wanted: Wanted<'_>) -> Outcome {
     Ok(())
 }
 
-/// What was asked for on the command line, for daemons on other hosts, which the environment does not reach.
+/// What was asked for on the command line, for daemons on other hosts, which the environment does
+/// not reach.
 pub fn filter_given() -> Option<String> {
     FILTER.get().cloned()
 }
 
-/// Begins to log in a daemon of another host: what the launcher was told, else what the environment says there.
+/// Begins to log in a daemon of another host: what the launcher was told, else what the environment
+/// says there.
 pub fn begin_as_told(filter: Option<&str>) {
     // What the launcher has taken is a filter.
     let _ = begin(Wanted { filter, verbose: 0, server: false });

@@ -77,8 +77,8 @@ const BUSY: f64 = 0.15;
 /// The part of the cores' time that others took before anything was measured.
 static IN_USE: OnceLock<Option<f64>> = OnceLock::new();
 
-/// Looks at what others do on this machine, before anything is measured. Gives a line to be said where
-/// that is so much that figures will be of a busy machine.
+/// Looks at what others do on this machine, before anything is measured. Gives a line to be said
+/// where that is so much that figures will be of a busy machine.
 pub fn load_of_others() -> Option<String> {
     let in_use = *IN_USE.get_or_init(|| {
         let before = Ticks::now()?;

@@ -3,7 +3,8 @@
 //! The two talk over a socket that is the server's standard input: one line of JSON says what to
 //! serve, one line answers with the URL. The server ends when that socket closes, so also when
 //! the process that started it dies, and at the latest when its [`Server`] is dropped. The
-//! temporary directory is an argument: the server removes it also when that process could say no more.
+//! temporary directory is an argument: the server removes it also when that process could say no
+//! more.
 
 use crate::{
     again::{self, read_line},

@@ -1,8 +1,9 @@
 //! Tables for a terminal.
 //!
 //! A table is fitted to the width of the terminal only where no word has to be broken for that. A
-//! terminal that is narrower gets whole lines, which it wraps itself, and one that says nothing of its
-//! width (0 columns, as a serial line or a fresh pseudo-terminal does) is not asked to be narrow.
+//! terminal that is narrower gets whole lines, which it wraps itself, and one that says nothing of
+//! its width (0 columns, as a serial line or a fresh pseudo-terminal does) is not asked to be
+//! narrow.
 
 use comfy_table::{
     Cell, CellAlignment, ColumnConstraint, ContentArrangement, Row, Table as Inner, TableComponent,
@@ -91,7 +92,8 @@ impl fmt::Display for Table {
     }
 }
 
-/// The columns of the terminal that standard output is; none where it is no terminal, or does not say.
+/// The columns of the terminal that standard output is; none where it is no terminal, or does not
+/// say.
 fn width_of_output() -> Option<u16> {
     let out = io::stdout();
     if !out.is_terminal() {

@@ -38,7 +38,8 @@ impl Waiting {
         if self == Waiting::Sleeping { "blocking" } else { "spinning" }
     }
 
-    /// How both sides wait when the lowest latency is wanted: they spin, where they have a core each.
+    /// How both sides wait when the lowest latency is wanted: they spin, where they have a core
+    /// each.
     pub fn for_latency(plan: &Plan) -> Waiting {
         if plan.cores.alone() { Waiting::Sleeping } else { Waiting::Spinning }
     }

@@ -1,22 +1,22 @@
 //! The shared-memory datastore of a node, which all its processes map read-only: the job's data,
 //! which the daemon writes once (and again where a node took the place of another), and the
 //! business cards that the daemon has. A process that begins copies and decodes none of it, and a
-//! get of such a card sends no request.
+//! get of such a business card sends no request.
 //!
 //! ```text
 //! offset of the records, count of restarts, doorbell | table of the job | a record for each rank |
-//! encoded cards
+//! encoded business cards
 //! ```
 //!
 //! A record's spare word has the number of the last request of its rank that was completed there
 //! and not over the socket, as fences are. One *doorbell*, a counter on which all sleep, announces
 //! the completion to many processes at once.
 //!
-//! A card that grows gets twice the space elsewhere. A card for which there is no space is not
-//! here, and the daemon is asked for it; so it is for a card that changes at every reading
-//! ([`Record`]). The file is found by a link in the private directory of the job. A process that
-//! cannot follow the link, as in a container with a process namespace of its own, reads the job's
-//! data from a plain file beside it, and asks the daemon for cards.
+//! A business card that grows gets twice the space elsewhere. A business card for which there is no
+//! space is not here, and the daemon is asked for it; so it is for a business card that changes at
+//! every reading ([`Record`]). The file is found by a link in the private directory of the job. A
+//! process that cannot follow the link, as in a container with a process namespace of its own,
+//! reads the job's data from a plain file beside it, and asks the daemon for business cards.
 
 use crate::{
     job::{JobMap, MAX_RANKS},
@@ -41,21 +41,22 @@ pub const NAME: &str = "shared";
 pub const JOB: &str = "job";
 /// Where the job's data begins.
 const TABLE: usize = 64;
-/// Where a word counts the restarts of ranks: a card that was read before a restart may be of a
-/// process that has ended.
+/// Where a word counts the restarts of ranks: a business card that was read before a restart may be
+/// of a process that has ended.
 const RESTARTS: usize = 8;
 /// Where a word counts the rings of the doorbell.
 const DOORBELL: usize = 16;
-/// Bytes for cards. Pages take memory when they are used.
+/// Bytes for business cards. Pages take memory when they are used.
 const SPACE: usize = 64 << 20;
 const PAGE: usize = 4096;
-/// How often a card that changes meanwhile is read again.
+/// How often a business card that changes meanwhile is read again.
 const READS: u32 = 100;
 /// The longest file with a job's data that is accepted.
 const MAX_JOB: u64 = 1 << 30;
-/// The longest file that is mapped, with a job's data, its records and its cards.
+/// The longest file that is mapped, with a job's data, its records and its business cards.
 const MAX_SHARED: usize = MAX_JOB as usize + MAX_RANKS as usize * RECORD + SPACE + 4 * PAGE;
-/// The longest card that is accepted: there is no space for more, whatever its record says.
+/// The longest business card that is accepted: there is no space for more, whatever its record
+/// says.
 const MAX_CARD: usize = SPACE;
 
 /// The daemon's side.
@@ -69,14 +70,14 @@ pub struct Datastore {
     rings: u64,
     /// Where the records begin.
     records: usize,
-    /// Where there is space for the next card.
+    /// Where there is space for the next business card.
     next: usize,
-    /// Where the card of a rank is, and the space that it has there.
+    /// Where the business card of a rank is, and the space that it has there.
     slots: HashMap<u32, (usize, usize)>,
 }
 
 impl Datastore {
-    /// A datastore with this job's data, and no cards.
+    /// A datastore with this job's data, and no business cards.
     ///
     /// # Errors
     /// If the system gives no such memory.
@@ -107,7 +108,7 @@ impl Datastore {
         }
     }
 
-    /// Replaces the card of a rank, as processes of this node see it.
+    /// Replaces the business card of a rank, as processes of this node see it.
     pub fn put(&mut self, rank: u32, card: &BusinessCard) {
         if rank >= self.ranks {
             return;
@@ -120,7 +121,7 @@ impl Datastore {
         }
     }
 
-    /// A rank is started again: removes its card.
+    /// A rank is started again: removes its business card.
     pub fn forget(&mut self, rank: u32) {
         if rank < self.ranks {
             self.memory.put_record(self.records + rank as usize * RECORD, self.next, &[]);
@@ -201,7 +202,7 @@ impl Memory for Source {
     }
 }
 
-/// A process's view of the cards.
+/// A process's view of the business cards.
 #[derive(Debug)]
 pub(crate) struct Reader {
     memory: Arc<SharedView>,
@@ -209,7 +210,7 @@ pub(crate) struct Reader {
     records: usize,
 }
 
-/// The data of the job with this private directory, and its cards, if they can be mapped.
+/// The data of the job with this private directory, and its business cards, if they can be mapped.
 ///
 /// # Errors
 /// If there is none, or it is invalid.
@@ -258,7 +259,7 @@ impl Reader {
         self.memory.sleep(DOORBELL, rings, most);
     }
 
-    /// The card of a rank, if it is here.
+    /// The business card of a rank, if it is here.
     pub(crate) fn get(&self, rank: u32) -> Option<BusinessCard> {
         if rank >= self.ranks {
             return None;

@@ -209,7 +209,7 @@ impl BusinessCard {
         64 + self.entries.iter().map(|(key, entry)| entry.size(key)).sum::<usize>()
     }
 
-    /// The part that a process on `viewer` sees of the card of one on `host`.
+    /// The part that a process on `viewer` sees of the business card of one on `host`.
     #[must_use]
     pub fn seen_from(&self, host: Node, viewer: Node) -> BusinessCard {
         let seen = self.entries.iter().filter(|(_, entry)| entry.scope.shows(host, viewer));

@@ -17,7 +17,8 @@ use std::{
 
 const LONG_TIME: Duration = Duration::from_secs(20);
 const COMPUTES: Duration = Duration::from_secs(1);
-/// Match bits: of memory to put to and get from, of a counter, and of one that counts down its uses.
+/// Match bits: of memory to put to and get from, of a counter, and of one that counts down its
+/// uses.
 const MEMORY: u64 = 1;
 const COUNTER: u64 = 2;
 const ONCE: u64 = 3;

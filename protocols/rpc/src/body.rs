@@ -38,8 +38,8 @@ impl Deref for Body {
     }
 }
 
-/// Bounds how much of the endpoint's pool is kept for the program. What is beyond is copied, so that
-/// the program alone pays for what it does not read, with memory for calls that it has made or
+/// Bounds how much of the endpoint's pool is kept for the program. What is beyond is copied, so
+/// that the program alone pays for what it does not read, with memory for calls that it has made or
 /// admitted; and a message can always be received, above all an answer.
 #[derive(Debug)]
 pub(crate) struct Kept {

@@ -31,8 +31,8 @@ pub struct EngineConfig {
     /// Calls in progress that this engine takes from one caller; more are refused as busy.
     /// Callers learn this number, and send no more. Default: 256.
     pub calls_per_peer: u16,
-    /// Calls in progress that this engine takes in all. Each may keep its arguments in memory, of up
-    /// to the length of a message. Default: 65,536.
+    /// Calls in progress that this engine takes in all. Each may keep its arguments in memory, of
+    /// up to the length of a message. Default: 65,536.
     pub calls_in_all: usize,
     /// Calls to one peer that may wait here for credit; more fail as busy. Default: 65,536.
     pub queue_per_peer: usize,

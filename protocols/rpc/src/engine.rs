@@ -233,8 +233,8 @@ impl Engine {
     /// Dropping the future ends what is under way.
     ///
     /// # Errors
-    /// As [`Engine::open`] and [`RemoteBulk::pull`]; [`BulkError::Transfer`] if the owner has closed
-    /// the array.
+    /// As [`Engine::open`] and [`RemoteBulk::pull`]; [`BulkError::Transfer`] if the owner has
+    /// closed the array.
     pub fn borrow<T: Number>(
         &self,
         loan: &Loan<T>,

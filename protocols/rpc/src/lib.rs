@@ -74,7 +74,7 @@
 //!   if futures are dropped or forgotten. It is lent until the call ends or the target gives it
 //!   back; then its owner revokes the key.
 //! * An answer can always be received. Of the leases that the endpoint lends the engine keeps a
-//!   quarter at most, for results that nobody has read and requests at work; what is more is copied
+//!   quarter at most, for results that were not read and requests at work; what is more is copied
 //!   to memory of its own. So no answer waits for what the program or another peer does.
 //! * Nothing is unbounded: the target says how many calls it takes from a caller at a time, the
 //!   caller queues a limited number beyond, and then it gets [`CallError::Busy`]. The bounds are in

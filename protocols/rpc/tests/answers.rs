@@ -1,5 +1,5 @@
-//! Answers need no lease of the caller's pool that its program keeps: who has as many results unread
-//! and requests at work as there are leases still gets every answer.
+//! Answers need no lease of the caller's pool that its program keeps: who has as many results
+//! unread and requests at work as there are leases still gets every answer.
 
 use futures_util::future::join_all;
 use petasos_fabric::{Endpoint, Lease};

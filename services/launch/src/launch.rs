@@ -54,9 +54,9 @@ pub struct Launch {
     pub arguments: Vec<String>,
     /// How the job is run.
     pub settings: Settings,
-    /// A directory on this host for what ranks write: in `rank-N.out` and `rank-N.err`, as it is, and
-    /// nothing of it is printed. It is made where it is not there, and files of these names begin
-    /// anew. Default: none, and all is printed.
+    /// A directory on this host for what ranks write: in `rank-N.out` and `rank-N.err`, as it is,
+    /// and nothing of it is printed. It is made where it is not there, and files of these names
+    /// begin anew. Default: none, and all is printed.
     pub output: Option<PathBuf>,
     /// The command that starts a program on another host: `{host}` stands for its name, which
     /// comes last if it does not stand anywhere. Default: `ssh -x -o BatchMode=yes`.
@@ -258,7 +258,7 @@ impl Launch {
     ///
     /// # Errors
     /// If one of them is not there, is no file, would have the name of another, or nothing moves
-    /// files; or as [`Launch::place`].
+    /// files; or as [`Launch::placement`].
     pub fn staging(&self) -> Result<Option<Staging>, LaunchError> {
         let mut entries = self.files.clone();
         let mut program = None;

@@ -2,8 +2,9 @@
 //! inherits. A front end on the engine, as a state machine: lines in, requests of the engine and
 //! lines out.
 //!
-//! A key of PMI-1 belongs to the job, not to a process. A process puts it on its card, a barrier is
-//! a fence with cards, and a get looks through all cards that are here.
+//! A key of PMI-1 belongs to the job, not to a process. A process puts it on its business card, a
+//! barrier is a fence with business cards, and a get looks through all business cards that are
+//! here.
 
 use petasos_pmix::{
     Entry, Error, JobId, Proc, Scope, Value,
@@ -16,7 +17,7 @@ use petasos_pmix::{
 pub(crate) const MAX_LINE: usize = 64 << 10;
 /// The longest value, as it is told to the client.
 const MAX_VALUE: usize = 1024;
-/// Prefix of the keys on a card, so that they collide with no others.
+/// Prefix of the keys on a business card, so that they collide with no others.
 const PREFIX: &str = "pmi1.";
 
 /// What a line, or an answer, leads to.
@@ -258,7 +259,7 @@ impl Session {
         }
     }
 
-    /// The value of a key, if any card that is here has it.
+    /// The value of a key, if any business card that is here has it.
     pub(crate) fn found(&self, value: Option<&Value>) -> Vec<Step> {
         vec![Step::Say(match value.and_then(Value::as_str) {
             Some(value) => format!("cmd=get_result rc=0 msg=success value={value}"),

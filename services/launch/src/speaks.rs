@@ -10,7 +10,8 @@ pub enum Speaks {
     /// one, which may be a script that starts such a program.
     #[default]
     Auto,
-    /// This project's own: programs that use [`Job`](petasos_pmix::Job), and those that use nothing.
+    /// This project's own: programs that use [`Job`](petasos_pmix::Job), and those that use
+    /// nothing.
     Native,
     /// PMI-1.
     Pmi1,

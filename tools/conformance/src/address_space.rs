@@ -17,8 +17,8 @@ fn out_of_bounds(kind: &OpErrorKind) -> bool {
     matches!(kind, OpErrorKind::OutOfBounds { .. })
 }
 
-/// Opens the address space of `b` for `a`. `None` if the endpoint is another process's, whose memory
-/// a probe cannot see.
+/// Opens the address space of `b` for `a`. `None` if the endpoint is another process's, whose
+/// memory a probe cannot see.
 fn exposed(w: &mut World, a: Node, b: Node, access: Access) -> Option<(RegionId, Remote)> {
     let registered = address_space().register(w[b].endpoint(), access);
     let region = match registered {

@@ -168,8 +168,8 @@ fn with_one_that_does_nothing(w: &mut World, a: Node, b: Node, ab: Peer) -> Vec<
     all
 }
 
-/// What waits for a peer that does nothing is in use when the patience is over, and the operation is
-/// named. Memory of others is free. When the peer goes on, all becomes free.
+/// What waits for a peer that does nothing is in use when the patience is over, and the operation
+/// is named. Memory of others is free. When the peer goes on, all becomes free.
 pub fn a_stopped_peer(w: &mut World) {
     let (a, b, ab, _) = w.pair();
     let all = with_one_that_does_nothing(w, a, b, ab);

@@ -79,8 +79,8 @@ fn is_flushed(w: &mut World, n: Node, token: Token) {
     }
 }
 
-/// The accesses before a flush have completed when it does, also for a program that is told of a few
-/// at a time.
+/// The accesses before a flush have completed when it does, also for a program that is told of a
+/// few at a time.
 pub fn completions_come_first(w: &mut World) {
     let (a, b, ab, _) = w.pair();
     if !flushes(w, a) {

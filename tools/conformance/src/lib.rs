@@ -241,7 +241,7 @@ macro_rules! conformance {
         }
     };
     (attended, $fixture:expr) => {
-        /// The transport with a thread that drives its endpoints while nobody else does.
+        /// The transport with a thread that drives its endpoints while no other thread does.
         mod attended {
             use super::*;
             fn fixture() -> impl $crate::Fixture {

@@ -108,8 +108,8 @@ pub fn free_port(host: &str) -> u16 {
     }
 }
 
-/// A socket at a port at which no process listens. It does not listen either: a process that another
-/// thread starts just now has it for a moment, and others may listen there all the same.
+/// A socket at a port at which no process listens. It does not listen either: a process that
+/// another thread starts just now has it for a moment, and others may listen there all the same.
 fn claim(host: &str, port: u16) -> Option<OwnedFd> {
     let host: IpAddr = host.parse().expect("an address of this machine");
     let family = if host.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };

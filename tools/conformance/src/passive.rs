@@ -1,9 +1,9 @@
-//! Targets whose programs compute, and make no call: put, get, atomics, flushes and matching go on at
-//! them where a thread drives the endpoint ([`Attended`]).
+//! Targets whose programs compute, and make no call: put, get, atomics, flushes and matching go on
+//! at them where a thread drives the endpoint ([`Attended`]).
 //!
 //! `conformance!(attended, fixture)` makes the whole suite over attended endpoints, these probes
-//! included; `conformance!(passive, fixture)` these probes alone. [`among_processes`] has the target in a
-//! process of its own, and another peer of it that is stopped in the middle.
+//! included; `conformance!(passive, fixture)` these probes alone. [`among_processes`] has the
+//! target in a process of its own, and another peer of it that is stopped in the middle.
 
 use crate::{
     Fixture, World,
@@ -206,8 +206,8 @@ pub fn everything_goes_on(w: &mut World) {
     assert!(told.into_iter().eq(0..arrivals), "in the order in which they were put");
 }
 
-/// A peer that sends messages to a program that takes none is stopped by a bound, however short they
-/// are; its accesses go on, and those of another peer do. Nothing is lost, and order holds.
+/// A peer that sends messages to a program that takes none is stopped by a bound, however short
+/// they are; its accesses go on, and those of another peer do. Nothing is lost, and order holds.
 pub fn unread_messages_stop_nothing_else(w: &mut World) {
     let (a, b, ab, _) = w.pair();
     let c = w.open();
@@ -263,8 +263,8 @@ pub fn unread_messages_stop_nothing_else(w: &mut World) {
 }
 
 /// Without a thread: whether put and get reach memory, to which there was an access before, with no
-/// call of its owner's. They do where the capabilities say so; elsewhere they complete once the owner
-/// drives. Prints what was found.
+/// call of its owner's. They do where the capabilities say so; elsewhere they complete once the
+/// owner drives. Prints what was found.
 pub fn memory_that_was_accessed_before(w: &mut World) {
     let (a, b, ab, _) = w.pair();
     if !w.has(a, |c| c.remote_access) {

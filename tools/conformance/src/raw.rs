@@ -1,8 +1,8 @@
 //! Memory that its program keeps: local memory of each operation, and registered.
 //!
 //! It is taken back in the moment of the completion, whatever the result is. In half of the rounds
-//! its pages cannot be touched from then on, and a process that does ends by a signal; in the others
-//! they hold a pattern that must stay.
+//! its pages cannot be touched from then on, and a process that does ends by a signal; in the
+//! others they hold a pattern that must stay.
 
 use crate::{
     actions::until_still,

@@ -23,7 +23,7 @@ fuzz_target!(|data: &[u8]| {
                 false
             }
         };
-        assert!(has_body || len == data.len(), "bytes that nobody reads");
+        assert!(has_body || len == data.len(), "bytes that are not read");
         let encoded = header.encode();
         let again = Header::decode(encoded.as_bytes(), encoded.as_bytes().len());
         assert_eq!(again, Ok((header, len)));

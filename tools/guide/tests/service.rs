@@ -81,8 +81,8 @@ fn a_service_over_a_transport_that_is_loaded() {
     assert!(!Path::new(address.strip_prefix("seq://").unwrap()).exists(), "{address} is left");
 }
 
-/// A child that was forked has a copy of the endpoint. Dropped there, it is as if it had never been:
-/// the socket stays, and the peers notice nothing.
+/// A child that was forked has a copy of the endpoint. Dropped there, it is as if it had never
+/// been: the socket stays, and the peers notice nothing.
 #[test]
 fn a_copy_in_a_child_is_dropped() {
     if role().is_none() {

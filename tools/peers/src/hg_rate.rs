@@ -4,8 +4,8 @@
 //! They are built with Mercury if it is asked for (`-DBUILD_TESTING=ON -DBUILD_TESTING_PERF=ON`),
 //! and no distribution has them. They tell a mean only, which stands for the median, after a
 //! warm-up of their own. With `--bidirectional`, calls carry their bytes both ways, and the
-//! programs report half of a call's time; 2.4.1 has no such option, and its answers are empty. Calls
-//! under way at a time are begun together, and all awaited before the next ones: that is how
+//! programs report half of a call's time; 2.4.1 has no such option, and its answers are empty.
+//! Calls under way at a time are begun together, and all awaited before the next ones: that is how
 //! `hg_rate` counts. A large argument is pulled by the server, in one piece.
 
 use crate::{

@@ -207,7 +207,7 @@ impl Auto {
             }
             return None;
         }
-        // If nobody has, the member cannot have such a receive at all.
+        // If none has, the member cannot have such a receive at all.
         let _ = offer.withdraw();
         let token = self.end_any(index, Some(member))?;
         let result = match result {

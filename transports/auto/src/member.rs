@@ -5,7 +5,7 @@ use petasos_fabric::Endpoint;
 /// How far a transport goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
-    /// To processes of this node: of what [`Node::here`](crate::Node::here) calls one.
+    /// To processes of this node: of what [`Node::local`](crate::Node::local) calls one.
     Node,
     /// To every process that has an address.
     Network,

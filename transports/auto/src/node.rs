@@ -23,7 +23,7 @@ impl Node {
         Node::of(text.as_bytes())
     }
 
-    /// The node with this name: to tell apart what [`Node::here`] does not.
+    /// The node with this name: to tell apart what [`Node::local`] does not.
     #[must_use]
     pub fn of(name: &[u8]) -> Node {
         let hash = Sha256::digest(name);

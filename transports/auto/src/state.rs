@@ -62,7 +62,7 @@ pub struct Chosen {
 }
 
 impl Auto {
-    /// Makes one endpoint of several, from 1 to 6. `node` is where this process is: [`Node::here`].
+    /// Makes one endpoint of several, from 1 to 6. `node` is where this process is: [`Node::local`].
     /// Members for the node come first, then networks in the order of preference; the last one
     /// answers peers that ask for the whole address.
     ///

@@ -58,7 +58,7 @@ use std::{
 #[non_exhaustive]
 pub struct AttendedConfig {
     /// How many messages and arrivals of puts with event are kept of one peer, for a program that
-    /// does not take them. A peer with more is told to keep what it sends ([`PeerQuota::held`]),
+    /// does not take them. A peer with more is told to keep what it sends ([`PeerQuota::deferred`]),
     /// until the program has taken half; its accesses, and all of other peers, go on. What is on
     /// its way at that moment still comes. Default: 1024.
     pub unread_per_peer: usize,

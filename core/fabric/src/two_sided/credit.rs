@@ -16,7 +16,7 @@
 //! does not return it (it is stopped, or malicious) keeps its share, and no more than a window of
 //! it unused.
 //!
-//! A receiver may also *hold* a peer's messages, however short ([`PeerQuota::held`]): it tells the
+//! A receiver may also *hold* a peer's messages, however short ([`PeerQuota::deferred`]): it tells the
 //! peer, whose messages then wait as if there were no credit.
 //!
 //! A peer whose quota ([`PeerQuota`]) is used up waits behind the others, for whose sake nothing is

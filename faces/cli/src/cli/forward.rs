@@ -106,8 +106,9 @@ pub(crate) struct Moving {
     /// Copy FIFOs as well, which are otherwise left out
     #[arg(long)]
     pub(crate) fifos: bool,
-    /// Leave out names that match this pattern: * and ? stop at slashes, ** does not; a pattern with a
-    /// slash is about the path within the tree, one with a slash at its end about directories
+    /// Leave out names that match this pattern: * and ? stop at slashes, ** does not; a pattern
+    /// with a slash is about the path within the tree, one with a slash at its end about
+    /// directories
     #[arg(long, value_name = "GLOB")]
     pub(crate) exclude: Vec<OsString>,
     /// No progress, no summary; errors only
@@ -144,7 +145,8 @@ pub(crate) struct Serve {
     /// (cargo's feature `object-store`)
     #[arg(long, value_name = "URL", conflicts_with = "directory")]
     pub(crate) object_store: Option<String>,
-    /// Give metrics to Prometheus over HTTP at this address; a port alone is of the loopback interface
+    /// Give metrics to Prometheus over HTTP at this address; a port alone is of the loopback
+    /// interface
     #[arg(long, value_name = "[HOST:]PORT", value_parser = parse_address)]
     pub(crate) metrics: Option<SocketAddr>,
     #[command(flatten)]
@@ -190,8 +192,8 @@ pub(crate) struct Mount {
     /// How much is read ahead, where this process may set that
     #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = parse_size)]
     pub(crate) read_ahead: u64,
-    /// Append what the mount warns of, and what --log or -v ask for, to this file once it is mounted;
-    /// its size has no limit. Without it, warnings of a mount in the background are lost
+    /// Append what the mount warns of, and what --log or -v ask for, to this file once it is
+    /// mounted; its size has no limit. Without it, warnings of a mount in the background are lost
     #[arg(long, value_name = "FILE")]
     pub(crate) log_file: Option<PathBuf>,
     /// Options as of mount(8), with commas between them: noexec, nosuid, noatime, …

@@ -50,7 +50,8 @@ pub(crate) struct Notify {
     /// Only for these ranks, between commas
     #[arg(long, value_delimiter = ',')]
     pub(crate) ranks: Vec<u32>,
-    /// Only for handlers that are registered for this code: default ones of some MPIs end their program
+    /// Only for handlers that are registered for this code: default ones of some MPIs end their
+    /// program
     #[arg(long)]
     pub(crate) by_code: bool,
 }

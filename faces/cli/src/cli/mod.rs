@@ -39,8 +39,8 @@ pub struct Common {
     /// Log on standard error what happens; -vv says more, -vvv all
     #[arg(short, long, action = ArgAction::Count, global = true)]
     pub verbose: u8,
-    /// What to log: a level, or TARGET=LEVEL,TARGET=LEVEL [default: what RUST_LOG says, else warnings
-    /// of servers and errors of others]
+    /// What to log: a level, or TARGET=LEVEL,TARGET=LEVEL [default: what RUST_LOG says, else
+    /// warnings of servers and errors of others]
     #[arg(long, value_name = "FILTER", global = true)]
     pub log: Option<String>,
 }
@@ -59,8 +59,8 @@ pub(crate) enum Command {
     Forward(Forward),
     /// Calls a server again and again, and shows how long the answers take
     Ping(Ping),
-    /// Measures calls and bulk data, each beside the machine's limit in the same run (by the program
-    /// petasos-bench)
+    /// Measures calls and bulk data, each beside the machine's limit in the same run (by the
+    /// program petasos-bench)
     Bench(Bench),
     /// Measures what this machine can do at best, without Petasos
     Limits(Json),
@@ -110,7 +110,8 @@ pub(crate) struct Quickstart {
     /// How much data to make
     #[arg(long, default_value = "256MiB", value_parser = parse_size, conflicts_with = "path")]
     pub(crate) size: u64,
-    /// Transports to use, one after the other, as in URLs: shm, tcp, auto, ofi+tcp [default: shm,tcp]
+    /// Transports to use, one after the other, as in URLs: shm, tcp, auto, ofi+tcp [default:
+    /// shm,tcp]
     #[arg(long, value_delimiter = ',')]
     pub(crate) transport: Vec<String>,
     /// The server on another host, as `petasos serve --files` prints it there, instead of a process
@@ -143,14 +144,15 @@ pub(crate) struct Serve {
     /// that directory
     #[arg(long)]
     pub(crate) files: bool,
-    /// With --files, over TCP on the loopback interface, let every user of this machine in without a
-    /// secret
+    /// With --files, over TCP on the loopback interface, let every user of this machine in without
+    /// a secret
     #[arg(long, requires = "files", conflicts_with = "secret")]
     pub(crate) open: bool,
     /// How to wait for calls
     #[arg(long, value_enum, default_value = "adaptive")]
     pub(crate) wait: Wait,
-    /// Give metrics to Prometheus over HTTP at this address; a port alone is of the loopback interface
+    /// Give metrics to Prometheus over HTTP at this address; a port alone is of the loopback
+    /// interface
     #[arg(long, value_name = "[HOST:]PORT", value_parser = parse_address)]
     pub(crate) metrics: Option<SocketAddr>,
     #[command(flatten)]

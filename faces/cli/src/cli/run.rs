@@ -73,8 +73,8 @@ pub(crate) struct JobHosts {
     #[arg(short = 'n', long = "ranks", visible_alias = "np", value_name = "N")]
     pub(crate) ranks: Option<u32>,
     /// Hosts, between commas, each with the number of ranks it takes if that is not its number of
-    /// cores: a,b:4; several at once as node[01-16]:4 [default: those of the Slurm allocation, or this
-    /// host, for any number]
+    /// cores: a,b:4; several at once as node[01-16]:4 [default: those of the Slurm allocation, or
+    /// this host, for any number]
     #[arg(
         short = 'H',
         long,
@@ -94,8 +94,8 @@ pub(crate) struct JobHosts {
 /// What ranks begin with, and where on their host.
 #[derive(Debug, Args)]
 pub(crate) struct RankSetup {
-    /// Set a variable for the ranks, or hand on that of this environment, also one that belongs to this
-    /// host (all others go along by themselves); may be given several times
+    /// Set a variable for the ranks, or hand on that of this environment, also one that belongs to
+    /// this host (all others go along by themselves); may be given several times
     #[arg(short = 'x', value_name = "NAME[=VALUE]")]
     pub(crate) export: Vec<String>,
     /// The directory in which ranks begin [default: this one]
@@ -118,7 +118,8 @@ pub(crate) struct JobTimes {
     /// How long after the first rank has connected all others must have
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub(crate) connect_timeout: Duration,
-    /// How long a host may be silent before it is held for lost (0: as long as the system allows, 5 s)
+    /// How long a host may be silent before it is held for lost (0: as long as the system allows, 5
+    /// s)
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
     pub(crate) silence: Duration,
 }
@@ -129,15 +130,15 @@ pub(crate) struct Recovery {
     /// Let the other ranks go on when one fails
     #[arg(long)]
     pub(crate) keep_going: bool,
-    /// How often a rank that failed may be started again, by one of the others (with --keep-going) or by
-    /// --restart-failed
+    /// How often a rank that failed may be started again, by one of the others (with --keep-going)
+    /// or by --restart-failed
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) restarts: u32,
     /// Start ranks again that fail, with --spares also those of a host that is lost
     #[arg(long)]
     pub(crate) restart_failed: bool,
-    /// Keep the last N hosts of the list without ranks, to take the place of hosts that are lost: with
-    /// --restart-failed by itself, with --keep-going when a rank asks
+    /// Keep the last N hosts of the list without ranks, to take the place of hosts that are lost:
+    /// with --restart-failed by itself, with --keep-going when a rank asks
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) spares: u32,
 }
@@ -145,12 +146,12 @@ pub(crate) struct Recovery {
 /// How programs are started on other hosts.
 #[derive(Debug, Args)]
 pub(crate) struct RemoteStart {
-    /// The command that starts a program on another host; {host} stands for its name [default: ssh -x
-    /// -o BatchMode=yes, or srun within an allocation of Slurm]
+    /// The command that starts a program on another host; {host} stands for its name [default: ssh
+    /// -x -o BatchMode=yes, or srun within an allocation of Slurm]
     #[arg(long, value_name = "COMMAND", env = "PETASOS_REMOTE_START")]
     pub(crate) remote_start: Option<String>,
-    /// How many other hosts a host starts: where there are more, those that are started start others; 0: this
-    /// one starts all
+    /// How many other hosts a host starts: where there are more, those that are started start
+    /// others; 0: this one starts all
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub(crate) fan_out: u32,
 }
@@ -186,8 +187,8 @@ pub(crate) enum MapBy {
 /// What a program speaks.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum WireBy {
-    /// PMI-1 if it is linked with MPICH, PMIx if with Open MPI; both for others, which may be scripts
-    /// that start such programs
+    /// PMI-1 if it is linked with MPICH, PMIx if with Open MPI; both for others, which may be
+    /// scripts that start such programs
     Auto,
     /// Petasos programs, and those that speak nothing
     Native,

@@ -32,8 +32,8 @@ fn is_program(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
-/// Becomes the program: signals, the terminal and the exit code are its own then. Comes back only if
-/// that failed.
+/// Becomes the program: signals, the terminal and the exit code are its own then. Comes back only
+/// if that failed.
 pub(crate) fn run(common: &Common, options: &Bench) -> Outcome {
     // Behind `bench` it is one of the words that are handed on.
     if common.json || options.words.iter().any(|word| word == "--json") {

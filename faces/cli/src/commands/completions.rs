@@ -10,7 +10,8 @@ use clap::{Command, CommandFactory, ValueEnum};
 use clap_complete::{generate, shells};
 use std::process;
 
-/// Those of this program. `petasos-bench` knows its own options, and prints all where it is installed.
+/// Those of this program. `petasos-bench` knows its own options, and prints all where it is
+/// installed.
 pub(crate) fn run(shell: Shell) -> Outcome {
     match by_the_bench(shell) {
         Some(text) => output::print(text.trim_end()),

@@ -157,8 +157,8 @@ fn json_of_info(info: &Info) -> serde_json::Value {
     info.iter().map(|(key, value)| (key.clone(), json_of(value))).collect()
 }
 
-/// A value as lines of a table: what has names within gets a line for each of them, and so does what is in a list
-/// of such things.
+/// A value as lines of a table: what has names within gets a line for each of them, and so does
+/// what is in a list of such things.
 fn lines_of(key: &str, value: &Value, lines: &mut Vec<[String; 2]>) {
     let is_record = |value: &Value| matches!(value, Value::Record(_));
     match value {

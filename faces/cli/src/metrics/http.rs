@@ -368,8 +368,8 @@ mod tests {
         assert!(u128::from(made.load(Ordering::Relaxed)) <= most + 1, "{made:?}");
     }
 
-    /// Peers that say nothing, that say it slowly, that say too much, and that take no answer: a client that
-    /// asks properly beside them is answered.
+    /// Peers that say nothing, that say it slowly, that say too much, and that take no answer: a
+    /// client that asks properly beside them is answered.
     #[test]
     fn slow_and_many_peers() {
         let (responder, _) = responder();

@@ -1,8 +1,8 @@
 //! Metrics of a server, for Prometheus and whatever else reads its text: `--metrics ADDR`.
 //!
 //! Counters of the server and of its process, and nothing else: no names of files, clients or
-//! users. Off unless it is asked for, and on the loopback interface unless another address is given:
-//! there is neither a password nor encryption. What comes in is hostile: see [`http`].
+//! users. Off unless it is asked for, and on the loopback interface unless another address is
+//! given: there is neither a password nor encryption. What comes in is hostile: see [`http`].
 
 mod http;
 mod process;
@@ -22,8 +22,8 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Listens at an address, `HOST:PORT` or a port of the loopback interface; `write` adds what this
-    /// server counts. It runs on a thread of its own, and must not wait for long.
+    /// Listens at an address, `HOST:PORT` or a port of the loopback interface; `write` adds what
+    /// this server counts. It runs on a thread of its own, and must not wait for long.
     pub(crate) fn start(
         address: SocketAddr,
         write: impl Fn(&mut Text) + Send + 'static,

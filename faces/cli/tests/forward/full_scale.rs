@@ -1,6 +1,6 @@
 //! Trees and files of full size, there and back: `PETASOS_FORWARD_FULL=1 cargo test --release
-//! -p petasos-cli --test forward full_scale -- --nocapture`. It takes 10 GB of disk. Without the variable
-//! the same with small ones.
+//! -p petasos-cli --test forward full_scale -- --nocapture`. It takes 10 GB of disk. Without the
+//! variable the same with small ones.
 
 use crate::{
     common::Place,

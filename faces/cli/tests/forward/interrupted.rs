@@ -64,8 +64,8 @@ pub(crate) fn restore_and_remove(path: &Path) {
     fs::remove_dir_all(path).unwrap();
 }
 
-/// What trees and moments are made from: as `PETASOS_SEED` says, or else `usual`. It is printed, which
-/// shows it where a test fails.
+/// What trees and moments are made from: as `PETASOS_SEED` says, or else `usual`. It is printed,
+/// which shows it where a test fails.
 pub(crate) fn seed(usual: u64) -> u64 {
     let chosen = std::env::var("PETASOS_SEED").ok();
     let seed = chosen.map_or(usual, |text| text.parse().expect("PETASOS_SEED is a number"));

@@ -1,5 +1,5 @@
-//! `--retry` is one time for the whole command, whatever it was about to do: with many files, killed
-//! and stopped servers, and at the first contact.
+//! `--retry` is one time for the whole command, whatever it was about to do: with many files,
+//! killed and stopped servers, and at the first contact.
 
 use crate::{
     common::{Place, Ran, signal},

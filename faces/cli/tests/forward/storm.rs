@@ -1,6 +1,6 @@
-//! Transfers and mounts in a storm: client and server are killed, or stopped for a while or for good,
-//! at moments from a seed. What was moved is right in the end, nothing is left behind, and a command
-//! whose server is gone ends when `--retry` says.
+//! Transfers and mounts in a storm: client and server are killed, or stopped for a while or for
+//! good, at moments from a seed. What was moved is right in the end, nothing is left behind, and a
+//! command whose server is gone ends when `--retry` says.
 //!
 //! `PETASOS_STORM_ROUNDS=150` has more rounds than the usual ones, and `PETASOS_SEED` another seed.
 
@@ -134,7 +134,8 @@ fn transfers() {
                 export.kill();
                 export = Export::at(&place, &url, &[]);
                 assert!(ended(&mut child, Duration::from_secs(100)), "{what}: no end");
-                // On a machine that is busy its start may take longer than the client was told to wait.
+                // On a machine that is busy its start may take longer than the client was told to
+                // wait.
                 assert!(matches!(child.wait().unwrap().code(), Some(0 | 3)), "{what}");
             }
             Fault::ServerDies | Fault::ServerStops if over => {

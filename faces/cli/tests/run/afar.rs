@@ -1,4 +1,5 @@
-//! On three hosts: what single hosts are tested for elsewhere, where daemons have to tell each other.
+//! On three hosts: what single hosts are tested for elsewhere, where daemons have to tell each
+//! other.
 
 use crate::{
     common::Place,
@@ -35,7 +36,8 @@ fn programs_of_the_pmix_library_begin_again_and_wait_for_keys() {
         let (code, said) = run(&place, &hosts, [1, 1, 1], &[path(&program), what]);
         assert!(code == Some(0) && said.matches("is well").count() == 3, "{what}: {said}");
     }
-    // Rank 2, which asks for a key of whichever rank, is beside the one that puts it, and rank 1 is not.
+    // Rank 2, which asks for a key of whichever rank, is beside the one that puts it, and rank 1 is
+    // not.
     let list = format!("localhost:2,{}:1", hosts.name('b'));
     let words = ["-n", "3", "--map", "by-node", "--hosts", &list, path(&program), "late"];
     let (code, said) = listed(&place, &hosts, &words);

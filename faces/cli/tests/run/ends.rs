@@ -242,7 +242,8 @@ fn what_cannot_be_is_refused() {
 #[test]
 fn signals_reach_the_ranks() {
     let place = Place::new();
-    // No shell can trap an interrupt that was ignored when it began, as in the background of another.
+    // No shell can trap an interrupt that was ignored when it began, as in the background of
+    // another.
     let script = "trap 'echo got it; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
     let mut command = place.command(&["run", "-n", "2", "sh", "-c", script]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -342,7 +343,8 @@ fn nothing_is_left(place: &Place, marker: &str) {
     until("an empty directory", empty);
 }
 
-/// Whether a rank of the job with this marker is there: the launcher has it on its command line, too.
+/// Whether a rank of the job with this marker is there: the launcher has it on its command line,
+/// too.
 fn has_started(marker: &str) -> bool {
     let sleeps = format!("sleep\0{marker}\0").into_bytes();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();

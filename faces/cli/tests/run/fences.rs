@@ -1,4 +1,5 @@
-//! Fences of all ranks, whose end is told in shared memory to ranks that have just come, and over sockets to those that wait longer.
+//! Fences of all ranks, whose end is told in shared memory to ranks that have just come, and over
+//! sockets to those that wait longer.
 
 use crate::{
     common::{Place, signal},
@@ -12,7 +13,8 @@ use petasos_pmix::{
 use petasos_testing::{Hosts, role};
 use std::{thread, time::Duration};
 
-/// The rank that is late, and by how much: those that wait have gone from memory to the socket meanwhile, or are about to.
+/// The rank that is late, and by how much: those that wait have gone from memory to the socket
+/// meanwhile, or are about to.
 const LATE: [u64; 8] = [0, 0, 0, 1, 19, 20, 21, 45];
 
 #[test]

@@ -1,5 +1,5 @@
-//! Another user of the machine holds connections to the ports of a job, proves nothing, and makes another one whenever
-//! one is closed. What belongs to the job comes in all the same.
+//! Another user of the machine holds connections to the ports of a job, proves nothing, and makes
+//! another one whenever one is closed. What belongs to the job comes in all the same.
 
 use crate::{
     common::{Place, until, wait},
@@ -27,8 +27,8 @@ const WAITS: &str = "floods::idle_connections_keep_no_client_of_pmix_out";
 /// How often a client comes while strangers hold the port.
 const VISITS: u32 = 6;
 
-/// A daemon of the job comes while strangers hold the port that it needs: few of them, many, and more than the daemon
-/// there may have descriptors.
+/// A daemon of the job comes while strangers hold the port that it needs: few of them, many, and
+/// more than the daemon there may have descriptors.
 #[test]
 fn idle_connections_keep_no_daemon_out() {
     if role().as_deref() == Some("holds") {
@@ -70,8 +70,9 @@ fn idle_connections_keep_no_daemon_out() {
     }
 }
 
-/// The port for clients of OpenPMIx refuses other users, each of which takes its turn: a client of the job's own user
-/// comes in meanwhile, however often the others connect again, and refusing them is not all that the daemon does.
+/// The port for clients of OpenPMIx refuses other users, each of which takes its turn: a client of
+/// the job's own user comes in meanwhile, however often the others connect again, and refusing them
+/// is not all that the daemon does.
 #[test]
 fn idle_connections_keep_no_client_of_pmix_out() {
     match role().as_deref() {

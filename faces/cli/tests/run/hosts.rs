@@ -139,7 +139,8 @@ pub(crate) fn kill_all_on(hosts: &Hosts, host: char) {
     pids.iter().for_each(|pid| signal(*pid, "KILL"));
 }
 
-/// What is left of a job of which a host died: nothing but the directories of that one, which no process can remove.
+/// What is left of a job of which a host died: nothing but the directories of that one, which no
+/// process can remove.
 pub(crate) fn nothing_is_left_but_of_node(place: &Place, node: u32) {
     let last = format!(".{node}");
     until("only what cannot be removed", || {
@@ -235,7 +236,8 @@ fn a_host_whose_link_is_cut_is_named_to_all() {
 fn a_host_whose_link_is_cut_before_all_are_there_is_named() {
     let Some(hosts) = Hosts::several(3) else { return };
     let place = Place::new();
-    // One host takes its time, and the start command of the other one does not know what becomes of it.
+    // One host takes its time, and the start command of the other one does not know what becomes of
+    // it.
     let script = "host=$1; shift; case $host in *-c) ;; *) \"$@\";; esac; exec cat";
     std::fs::write(place.path("begin"), script).unwrap();
     let begin = place.path("begin");
@@ -245,7 +247,8 @@ fn a_host_whose_link_is_cut_before_all_are_there_is_named() {
     let mut command = on_a(&hosts, &place.command(&options));
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until("a daemon", || find_daemon_on(&hosts, 'b'));
-    // It says that it is there, and that its system answers is found out: asked four times in a second.
+    // It says that it is there, and that its system answers is found out: asked four times in a
+    // second.
     std::thread::sleep(Duration::from_secs(2));
     hosts.cut_off('b');
     let cut = Instant::now();

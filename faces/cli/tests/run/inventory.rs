@@ -76,7 +76,8 @@ fn ip(host: &str, words: &str) {
     assert!(status.success(), "ip -n {host} {words}: {status}");
 }
 
-/// Interfaces come, go up and go down; a processor goes offline, as far as the files of the kernel say so.
+/// Interfaces come, go up and go down; a processor goes offline, as far as the files of the kernel
+/// say so.
 #[test]
 fn what_changes_on_a_host_is_told_to_who_asked() {
     let name = "inventory::what_changes_on_a_host_is_told_to_who_asked";

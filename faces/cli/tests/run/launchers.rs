@@ -1,5 +1,5 @@
-//! Programs of ours that another project's launcher starts: `mpirun` of Open MPI, `mpiexec` of MPICH, of the versions
-//! that the system has packages of, and of the next ones.
+//! Programs of ours that another project's launcher starts: `mpirun` of Open MPI, `mpiexec` of
+//! MPICH, of the versions that the system has packages of, and of the next ones.
 
 use crate::{
     common::Place,
@@ -221,7 +221,8 @@ fn ranks_of_mpirun_exchange_cards_and_events() {
     done(&job);
 }
 
-/// Another user sees the name of the job, but has no name of a rank to take before that listens there.
+/// Another user sees the name of the job, but has no name of a rank to take before that listens
+/// there.
 #[test]
 fn no_name_of_a_rank_follows_from_the_job() {
     let name = "launchers::no_name_of_a_rank_follows_from_the_job";

@@ -14,7 +14,8 @@ use std::{
     time::Duration,
 };
 
-/// How long processes sleep by which a test's are known: like no other's. Those that are left when it fails end with it.
+/// How long processes sleep by which a test's are known: like no other's. Those that are left when
+/// it fails end with it.
 pub(crate) struct Marker(pub(crate) String);
 
 impl Marker {
@@ -40,7 +41,8 @@ impl Drop for Marker {
     }
 }
 
-/// Starts processes that leave session, group and parent behind; and one that also starts others, which leave it.
+/// Starts processes that leave session, group and parent behind; and one that also starts others,
+/// which leave it.
 fn daemons(marker: &Marker) -> String {
     let quiet = "</dev/null >/dev/null 2>&1";
     format!(
@@ -108,7 +110,8 @@ fn daemons_of_ranks_end_with_a_launcher_that_is_killed() {
     nothing_is_left(&place, &marker);
 }
 
-/// The launcher and its guard are killed one after the other, and so fast that the guard's successor has just begun.
+/// The launcher and its guard are killed one after the other, and so fast that the guard's
+/// successor has just begun.
 #[test]
 fn another_guard_knows_as_much() {
     let place = Place::new();
@@ -147,7 +150,8 @@ fn daemons_of_ranks_end_with_each_way_that_other_hosts_go() {
     }
 }
 
-/// Of a job within a job nothing is left, whichever of them ends first; and one that ends leaves the other alone.
+/// Of a job within a job nothing is left, whichever of them ends first; and one that ends leaves
+/// the other alone.
 #[test]
 fn jobs_within_jobs_end_with_them_and_leave_each_other_alone() {
     let place = Place::new();
@@ -172,15 +176,16 @@ fn jobs_within_jobs_end_with_them_and_leave_each_other_alone() {
     nothing_is_left(&place, &inner);
 }
 
-/// A resource manager asks all processes on a host to end, and when the one that it started has ended it kills the others.
-/// The guard here does nothing of its work before it is killed so.
+/// A resource manager asks all processes on a host to end, and when the one that it started has
+/// ended it kills the others. The guard here does nothing of its work before it is killed so.
 #[test]
 fn a_daemon_that_is_asked_to_end_leaves_no_work_to_its_guard() {
     for (at, how) in ["TERM", "INT", "HUP"].iter().enumerate() {
         let place = Place::new();
         let marker = Marker::new(23 + at as u32);
         let script = daemons(&marker) + "sleep 100";
-        // Those that are ignored, as by `nohup`, or where a shell starts this in the background, are let be.
+        // Those that are ignored, as by `nohup`, or where a shell starts this in the background,
+        // are let be.
         let start = "env --default-signal=INT,HUP X={host}";
         let hosts = ["--hosts", "localhost:1,x:1", "--remote-start", start];
         let words = [&["run", "-n", "2"], &hosts[..], &["sh", "-c", &script]].concat();
@@ -202,7 +207,8 @@ fn is_over(process: u32) -> bool {
     said.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('Z'))
 }
 
-/// What a start command leaves behind, as ssh does with a connection that it shares, is nothing of the job's.
+/// What a start command leaves behind, as ssh does with a connection that it shares, is nothing of
+/// the job's.
 #[test]
 fn what_start_commands_leave_behind_stays() {
     let place = Place::new();

@@ -1,5 +1,5 @@
-//! Ranks that leave without a word, that finalize and begin again, that ask for what is not here, or that share a
-//! processor: over each of the wires.
+//! Ranks that leave without a word, that finalize and begin again, that ask for what is not here,
+//! or that share a processor: over each of the wires.
 
 use crate::{
     common::{Place, Ran},
@@ -122,7 +122,8 @@ fn programs_of_the_pmix_library_may_finalize_and_begin_again() {
     place.assert_clean();
 }
 
-/// Sessions of MPI 4. Those that MPICH 4.0 of Debian and Open MPI 5.0 come with crash in a second one by themselves.
+/// Sessions of MPI 4. Those that MPICH 4.0 of Debian and Open MPI 5.0 come with crash in a second
+/// one by themselves.
 #[test]
 fn sessions_of_an_mpi_may_follow_each_other() {
     let place = Place::new();
@@ -158,12 +159,14 @@ fn a_key_that_a_rank_puts_later_is_waited_for() {
     place.assert_clean();
 }
 
-/// Has a shell find out whether it is in a session of its own, and what libraries are told of waiting.
+/// Has a shell find out whether it is in a session of its own, and what libraries are told of
+/// waiting.
 pub(crate) const SHARING: &str = "read pid name state parent group session more </proc/$$/stat; \
                                   [ $session = $$ ] && own=own; \
                                   said=\"idle=$OMPI_MCA_mpi_yield_when_idle session=$own\"";
 
-/// What a rank finds where there are more than processors: whose session it is in, and what its library is told.
+/// What a rank finds where there are more than processors: whose session it is in, and what its
+/// library is told.
 #[test]
 fn ranks_know_that_they_share_processors() {
     let place = Place::new();
@@ -181,8 +184,8 @@ fn ranks_know_that_they_share_processors() {
     let output = command.env("OMPI_MCA_mpi_yield_when_idle", "0").output().unwrap();
     assert_eq!(text(&output).matches("idle=0 session=").count(), most + 1, "{}", text(&output));
     place.assert_clean();
-    // A library that waits busily gets a share of the processors for each rank; one that yields while it waits yields
-    // to those of its own session only.
+    // A library that waits busily gets a share of the processors for each rank; one that yields
+    // while it waits yields to those of its own session only.
     for (mpi, session) in
         [(&MPICH, "own"), (&MPICH_5, "own"), (&OPEN_MPI, "shared"), (&OPEN_MPI_5, "shared")]
     {

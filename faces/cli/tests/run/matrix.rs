@@ -1,4 +1,5 @@
-//! Each MPI, on one host and on three, with more ranks than processors: what their programs do, regular and not.
+//! Each MPI, on one host and on three, with more ranks than processors: what their programs do,
+//! regular and not.
 
 use crate::{
     common::Place,
@@ -17,8 +18,8 @@ use std::{
 /// Ranks: more than the two processors that a job here has.
 const RANKS: u32 = 5;
 
-/// An MPI, its compiler for Fortran if there is one, and whether its sessions may follow each other: those of the
-/// others crash in a second one by themselves.
+/// An MPI, its compiler for Fortran if there is one, and whether its sessions may follow each
+/// other: those of the others crash in a second one by themselves.
 const MPIS: [(&Mpi, Option<&str>, bool); 5] = [
     (&MPICH, Some("mpif90.mpich"), false),
     (&MPICH_5, None, true),
@@ -32,7 +33,8 @@ const MPIS: [(&Mpi, Option<&str>, bool); 5] = [
 enum Expected {
     /// All is well, and this is said so often.
     Well(&'static str, usize),
-    /// Ranks of it left without finalizing. Where the library of another one notices first, that aborts the job.
+    /// Ranks of it left without finalizing. Where the library of another one notices first, that
+    /// aborts the job.
     Left,
     /// It asked for what is refused.
     Refused,
@@ -50,8 +52,8 @@ impl Expected {
     }
 }
 
-/// A job of this program, on two processors, which those of one host at least have to share. It hangs no longer than a
-/// time.
+/// A job of this program, on two processors, which those of one host at least have to share. It
+/// hangs no longer than a time.
 fn run(place: &Place, hosts: Option<&Hosts>, words: &[&str]) -> (Option<i32>, String) {
     let list = hosts.map(|hosts| three(hosts, [1, 3, 1]));
     let count = RANKS.to_string();

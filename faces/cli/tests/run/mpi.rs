@@ -1,5 +1,5 @@
-//! Programs of others: MPICH's, which speak PMI-1, and Open MPI's, which speak PMIx. Each in the version
-//! that the system has packages of, and in the next one, which `scripts/mpi` fetches.
+//! Programs of others: MPICH's, which speak PMI-1, and Open MPI's, which speak PMIx. Each in the
+//! version that the system has packages of, and in the next one, which `scripts/mpi` fetches.
 
 use crate::{
     common::Place,
@@ -158,8 +158,8 @@ fn a_program_of_the_common_interface_runs_here() {
     runs_here(&MPICH_5_COMMON);
 }
 
-/// What is not seen from the program that is run: that it starts one of an MPI. Whichever wire was chosen, the ranks
-/// find each other.
+/// What is not seen from the program that is run: that it starts one of an MPI. Whichever wire was
+/// chosen, the ranks find each other.
 #[test]
 fn a_script_that_starts_one_is_served_as_that_one_speaks() {
     for mpi in [&OPEN_MPI, &OPEN_MPI_5, &MPICH, &MPICH_5, &MPICH_5_COMMON] {
@@ -206,7 +206,8 @@ fn a_rank_of_mpich_that_dies_ends_the_job() {
     place.assert_clean();
 }
 
-/// A rank is one MPI program. A second one of the same rank is told so, and never takes itself for a job of one.
+/// A rank is one MPI program. A second one of the same rank is told so, and never takes itself for
+/// a job of one.
 #[test]
 fn a_second_program_of_the_same_rank_fails_and_it_is_said_why() {
     for (mpi, wire) in
@@ -215,7 +216,8 @@ fn a_second_program_of_the_same_rank_fails_and_it_is_said_why() {
         let place = Place::new();
         let Some(program) = ring(&place, mpi) else { continue };
         let program = program.display();
-        // What a rank has finished takes nothing from the others: the job's directory is still there.
+        // What a rank has finished takes nothing from the others: the job's directory is still
+        // there.
         let script = format!("{program} && ls $PETASOS_JOB_DIR/token && {program}");
         let options = ["run", "-n", "2", "--wire", wire, "--timeout", "60s", "sh", "-c", &script];
         let output = allowed(place.command(&options)).output().unwrap();

@@ -1,4 +1,5 @@
-//! Options as other launchers call them, and what is wrong with a command line or a program, in words.
+//! Options as other launchers call them, and what is wrong with a command line or a program, in
+//! words.
 
 use crate::{common::Place, shell};
 use std::{fs, os::unix::fs::PermissionsExt};

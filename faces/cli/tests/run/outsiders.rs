@@ -1,5 +1,5 @@
-//! Another user of the machine connects to the port of a job for clients of OpenPMIx, and knows all but what only
-//! the job's user can read: joins it, ends it, or keeps it from its work.
+//! Another user of the machine connects to the port of a job for clients of OpenPMIx, and knows all
+//! but what only the job's user can read: joins it, ends it, or keeps it from its work.
 
 use crate::{
     common::{Place, until, wait},
@@ -35,8 +35,9 @@ const SQUATS: &str = "outsiders::who_takes_the_names_of_ranks_keeps_them_from_no
 /// A place that other users can reach, with this test's binary for all of them.
 pub(crate) fn open_place() -> (Place, PathBuf) {
     let place = Place::new();
-    // The build directory may be closed to others. Another process copies: what this one has open to be
-    // written, processes that other tests start just now have it open, too, and it cannot be run.
+    // The build directory may be closed to others. Another process copies: what this one has open
+    // to be written, processes that other tests start just now have it open, too, and it cannot be
+    // run.
     let copy = |from: &Path, name: &str| {
         let copied = Command::new("cp").arg(from).arg(place.path(name)).status();
         assert!(copied.unwrap().success());
@@ -52,7 +53,8 @@ pub(crate) fn open_place() -> (Place, PathBuf) {
     (place, own)
 }
 
-/// A job of an ordinary user there, to be started: its ranks run the test `name` in the role `rank`.
+/// A job of an ordinary user there, to be started: its ranks run the test `name` in the role
+/// `rank`.
 pub(crate) fn of_user(place: &Place, name: &str, options: &[&str]) -> Command {
     let mut command = Command::new(place.path("petasos"));
     command.arg("run").args(options).arg(place.path("ranks"));
@@ -64,7 +66,8 @@ pub(crate) fn of_user(place: &Place, name: &str, options: &[&str]) -> Command {
     command
 }
 
-/// A job of an ordinary user, in a place that this one can reach, with programs that others can run.
+/// A job of an ordinary user, in a place that this one can reach, with programs that others can
+/// run.
 pub(crate) struct OfUser {
     pub(crate) place: Place,
     pub(crate) child: Child,
@@ -149,8 +152,8 @@ fn what_others_see() -> Vec<u8> {
     all
 }
 
-/// Of the kernel's tables of sockets one row has the ports of a peer that connects from the listener's own port to it, with the
-/// other user, and one with the job's own.
+/// Of the kernel's tables of sockets one row has the ports of a peer that connects from the
+/// listener's own port to it, with the other user, and one with the job's own.
 #[test]
 fn another_user_at_the_listeners_own_port_is_refused() {
     match role().as_deref() {
@@ -206,8 +209,9 @@ fn times(process: u32) -> [Duration; 2] {
     [times.next().unwrap(), times.next().unwrap()]
 }
 
-/// Which part of a time, while this ran, its main thread did not sleep. Time in which it waited for a processor does not
-/// count: one that never sleeps is awake for all of the rest, also on a machine that is busy.
+/// Which part of a time, while this ran, its main thread did not sleep. Time in which it waited for
+/// a processor does not count: one that never sleeps is awake for all of the rest, also on a
+/// machine that is busy.
 pub(crate) fn awake_while(process: u32, run: impl FnOnce()) -> f64 {
     let (begun, before) = (Instant::now(), times(process));
     run();
@@ -219,8 +223,8 @@ fn descriptors(process: u32) -> usize {
     fs::read_dir(format!("/proc/{process}/fd")).unwrap().count()
 }
 
-/// Connections that say nothing, and others as fast as they can be made: the daemon has none of them open, and most of its time
-/// for the job.
+/// Connections that say nothing, and others as fast as they can be made: the daemon has none of
+/// them open, and most of its time for the job.
 #[test]
 fn what_another_user_connects_costs_a_job_little() {
     match role().as_deref() {
@@ -276,7 +280,8 @@ fn floods() {
     drop(idle);
 }
 
-/// Another user listens, before the ranks do, at the names that they would have by the name of the job.
+/// Another user listens, before the ranks do, at the names that they would have by the name of the
+/// job.
 #[test]
 fn who_takes_the_names_of_ranks_keeps_them_from_nothing() {
     match role().as_deref() {

@@ -76,9 +76,9 @@ fn an_attribute_that_must_be_met_and_is_not_known_is_refused_by_each_call() {
 /// What is said of all that is larger than the limits.
 pub(crate) const TOO_LARGE: [&str; 5] = [
     "rank 1: bytes of an event: 70003 is more than the 65536 that are allowed",
-    "rank 0: what it committed was refused: bytes of a card: 71304",
+    "rank 0: what it committed was refused: bytes of a business card: 71304",
     "rank 0: a message of ",
-    "it exited with code 0, and had failed: what it committed was refused: bytes of a card",
+    "it exited with code 0, and had failed: what it committed was refused: bytes of a business card",
     "rank 0: bytes of a value: 4194305 is more than the 4194304 that are allowed",
 ];
 

@@ -112,8 +112,8 @@ fn the_job_of_an_ordinary_user_is_closed_to_others() {
     }
 }
 
-/// Another user that by chance knows everything but the secrets; and the owner of the job, of which a program may
-/// be wrong.
+/// Another user that by chance knows everything but the secrets; and the owner of the job, of which
+/// a program may be wrong.
 fn looks_into_it(is_stranger: bool) {
     let variable = |name: &str| std::env::var(name).unwrap();
     let directory = PathBuf::from(variable("DIRECTORY"));

@@ -51,7 +51,8 @@ fn each_rank_knows_its_neighbour() {
     place.assert_clean();
 }
 
-/// The daemon of this host is the command that runs the job: while it is stopped no requests are answered.
+/// The daemon of this host is the command that runs the job: while it is stopped no requests are
+/// answered.
 #[test]
 fn a_card_that_is_known_is_found_without_asking() {
     let name = "ranks::a_card_that_is_known_is_found_without_asking";
@@ -174,7 +175,7 @@ fn events_are_heard() {
         return place.assert_clean();
     }
     let job = Job::init().unwrap();
-    // One comes before anybody has a handler: it is kept.
+    // One comes before any rank has a handler: it is kept.
     if job.rank() == 0 {
         job.notify(5, Range::Session, vec![("which".into(), "early".into())]).unwrap();
     }

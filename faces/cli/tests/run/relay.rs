@@ -1,5 +1,6 @@
-//! Another user of the machine listens where a daemon looks for the head, or a rank for its daemon, and passes on what each
-//! says to the other: it is let in nowhere, reads nothing of the job, and no word of its own is heard.
+//! Another user of the machine listens where a daemon looks for the head, or a rank for its daemon,
+//! and passes on what each says to the other: it is let in nowhere, reads nothing of the job, and
+//! no word of its own is heard.
 
 use crate::{
     common::{Place, wait},
@@ -94,7 +95,8 @@ fn pass(mut from: TcpStream, mut to: TcpStream, change: Option<usize>, heard: &M
     let _ = (to.shutdown(Shutdown::Both), from.shutdown(Shutdown::Both));
 }
 
-/// Listens, and passes on what comes to the port that a file names then, until standard input ends: gives all that passed.
+/// Listens, and passes on what comes to the port that a file names then, until standard input ends:
+/// gives all that passed.
 fn relays() -> Vec<[Vec<u8>; 2]> {
     let relay = Relay::of(&variable("RELAY"));
     let any: [SocketAddr; 2] = ["[::]:0".parse().unwrap(), "0.0.0.0:0".parse().unwrap()];
@@ -144,8 +146,8 @@ fn relays_daemons() {
     println!("\npassed {}", all.len());
 }
 
-/// The start command of the other host: it has the daemon there look for the head at the port of the relay, as where one of
-/// the head's addresses is another machine's, too.
+/// The start command of the other host: it has the daemon there look for the head at the port of
+/// the relay, as where one of the head's addresses is another machine's, too.
 fn starts_a_daemon() -> ! {
     let mut len = [0; 4];
     io::stdin().read_exact(&mut len).unwrap();
@@ -214,8 +216,8 @@ fn run_as(place: &Place, name: &str, role: &str) -> Command {
     command
 }
 
-/// A job of two daemons with a relay between them, at all addresses of the head or at all but one. Whether it went well,
-/// what was said, and how many connections came to the relay.
+/// A job of two daemons with a relay between them, at all addresses of the head or at all but one.
+/// Whether it went well, what was said, and how many connections came to the relay.
 fn through(relay: Relay, leaves: &str) -> (bool, String, usize) {
     let (place, own) = open_place();
     fs::create_dir(place.path("told")).unwrap();
@@ -256,7 +258,8 @@ fn a_relay_between_daemons_is_found_out() {
     let forged = "it does not know the job's secret";
     let cases = [
         (Relay::Passes, relayed),
-        // The word on the protocol, the nonce, both halves of what the daemon says, and the verdict.
+        // The word on the protocol, the nonce, both halves of what the daemon says, and the
+        // verdict.
         (Relay::ChangesHead(0), "it does not speak this version of the protocol"),
         (Relay::ChangesHead(8 + 20), forged),
         (Relay::ChangesDaemon(3), forged),
@@ -267,7 +270,8 @@ fn a_relay_between_daemons_is_found_out() {
     for (relay, why) in cases {
         let (well, said, _) = through(relay, "none");
         assert!(!well && !said.contains(RUNS), "{relay:?}: {said}");
-        let ends = ["the head of the job cannot be reached: ", "x: no daemon was started there: "];
+        let ends =
+            ["the head node of the job cannot be reached: ", "x: no daemon was started there: "];
         for why in [why, ends[0], ends[1]] {
             assert!(said.contains(why), "{relay:?}: `{why}` is not in {said}");
         }
@@ -280,8 +284,9 @@ fn a_relay_between_daemons_is_found_out() {
     }
 }
 
-/// A rank is told a port that is the stranger's, and greets its daemon through that; which so learns all that the rank
-/// knows of the job, and tries what that is worth. It also speaks with the daemons themselves.
+/// A rank is told a port that is the stranger's, and greets its daemon through that; which so
+/// learns all that the rank knows of the job, and tries what that is worth. It also speaks with the
+/// daemons themselves.
 #[test]
 fn a_relay_to_the_port_for_clients_is_refused() {
     match role().as_deref() {
@@ -349,7 +354,8 @@ fn relays_a_client() {
             claims(*port, node, &secret);
         }
     }
-    // What a daemon says to a peer that connects, another daemon receives as if that were the answer.
+    // What a daemon says to a peer that connects, another daemon receives as if that were the
+    // answer.
     let pair = [daemons[0], *daemons.last().unwrap()].map(|port| first_of(port).unwrap());
     let [(one, of_one), (other, of_other)] = pair;
     assert!(answer(one, &of_other).is_empty() && answer(other, &of_one).is_empty());

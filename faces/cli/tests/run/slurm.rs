@@ -1,5 +1,5 @@
-//! Slurm: jobs within its allocations, and programs of ours that `srun` starts. A cluster of two hosts
-//! with everything of its own: network namespaces, directories, a key.
+//! Slurm: jobs within its allocations, and programs of ours that `srun` starts. A cluster of two
+//! hosts with everything of its own: network namespaces, directories, a key.
 
 use crate::{
     common::{Place, child_of, signal, until, wait},
@@ -200,8 +200,8 @@ fn a_job_takes_the_hosts_of_its_allocation() {
     for rank in ["rank 0 of 3 at n1 n1", "rank 1 of 3 at n1 n1", "rank 2 of 3 at n2 n2"] {
         assert!(said.contains(rank), "{said}");
     }
-    // From its first node, whose daemon does not have to be started; and under an `srun` whose task it is, and
-    // whose ranks must not take themselves for that.
+    // From its first node, whose daemon does not have to be started; and under an `srun` whose task
+    // it is, and whose ranks must not take themselves for that.
     let script = place.path("script");
     let words: Vec<String> = std::iter::once(job.get_program())
         .chain(job.get_args())

@@ -186,7 +186,8 @@ fn what_cannot_be_staged_is_refused_and_what_can_is_shown() {
     run(&["--stage", "missing", "true"]).assert(1).says("missing: No such file");
     run(&["--stage-program", "nothing-of-this-name"]).assert(2).says("no such program");
     run(&["--stage", "data", "--stage-dir", "/nowhere", "true"]).assert(1).says("No such file");
-    // In place of a directory that is another user's, or open to others, there is another one, and a line says so.
+    // In place of a directory that is another user's, or open to others, there is another one, and
+    // a line says so.
     fs::create_dir(place.path("open")).unwrap();
     let uid = rustix::process::getuid().as_raw();
     let base = place.path(&format!("open/petasos-files-{uid}"));
@@ -319,7 +320,8 @@ fn a_full_disk_is_named() {
     is_empty_soon(&place);
 }
 
-/// What is said when a file is changed while one of these is copied, the large one for some seconds.
+/// What is said when a file is changed while one of these is copied, the large one for some
+/// seconds.
 fn changed_meanwhile(files: [&str; 2], change: impl Fn(&Place)) -> String {
     let place = Place::new();
     fs::write(place.path("large"), bytes(LONG / 2, 5)).unwrap();

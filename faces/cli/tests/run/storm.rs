@@ -1,7 +1,8 @@
-//! Processes of jobs are killed and stopped, any of them at any moment: each job ends in its time, and leaves nothing.
+//! Processes of jobs are killed and stopped, any of them at any moment: each job ends in its time,
+//! and leaves nothing.
 //!
-//! `PETASOS_STORM` says how many rounds (default: 12), `PETASOS_STORM_SEED` which (default: another one each time, which is
-//! said when a round fails).
+//! `PETASOS_STORM` says how many rounds (default: 12), `PETASOS_STORM_SEED` which (default: another
+//! one each time, which is said when a round fails).
 
 use crate::{
     common::{Place, child_of, signal, until, wait},
@@ -15,8 +16,9 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-/// A job ends within this time once it is asked to, or has a reason: three seconds to end by itself, as many to be made
-/// to, as many until a daemon that does not answer is given up; the rest is for a machine that is busy.
+/// A job ends within this time once it is asked to, or has a reason: three seconds to end by
+/// itself, as many to be made to, as many until a daemon that does not answer is given up; the rest
+/// is for a machine that is busy.
 const PROMISED: Duration = Duration::from_secs(25);
 
 /// A run can be repeated from its seed.

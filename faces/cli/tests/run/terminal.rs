@@ -78,8 +78,8 @@ impl Terminal {
         })
     }
 
-    /// Has the shell end by these words, when these processes have ended: as long as the launcher is there it
-    /// may read what is meant for the shell.
+    /// Has the shell end by these words, when these processes have ended: as long as the launcher
+    /// is there it may read what is meant for the shell.
     fn leaves(mut self, launchers: &[u32], words: &str) -> (Option<i32>, String) {
         for launcher in launchers {
             until("the end of the launcher", || field(*launcher, 0).is_none().then_some(()));
@@ -102,7 +102,8 @@ impl Drop for Terminal {
     }
 }
 
-/// A field of what the system says of a process, of those behind its name; nothing of one that is gone.
+/// A field of what the system says of a process, of those behind its name; nothing of one that is
+/// gone.
 fn field(pid: u32, at: usize) -> Option<String> {
     let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     line.rsplit_once(") ")?.1.split(' ').nth(at).map(str::to_owned)
@@ -132,7 +133,8 @@ fn an_interactive_shell_reads_what_comes_and_does_not_wait_for_the_terminal() {
 fn ctrl_z_stops_the_whole_job_and_the_shell_has_it_go_on() {
     let place = Place::new();
     let Some(mut terminal) = Terminal::start(&place, "bash", &["--norc", "-i"]) else { return };
-    // One process: a shell that is just starting another waits for it in the kernel, and does not stop before that has.
+    // One process: a shell that is just starting another waits for it in the kernel, and does not
+    // stop before that has.
     let script = "echo rank $$; exec sleep 600";
     let program = env!("CARGO_BIN_EXE_petasos");
     terminal.types(&format!("{program} run -n 2 sh -c '{script}'\n"));

@@ -17,8 +17,8 @@ use std::{
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The hosts, a place for the job, and a start command that first runs this script, which knows the name of
-/// the host as `$host` and its letter as `$letter`.
+/// The hosts, a place for the job, and a start command that first runs this script, which knows the
+/// name of the host as `$host` and its letter as `$letter`.
 struct Seven {
     hosts: Hosts,
     place: Place,

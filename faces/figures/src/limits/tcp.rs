@@ -92,8 +92,8 @@ pub(super) fn connect(helper: &mut Helper) -> Result<TcpStream, LimitError> {
 
 /// Listens for the parent and takes its connection.
 ///
-/// The parent says over the private socket which address it comes from: other processes that find the port
-/// are sent away.
+/// The parent says over the private socket which address it comes from: other processes that find
+/// the port are sent away.
 pub(super) fn accept(parent: &mut BufReader<UnixStream>) -> io::Result<TcpStream> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     writeln!(parent.get_mut(), "port {}", listener.local_addr()?.port())?;

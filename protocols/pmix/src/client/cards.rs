@@ -40,7 +40,8 @@ impl OwnCard {
     }
 }
 
-/// The cards of other processes: those in the datastore of the node, and a cache of those read.
+/// The business cards of other processes: those in the datastore of the node, and a cache of those
+/// read.
 #[derive(Debug, Default)]
 pub(super) struct Cards {
     /// `None`: this process shares no memory with the daemon.
@@ -65,13 +66,14 @@ impl Cards {
         self.datastore.as_ref()
     }
 
-    /// How often any rank was started again, as far as this node knows. A card that is read after
-    /// this call is of no older process than those that the caller can have heard of.
+    /// How often any rank was started again, as far as this node knows. A business card that is
+    /// read after this call is of no older process than those that the caller can have heard of.
     pub(super) fn restarts(&self) -> u64 {
         self.datastore.as_ref().map_or(0, Reader::restarts)
     }
 
-    /// A value of the cards that are here, none of them older than this number of restarts.
+    /// A value of the business cards that are here, none of them older than this number of
+    /// restarts.
     pub(super) fn find(&self, restarts: u64, proc: Proc, key: &str) -> Option<Value> {
         if let Some(value) = self.current(restarts).cards.get(&proc).and_then(|c| value_of(c, key))
         {
@@ -83,7 +85,8 @@ impl Cards {
         Some(value)
     }
 
-    /// Keeps a card that was read after this number of restarts, unless there were more meanwhile.
+    /// Keeps a business card that was read after this number of restarts, unless there were more
+    /// meanwhile.
     pub(super) fn keep(&self, restarts: u64, proc: Proc, card: BusinessCard) {
         let mut cache = self.current(restarts);
         if cache.restarts == restarts {
@@ -91,7 +94,7 @@ impl Cards {
         }
     }
 
-    /// The cache, without cards from before this number of restarts.
+    /// The cache, without business cards from before this number of restarts.
     fn current(&self, restarts: u64) -> MutexGuard<'_, Cache> {
         let mut cache = lock(&self.cache);
         if cache.restarts < restarts {

@@ -66,7 +66,7 @@ impl Job {
     /// # Errors
     /// * [`JobError::Refused`] if a key is longer than [`MAX_KEY`](crate::MAX_KEY) or begins with
     ///   [`RESERVED`](crate::RESERVED), a value is larger than [`MAX_VALUE`](crate::MAX_VALUE), or
-    ///   the whole card is larger than 64 MiB. Nothing of the commit is visible then.
+    ///   the whole business card is larger than 64 MiB. Nothing of the commit is visible then.
     /// * [`JobError::Lost`] if the daemon is lost.
     pub fn commit(&self) -> Result<(), JobError> {
         self.perform(Request::Commit(self.own.take_uncommitted()), SLACK)
@@ -120,8 +120,8 @@ impl Job {
             Answer::Value(value) => Ok(value),
             Answer::BusinessCard(card) => {
                 let value = value_of(&card, key);
-                // A process that shares no memory with the daemon cannot see when a card is of a
-                // process that has ended.
+                // A process that shares no memory with the daemon cannot see when a business card
+                // is of a process that has ended.
                 if self.cards.datastore().is_some() || self.server.is_foreign() {
                     self.cards.keep(restarts, proc, card);
                 }
@@ -137,7 +137,7 @@ impl Job {
     /// # Errors
     /// [`JobError::Refused`], with the ranks that did not come, if not all came in time
     /// ([`Error::FenceTimeout`]) or one has ended ([`Error::FenceBroken`], [`Error::NodeLost`]).
-    /// All ranks get that error. The cards of a fence may have 128 MiB in all.
+    /// All ranks get that error. The business cards of a fence may have 128 MiB in all.
     pub fn fence(&self) -> Result<(), JobError> {
         self.fence_with(FenceOptions::default())
     }

@@ -2,7 +2,8 @@
 
 use super::JobError;
 
-/// The commits of each rank of a job of another launcher that have its address, and nothing of its program's.
+/// The commits of each rank of a job of another launcher that have its address, and nothing of its
+/// program's.
 pub(super) const ENDPOINT_COMMITS: u64 = 1;
 
 /// What the environment says about a PMIx server.

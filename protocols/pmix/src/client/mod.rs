@@ -194,7 +194,8 @@ impl Job {
             server: Arc::new(Server::Native(connection)),
             endpoints: Endpoints::assigned(directory),
             own: OwnCard::default(),
-            // A tool asks the daemon for every card, and so does a process that cannot map them.
+            // A tool asks the daemon for every business card, and so does a process that cannot map
+            // them.
             cards: Cards::new(cards.filter(|_| rank.is_some())),
             events: Running::new(proc, node),
             finalized: AtomicBool::new(false),

@@ -14,7 +14,8 @@ pub fn put_unsigned(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Puts a number with a sign at the end. The sign is the lowest bit, so that small numbers are short on both sides of zero.
+/// Puts a number with a sign at the end. The sign is the lowest bit, so that small numbers are
+/// short on both sides of zero.
 pub fn put_signed(out: &mut Vec<u8>, number: i64) {
     put_unsigned(out, ((number << 1) ^ (number >> 63)) as u64);
 }

@@ -147,7 +147,7 @@ impl Inner {
 pub(crate) struct Closing(Option<Rc<Lending>>);
 
 impl Closing {
-    /// Waits for the end of this, which somebody else begins.
+    /// Waits for the end of this, which another thread begins.
     pub(super) fn of(lending: Option<Rc<Lending>>) -> Closing {
         Closing(lending)
     }

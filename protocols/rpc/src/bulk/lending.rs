@@ -193,8 +193,8 @@ impl<R> BulkCall<'_, R> {
         answered && self.lent.iter().flatten().all(|lending| lending.is_settled())
     }
 
-    /// Waits until the future is ready, for up to `time` from the first poll: resolves to whether it
-    /// is. The call goes on in either case.
+    /// Waits until the future is ready, for up to `time` from the first poll: resolves to whether
+    /// it is. The call goes on in either case.
     ///
     /// Dropping this future does not cancel the call; dropping the call does.
     pub fn ready_within(&mut self, time: Duration) -> impl Future<Output = bool> {

@@ -201,7 +201,7 @@ impl RemoteBulk {
 
     /// Gives the memory back to its owner, before the call is answered: the owner closes it now,
     /// and its program may use it again ([`Released`](crate::Released)). Whoever has the descriptor
-    /// may say that, for all who have it. What is said twice, or late, changes nothing.
+    /// may say that, for all that have it. What is said twice, or late, changes nothing.
     ///
     /// To be called when the transfers have ended: those that are under way may fail, and those
     /// that begin afterwards fail with [`BulkError::Released`], or at the owner.

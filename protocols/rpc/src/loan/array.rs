@@ -12,8 +12,8 @@ use std::{fmt, marker::PhantomData, rc::Rc, time::Duration};
 ///
 /// Every process that has its [`Loan`] may read it, for as long as it lives; none may write it. So
 /// keep it until the calls that have the loan are answered. When it is dropped or closed the memory
-/// is closed: nobody can begin to borrow it any more. Who has borrowed it where it lies can still
-/// read it. The memory itself is freed when the last of them has ended.
+/// is closed: no process can begin to borrow it any more. One that has borrowed it in place can
+/// still read it. The memory itself is freed when the last of them has ended.
 ///
 /// ```
 /// use petasos_rpc::{Context, Engine, EngineConfig, Loan, service};
@@ -64,7 +64,7 @@ impl<T: Number> Array<T> {
             return Err(BulkError::TooLarge { len, limit });
         };
         if bytes == 0 {
-            // No transport has such memory, and nobody need reach it.
+            // No transport has such memory, and no peer need reach it.
             let loan = Loan { handle: BulkHandle::nothing(), numbers: PhantomData };
             return Ok(Array { memory: Region::from_vec(Vec::new()), exported: None, loan, len });
         }
@@ -124,9 +124,9 @@ impl<T: Number> Array<T> {
         self.loan.clone()
     }
 
-    /// Gives it to the caller of a call, as its result or a part of that: the engine keeps the array
-    /// until the caller says that it is done with it ([`Engine::give_back`]), or is lost, but for no
-    /// longer than `longest`. Then it is closed, as if it were dropped.
+    /// Gives it to the caller of a call, as its result or a part of that: the engine keeps the
+    /// array until the caller says that it is done with it ([`Engine::give_back`]), or is lost, but
+    /// for no longer than `longest`. Then it is closed, as if it were dropped.
     ///
     /// A reader that has the loan says so for all that have it: it is for one reader.
     ///

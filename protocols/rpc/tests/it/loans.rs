@@ -97,7 +97,7 @@ fn a_result_is_borrowed_until_its_owner_lets_it_go() {
             let borrowed = run(&engines, client.borrow(&loan)).unwrap();
             assert_eq!((borrowed.len(), borrowed.is_in_place()), (len, in_place && len > 0));
             run(&engines, results.done()).unwrap();
-            // It is held by who borrowed it, and lent to nobody any more.
+            // It is held by the process that borrowed it, and lent to no other any more.
             let expected: Vec<_> = (0..len).map(|at| (at * at) as f64).collect();
             assert_eq!(borrowed.to_vec(), expected, "{address}");
             assert_eq!(borrowed.get(len.wrapping_sub(1)), expected.last().copied());
@@ -143,7 +143,7 @@ fn what_a_loan_says_is_checked() {
     let wrong = from_bytes::<Loan<u32>>(Encoding::Native, &encoded);
     assert!(wrong.unwrap_err().to_string().contains("whole numbers"));
     assert_ne!(<Loan<u32>>::SHAPE, <Loan<f32>>::SHAPE);
-    // It says more than its key does, as anybody can.
+    // It says more than its key does, as any process can.
     let longer = |len: u64| {
         let mut bytes = to_vec(Encoding::Native, &array.loan());
         let at = bytes.windows(8).position(|window| window == 10u64.to_le_bytes()).unwrap();

@@ -223,8 +223,8 @@ mod tests {
         let limit = getrlimit(Resource::Nofile);
         let room = |now| Files { before: limit, now }.have_room(&any).unwrap();
         assert!(room(None) && room(Some(u64::from(next) + 500)));
-        // Tests beside this one open and close some: 3 is the lowest that is ever free, and a quarter of
-        // four is kept back.
+        // Tests beside this one open and close some: 3 is the lowest that is ever free, and a
+        // quarter of four is kept back.
         assert!(!room(Some(4)));
     }
 }

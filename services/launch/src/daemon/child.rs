@@ -192,8 +192,8 @@ impl Spawner {
         let next = Next { image, pointers: image.pointers(variables), streams, first };
         let failed = AtomicI32::new(0);
         // Runs in the memory of this process, whose other threads go on, and touches nothing that
-        // they may: it reads what it has captured, which no other process has, and writes `failed` and
-        // its own stack. The thread-local memory is this thread's, and it writes only `errno`
+        // they may: it reads what it has captured, which no other process has, and writes `failed`
+        // and its own stack. The thread-local memory is this thread's, and it writes only `errno`
         // there, on which nothing relies across this call. Its system calls are rustix's, which are
         // the bare ones (or libc's wrappers, which keep no state for these), and three of libc:
         // `sigaction`, `pthread_sigmask` and `execve`, which POSIX allows where a signal

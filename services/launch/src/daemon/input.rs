@@ -62,8 +62,8 @@ impl Input {
         self.untaken = self.untaken.saturating_sub(bytes);
     }
 
-    /// What was read and not taken is lost with the rank. Says whether the new one is to be told that
-    /// the input has ended.
+    /// What was read and not taken is lost with the rank. Says whether the new one is to be told
+    /// that the input has ended.
     pub(super) fn begin_again(&mut self) -> bool {
         self.untaken = 0;
         self.forwarded && !self.open

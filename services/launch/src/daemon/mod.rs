@@ -113,7 +113,7 @@ struct Daemon {
     subreaper: Option<Subreaper>,
     /// When connections are taken.
     admission: Admission,
-    /// The job's data, and the cards that are here, for the processes of this node.
+    /// The job's data, and the business cards that are here, for the processes of this node.
     datastore: Option<Datastore>,
     listeners: Listeners,
     clients: Clients,
@@ -236,7 +236,7 @@ impl Daemon {
         }
         // The process that started this daemon may end from now on.
         rustix::process::set_parent_process_death_signal(None)?;
-        let none = || io::Error::other("the way to the head has no address");
+        let none = || io::Error::other("the route to the head node has no address");
         let host = self.peers.own_address(Some(Node::HEAD)).ok_or_else(none)?;
         let offers = self.reserve(bootstrap.ranks, bootstrap.alone).map_err(io::Error::other)?;
         self.report(Control::Hello { host, port, offers });
@@ -268,7 +268,8 @@ impl Daemon {
             listeners.open(place)
         };
         make().map_err(|error| error.to_string())?;
-        // Where the system does not allow it, processes read the file, and ask for every card.
+        // Where the system does not allow it, processes read the file, and ask for every business
+        // card.
         self.datastore = Datastore::create(&job).ok().filter(|datastore| {
             std::os::unix::fs::symlink(datastore.path(), place.path().join(DATASTORE_LINK)).is_ok()
         });
@@ -376,7 +377,7 @@ impl Daemon {
         }
     }
 
-    /// Puts a card where the processes of this node see it.
+    /// Puts a business card where the processes of this node see it.
     fn shelve(&mut self, proc: Proc) {
         let Some(datastore) = self.datastore.as_mut() else { return };
         let ours = self.job.as_ref().is_some_and(|job| job.id() == proc.job);
@@ -516,7 +517,7 @@ impl Daemon {
         match wake {
             Wake::Dialled(node, Ok(stream)) => self.connected(node, stream),
             Wake::Dialled(Node::HEAD, Err(why)) if self.over.is_none() => {
-                self.over = Some(Err(format!("the head of the job cannot be reached: {why}")));
+                self.over = Some(Err(format!("the head node of the job cannot be reached: {why}")));
             }
             Wake::Dialled(node, Err(why)) => self.lost(node, &why),
             Wake::SystemAnswered(node, alive) => self.system_answered(node, alive),
@@ -581,7 +582,7 @@ pub fn run_daemon(plugins: Plugins) -> Result<(), String> {
     let bootstrap = read_bootstrap().map_err(|error| format!("the daemon's input: {error}"))?;
     if bootstrap.version != env!("CARGO_PKG_VERSION") {
         let (own, theirs) = (env!("CARGO_PKG_VERSION"), bootstrap.version);
-        return Err(format!("{}: version {own} here, {theirs} at the head", host_name()));
+        return Err(format!("{}: version {own} here, {theirs} at the head node", host_name()));
     }
     if let Some(begin) = plugins.log {
         begin(bootstrap.settings.log.as_deref());
@@ -612,7 +613,7 @@ fn read_bootstrap() -> io::Result<Bootstrap> {
     input.read_exact(&mut len)?;
     let len = u32::from_le_bytes(len) as usize;
     if len > MAX_BOOTSTRAP {
-        return Err(io::Error::other("this is no word of the head"));
+        return Err(io::Error::other("this is no message of the head node"));
     }
     let mut bytes = vec![0; len];
     input.read_exact(&mut bytes)?;

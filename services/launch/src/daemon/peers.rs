@@ -30,7 +30,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The longest frame between daemons: a whole job's cards.
+/// The longest frame between daemons: a whole job's business cards.
 const MAX_FRAME: usize = 256 << 20;
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(5);

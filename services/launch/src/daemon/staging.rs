@@ -120,7 +120,7 @@ impl Daemon {
                 let own = self.peers.own_address(Some(Node::HEAD));
                 let own = own.or_else(|| self.peers.own_address(None));
                 let own = own.and_then(|text| text.parse().ok());
-                Some(own.ok_or("the way to the head has no address")?)
+                Some(own.ok_or("the route to the head node has no address")?)
             }
         };
         let key = self.files_key();

@@ -50,7 +50,7 @@ const CROWDED: [(&str, &str); 1] = [("OMPI_MCA_mpi_yield_when_idle", "1")];
 /// MPICH 5 does not choose where it finds the variables of both wires: it is to take PMI-1.
 const MPICH_WIRE: (&str, &str) = ("MPIR_CVAR_PMI_VERSION", "1");
 
-/// The longest message that the library takes, in megabytes: it may be a whole card.
+/// The longest message that the library takes, in megabytes: it may be a whole business card.
 const PMIX_LONGEST: (&str, &str) = ("PMIX_MCA_ptl_base_max_msg_size", "256");
 
 /// Variables of which each rank has its own.

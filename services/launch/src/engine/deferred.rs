@@ -75,14 +75,14 @@ impl DeferredGets {
         }
     }
 
-    /// Takes all gets of the card of a process.
+    /// Takes all gets of the business card of a process.
     fn take(&mut self, proc: Proc) -> Vec<Get> {
         let taken = self.of.remove(&proc).unwrap_or_default();
         taken.iter().for_each(|get| uncount(&mut self.by_node, get));
         taken
     }
 
-    /// The gets for a key of any process that this card answers.
+    /// The gets for a key of any process that this business card answers.
     fn take_any(&mut self, job: JobId, card: &BusinessCard) -> Vec<((ClientId, RequestId), Value)> {
         let mut found = Vec::new();
         self.any.retain(|asker, (of, key)| match card.entries.get(key) {
@@ -147,7 +147,7 @@ fn uncount(by_node: &mut BTreeMap<Node, usize>, get: &Get) {
 
 impl Engine {
     /// A client wants the value that any process of a job has put under a key. It waits at most
-    /// `patience` for a card with that key to come here; [`Duration::ZERO`]: not at all.
+    /// `patience` for a business card with that key to come here; [`Duration::ZERO`]: not at all.
     /// [`Output::Answer`](super::Output::Answer) has the value.
     pub(crate) fn get_any(
         &mut self,
@@ -185,7 +185,8 @@ impl Engine {
         self.out.answer(client, id, result);
     }
 
-    /// A card came here, or changed: answers the gets of any process that it has the key for.
+    /// A business card came here, or changed: answers the gets of any process that it has the key
+    /// for.
     pub(super) fn settle_any(&mut self, proc: Proc) {
         if self.deferred.any.is_empty() {
             return;
@@ -204,7 +205,7 @@ impl Engine {
         Some(Error::GetTimeout { proc, node, key, state })
     }
 
-    /// Another daemon asks for a card of this node.
+    /// Another daemon asks for a business card of this node.
     pub(super) fn card_asked(&mut self, from: Node, id: u64, get: RemoteGet, patience: Duration) {
         let (asker, RemoteGet { of: proc, restarts, key, wait }) = (Asker::Daemon(from, id), get);
         if let Some(result) = self.view_card(proc, restarts, &key, wait, from) {
@@ -214,7 +215,7 @@ impl Engine {
             return self.send_card(asker, Err(limit("bytes of a key", key.len(), MAX_KEY)));
         }
         if self.deferred.by_node.get(&from).is_some_and(|count| *count >= MAX_DEFERRED) {
-            let what = "questions of a node for cards that are not there";
+            let what = "questions of a node for business cards that are not there";
             return self.send_card(asker, Err(limit(what, MAX_DEFERRED + 1, MAX_DEFERRED)));
         }
         let until = self.now().after(patience.min(LONGEST + SLACK));
@@ -222,7 +223,7 @@ impl Engine {
         self.deferred.set_timer(until, &mut self.timers);
     }
 
-    /// Answers the gets of a card of this node, as far as that is possible by now.
+    /// Answers the gets of a business card of this node, as far as that is possible by now.
     pub(super) fn settle_deferred(&mut self, proc: Proc) {
         for get in self.deferred.take(proc) {
             let viewer = match get.asker {

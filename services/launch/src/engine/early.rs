@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 
 /// Messages of one node that wait at a time.
 const MAX_MESSAGES: usize = 1 << 14;
-/// Bytes of them: the cards of one fence, whatever it may spread, and as much again as one process
-/// may have.
+/// Bytes of them: the business cards of one fence, whatever it may spread, and as much again as one
+/// process may have.
 const MAX_BYTES: usize = 192 << 20;
 const MESSAGES: &str = "messages that follow a replacement of which this node has not heard";
 const BYTES: &str = "bytes of messages that follow a replacement of which this node has not heard";

@@ -217,15 +217,15 @@ impl Jobs {
         self.get(proc.job)?.cards.get(&proc.rank)
     }
 
-    /// A value that any process of a job has put under a key, of all cards that are here.
+    /// A value that any process of a job has put under a key, of all business cards that are here.
     pub(super) fn find(&self, job: JobId, key: &str) -> Option<&Value> {
         let job = self.get(job)?;
         let own = job.locals.values().map(LocalProcess::card);
         own.chain(job.cards.values()).find_map(|card| Some(&card.entries.get(key)?.value))
     }
 
-    /// Keeps a card of a process of another node. False: a newer one is here, or it is of a process
-    /// that was replaced.
+    /// Keeps a business card of a process of another node. False: a newer one is here, or it is of
+    /// a process that was replaced.
     pub(super) fn keep_card(&mut self, proc: Proc, me: Node, card: BusinessCard) -> bool {
         let Some(job) = self.all.get_mut(&proc.job) else { return false };
         let elsewhere = job.map.node_of(proc.rank).is_some_and(|node| node != me);

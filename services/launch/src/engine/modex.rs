@@ -1,5 +1,5 @@
-//! Direct exchange of business cards: a card is fetched when it is first needed, from the daemon
-//! that hosts the process, and then kept here.
+//! Direct exchange of business cards: a business card is fetched when it is first needed, from the
+//! daemon that hosts the process, and then kept here.
 
 use super::{
     ClientId, Engine, Output, RequestId, clients::Waiting, limits::LONGEST, process::LocalProcess,
@@ -107,7 +107,7 @@ impl Fetches {
     }
 }
 
-/// Whether a card that is here answers a get; the empty key stands for all there is.
+/// Whether a business card that is here answers a get; the empty key stands for all there is.
 fn has(card: &BusinessCard, key: &str) -> bool {
     if key.is_empty() { card.version > 0 } else { card.entries.contains_key(key) }
 }
@@ -207,7 +207,7 @@ impl Engine {
         }
     }
 
-    /// What a process on `viewer` gets of the card of one of this node; `None`: not yet.
+    /// What a process on `viewer` gets of the business card of one of this node; `None`: not yet.
     pub(super) fn view_card(
         &self,
         proc: Proc,
@@ -229,7 +229,7 @@ impl Engine {
         if shown || key.is_empty() && local.has_card() {
             return Some(Ok(card.seen_from(self.me, viewer)));
         }
-        // A miss sends the whole card, too; the asker finds out that the key is not in it.
+        // A miss sends the whole business card, too; the asker finds out that the key is not in it.
         if local.has_card() && (!wait || local.final_termination().is_some()) {
             return Some(match viewer == self.me {
                 true => Err(Error::NotFound { proc, key: key.to_owned() }),
@@ -253,8 +253,8 @@ impl Engine {
         }
     }
 
-    /// Keeps a card of a process of another node, unless a newer one is here, or it is of a process
-    /// that was replaced.
+    /// Keeps a business card of a process of another node, unless a newer one is here, or it is of
+    /// a process that was replaced.
     pub(super) fn keep_card(&mut self, proc: Proc, card: BusinessCard) {
         if self.jobs.keep_card(proc, self.me, card) {
             self.out.push(Output::CardChanged(proc));
@@ -297,14 +297,14 @@ impl Engine {
         Error::GetTimeout { proc, node, key, state }
     }
 
-    /// The card of a process of this node, as other nodes see it.
+    /// The business card of a process of this node, as other nodes see it.
     pub(super) fn card_for_others(&self, proc: Proc) -> Option<BusinessCard> {
         let local = self.jobs.local(proc).filter(|local| LocalProcess::has_card(local))?;
         let elsewhere = Node(u32::MAX);
         Some(local.card().seen_from(self.me, elsewhere))
     }
 
-    /// A value that any process of a job has put under a key, of all cards that are here.
+    /// A value that any process of a job has put under a key, of all business cards that are here.
     #[must_use]
     pub fn find(&self, job: JobId, key: &str) -> Option<&Value> {
         self.jobs.find(job, key)

@@ -143,7 +143,7 @@ impl LocalProcess {
         self.card.version > 0
     }
 
-    /// Adds to its card, if the whole stays within the limit.
+    /// Adds to its business card, if the whole stays within the limit.
     pub(super) fn commit(&mut self, entries: Vec<(String, Entry)>) -> Result<(), Error> {
         let kept = &self.card.entries;
         let growth = |(key, entry): &(String, Entry)| {
@@ -153,7 +153,7 @@ impl LocalProcess {
         let all: usize = kept.iter().map(|(key, entry)| entry.size(key)).sum();
         let all = all.saturating_add_signed(entries.iter().map(growth).sum());
         if all > MAX_CARD {
-            return Err(super::limits::limit("bytes of a card", all, MAX_CARD));
+            return Err(super::limits::limit("bytes of a business card", all, MAX_CARD));
         }
         self.card.commit(entries);
         Ok(())

@@ -2,8 +2,8 @@
 //!
 //! The controller decides, and numbers its decisions. Every node takes one replacement after the
 //! other, in that order. So all have the same map of ranks after the same number. What depends on
-//! the map (fences, questions for cards) says with which number it was sent: an older number is of
-//! processes that have ended, and a newer one waits.
+//! the map (fences, questions for business cards) says with which number it was sent: an older
+//! number is of processes that have ended, and a newer one waits.
 //!
 //! The ranks keep their order on the node, and the addresses of the spare were assigned with all
 //! others, before the start: nothing is exchanged. Each rank that is started again has one restart

@@ -3,8 +3,8 @@
 //!
 //! The controller decides. Each process of a rank has a number, how often that rank had been
 //! started again before it. Every message about a process names it: that it ended, what is on its
-//! card, that it is to be replaced. So a message that comes late, twice, or out of order is
-//! recognised. The news of a restart travels as the news of a failure does.
+//! business card, that it is to be replaced. So a message that comes late, twice, or out of order
+//! is recognised. The news of a restart travels as the news of a failure does.
 
 use super::{ClientId, Engine, Output, RequestId, outbox::Question, timers::Timer};
 use crate::message::{ControllerRequest, Message, Replacement};

@@ -15,10 +15,10 @@ pub struct Plugins {
     /// Ways to bring files to nodes; the first is taken.
     pub movers: Vec<Arc<dyn FileMover>>,
     /// Networks that connect ranks; addresses come from the first that has them. Without any, ranks
-    /// find each other only by what they put on their cards.
+    /// find each other only by what they put on their business cards.
     pub networks: Vec<Arc<dyn Network>>,
-    /// Begins the log of a daemon on another host, with what [`Settings::log`](crate::Settings::log) says at the
-    /// launcher: that is not known before the daemon was told of the job. Called once there, and
-    /// never at the head node.
+    /// Begins the log of a daemon on another host, with what
+    /// [`Settings::log`](crate::Settings::log) says at the launcher: that is not known before the
+    /// daemon was told of the job. Called once there, and never at the head node.
     pub log: Option<fn(Option<&str>)>,
 }

@@ -33,8 +33,8 @@ pub trait FileMover: fmt::Debug + Send + Sync {
     fn estimate(&self, files: &Files, others: u32, here: bool) -> Estimate;
 
     /// On a node: gets ready to take files into the directory `into`, which is the job's alone,
-    /// from a head node that knows the same key and reaches this node at the address `at`; none: the
-    /// head node is this very process.
+    /// from a head node that knows the same key and reaches this node at the address `at`; none:
+    /// the head node is this very process.
     ///
     /// # Errors
     /// Why it cannot.

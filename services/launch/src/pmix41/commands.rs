@@ -160,7 +160,7 @@ impl Session {
         let rank = from.rank()?;
         let with = Attributes::take(from)?;
         with.are_met_by(&GET)?;
-        // Without a key: the whole card.
+        // Without a key: the whole business card.
         let key = match from.is_empty() {
             true => String::new(),
             false => {

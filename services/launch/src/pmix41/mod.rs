@@ -1,10 +1,10 @@
 //! The wire of OpenPMIx 4.1, as the client library of Open MPI speaks it: a front end on the
 //! engine, as a state machine. Bytes in; requests of the engine, and bytes, out.
 //!
-//! A process puts its values on its card key by key, with the types that both sides have translated
-//! ([`values`]). So programs of both kinds can read each other's cards, events and published data.
-//! Every request of the client is answered: what is not understood, or not offered, by a status
-//! that says so.
+//! A process puts its values on its business card key by key, with the types that both sides have
+//! translated ([`values`]). So programs of both kinds can read each other's business cards, events
+//! and published data. Every request of the client is answered: what is not understood, or not
+//! offered, by a status that says so.
 //!
 //! The client library runs the chain of handlers itself, and always all of it. So that no handler
 //! sees an event twice, a past event is not sent again for a default handler that comes late. It is
@@ -41,7 +41,7 @@ pub(crate) use job::own_directory;
 pub(crate) use surroundings::Surroundings;
 
 /// The longest message of a client: a commit has twice whatever both its own node and the others
-/// see of a card, with the encoding around it.
+/// see of a business card, with the encoding around it.
 const MAX_MESSAGE: usize = 2 * MAX_CARD + (32 << 20);
 /// The longest message before the client has proved that it is of the job: a few names.
 const MAX_HELLO: usize = 64 << 10;
@@ -314,7 +314,7 @@ impl Session {
                     let rank = if proc.rank == Proc::JOB { WILDCARD } else { proc.rank };
                     vec![self.say_values(tag, job, rank, [(key.as_str(), value)])]
                 }
-                // Its card has come with the first answer: this one is dropped.
+                // Its business card has come with the first answer: this one is dropped.
                 Err(Error::NotFound { .. })
                     if !key.starts_with(ELSEWHERE) && job.node_of(proc.rank) != Some(self.node) =>
                 {

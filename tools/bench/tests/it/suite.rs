@@ -151,8 +151,8 @@ fn clients_are_processes_that_end_with_the_command() {
 #[test]
 fn what_was_measured_is_shown_when_the_run_is_cut_short() {
     let place = Place::new();
-    // The first part is over soon, on a busy machine too. So many rounds of the second, which starts
-    // tens of processes in each, take longer than the signal.
+    // The first part is over soon, on a busy machine too. So many rounds of the second, which
+    // starts tens of processes in each, take longer than the signal.
     let what = ["bench", "null", "clients", "--transport", "shm"];
     let how = ["--quick", "--rounds", "3", "--time", "1ms", "--json"];
     let mut command = place.command(&[&what[..], &how[..]].concat());

@@ -6,8 +6,8 @@
 //! end, its device is not closed, and all that asks waits forever, until the mount's requests are
 //! ended from outside.
 //!
-//! It ends with its mount, also where the process stays: the next mount may be at the same place, with
-//! the same numbers, and before Linux 6.8 nothing else tells the two apart.
+//! It ends with its mount, also where the process stays: the next mount may be at the same place,
+//! with the same numbers, and before Linux 6.8 nothing else tells the two apart.
 
 use crate::exit::{Code, Failure, Outcome};
 use petasos_forward::{
@@ -37,8 +37,8 @@ pub(super) fn start(directory: &Path, mount: &MountId) -> io::Result<()> {
     started.recv().map_err(io::Error::other)?
 }
 
-/// The thread that starts it, and has the other end of its standard input, which is closed with this
-/// thread: when the process is killed, whatever its other threads wait for.
+/// The thread that starts it, and has the other end of its standard input, which is closed with
+/// this thread: when the process is killed, whatever its other threads wait for.
 fn hold(command: Command, report: &Sender<io::Result<()>>) {
     match spawn(command) {
         Ok((mut guard, _streams)) => {

@@ -139,8 +139,9 @@ pub(crate) fn let_go() {
     }
 }
 
-/// Leaves the standard streams and the working directory: a process that waits for their end, or wants
-/// to unmount what they are on, is not kept by a mount. Standard error stays where it is a log.
+/// Leaves the standard streams and the working directory: a process that waits for their end, or
+/// wants to unmount what they are on, is not kept by a mount. Standard error stays where it is a
+/// log.
 fn leave(logs: bool) -> std::io::Result<()> {
     env::set_current_dir("/")?;
     let nowhere = File::options().read(true).write(true).open("/dev/null")?;

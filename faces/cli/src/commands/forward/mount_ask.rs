@@ -1,8 +1,8 @@
 //! Whether a mount that is in the way is dead: a process of its own asks that.
 //!
 //! The kernel has a thread wait for the answer whatever happens, once the process of the mount has
-//! taken the question; and the process of such a thread does not end before. The command ends in time,
-//! for it does not wait for the process that asks.
+//! taken the question; and the process of such a thread does not end before. The command ends in
+//! time, for it does not wait for the process that asks.
 
 use crate::exit::{Code, Failure, Outcome};
 use petasos_forward::mount;

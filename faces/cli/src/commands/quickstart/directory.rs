@@ -1,9 +1,9 @@
 //! The server's directory, for this command alone while it runs.
 //!
-//! The server is one of `petasos-forward`. A lock on a file of the directory says that it is in use:
-//! the lock is free when its owner has gone, however that was. Its next owner empties the directory
-//! first, of the copy that a command left that was killed; what such a command was sending is staged,
-//! and the server discards it.
+//! The server is one of `petasos-forward`. A lock on a file of the directory says that it is in
+//! use: the lock is free when its owner has gone, however that was. Its next owner empties the
+//! directory first, of the copy that a command left that was killed; what such a command was
+//! sending is staged, and the server discards it.
 
 use super::{
     source::Source,

@@ -231,7 +231,8 @@ fn files(
     let written = timed("files written", ("file copy", copied.copied), &mut |progress| {
         connection.engine.block_on(transfer::upload(directory, source, progress))
     })?;
-    // What is there is compared by names first: the limit beside the next row lists nothing, either.
+    // What is there is compared by names first: the limit beside the next row lists nothing,
+    // either.
     connection.engine.block_on(transfer::compare_names(directory, source))?;
     let read =
         timed("files read back, compared", ("file compare", copied.compared), &mut |progress| {

@@ -11,14 +11,15 @@ pub(super) struct Library {
     pub(super) path: Option<String>,
 }
 
-/// All that a program needs, in the order in which they are loaded; `None` where the system does not say: it is none for
-/// a loader, or `ldd` is not here.
+/// All that a program needs, in the order in which they are loaded; `None` where the system does
+/// not say: it is none for a loader, or `ldd` is not here.
 pub(super) fn of(program: &Path) -> Option<Vec<Library>> {
     let output = Command::new("ldd").arg(program).env("LC_ALL", "C").output().ok()?;
     output.status.success().then(|| said(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// Lines such as `libc.so.6 => /lib/libc.so.6 (0x7f…)`, `libx.so => not found`, `/lib64/ld.so (0x7f…)`.
+/// Lines such as `libc.so.6 => /lib/libc.so.6 (0x7f…)`, `libx.so => not found`, `/lib64/ld.so
+/// (0x7f…)`.
 fn said(text: &str) -> Vec<Library> {
     let line = |line: &str| {
         let (name, found) = match line.trim().split_once(" => ") {

@@ -1,5 +1,6 @@
-//! Options as other launchers call them. Those that mean the same here are taken; of the others it is said what to write
-//! instead. An unknown option is no program, and a `:` between programs no argument.
+//! Options as other launchers call them. Those that mean the same here are taken; of the others it
+//! is said what to write instead. An unknown option is no program, and a `:` between programs no
+//! argument.
 
 use crate::{
     cli::Cli,
@@ -81,7 +82,8 @@ pub(crate) fn words(given: impl IntoIterator<Item = OsString>) -> Outcome<Vec<Os
     Ok(words)
 }
 
-/// How many words behind an option are its own; nothing if it is none, which is said where words are understood.
+/// How many words behind an option are its own; nothing if it is none, which is said where words
+/// are understood.
 fn values_of(run: &Command, word: &OsStr) -> Outcome<Option<usize>> {
     let Some(word) = word.to_str() else { return Ok(None) };
     let (name, given) = word.split_once('=').map_or((word, None), |(name, of)| (name, Some(of)));
@@ -110,7 +112,8 @@ fn values_of(run: &Command, word: &OsStr) -> Outcome<Option<usize>> {
     }
 }
 
-/// Whether a word such as `-n4` or `-xNAME` is an option with its value: no other launcher's option looks so.
+/// Whether a word such as `-n4` or `-xNAME` is an option with its value: no other launcher's option
+/// looks so.
 fn has_value(option: &Arg, word: &str) -> bool {
     let value: String = word.chars().skip(2).collect();
     match option.get_short() {
@@ -119,7 +122,8 @@ fn has_value(option: &Arg, word: &str) -> bool {
     }
 }
 
-/// Several programs with a `:` between them, as other launchers take them, are not arguments of the first.
+/// Several programs with a `:` between them, as other launchers take them, are not arguments of the
+/// first.
 fn one_program(program: &[OsString]) -> Outcome {
     match program.iter().rposition(|word| word == ":") {
         Some(at) if at > 0 && at + 1 < program.len() => {

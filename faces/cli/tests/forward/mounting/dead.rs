@@ -41,9 +41,9 @@ fn the_next_command_takes_a_dead_mount_away() {
     assert_eq!(mounts, 1, "one lies over the other: {table}");
 }
 
-/// As an ordinary user, in a view of the system of its own: `/dev/fuse` is for all there, as it is where
-/// desktops run; all processes end with the shell. `$1` is the program, `$2` the URL, `$3` a directory
-/// of that user's.
+/// As an ordinary user, in a view of the system of its own: `/dev/fuse` is for all there, as it is
+/// where desktops run; all processes end with the shell. `$1` is the program, `$2` the URL, `$3` a
+/// directory of that user's.
 const ORDINARY: &str = r#"
 set -e
 mknod "$3/fuse" c 10 229

@@ -1,4 +1,5 @@
-//! What happens to one mount leaves the next one at the same place alone: its guard, and its process.
+//! What happens to one mount leaves the next one at the same place alone: its guard, and its
+//! process.
 
 use super::{At, can_mount, is_mounted, process_of_mount, threads};
 use crate::{

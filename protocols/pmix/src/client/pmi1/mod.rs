@@ -2,9 +2,9 @@
 //! `name=value` words, one question at a time.
 //!
 //! PMI-1 has one key-value table for the whole job. Its values are short text, and a barrier of all
-//! ranks spreads them. Each commit puts the card there: packed, encoded and cut in pieces. A rank
-//! that wants the card reads one commit after the other until there is none. So a get before a
-//! fence finds nothing and cannot wait. It fails with an error that says so.
+//! ranks spreads them. Each commit puts the business card there: packed, encoded and cut in pieces.
+//! A rank that wants the business card reads one commit after the other until there is none. So a
+//! get before a fence finds nothing and cannot wait. It fails with an error that says so.
 
 mod text;
 
@@ -72,9 +72,9 @@ struct Connection {
     stream: File,
     come: Vec<u8>,
     commits: u64,
-    /// Whether a fence has spread the cards of others.
+    /// Whether a fence has spread the business cards of others.
     fenced: bool,
-    /// The cards of other processes, as far as they were read.
+    /// The business cards of other processes, as far as they were read.
     cards: HashMap<u32, BusinessCard>,
     /// Why the connection is over, if so.
     over: Option<String>,
@@ -456,20 +456,22 @@ impl Client {
     ) -> Result<Option<Vec<(String, Entry)>>, Failed> {
         let mut piece = |at| connection.value(&self.table, &Client::key(rank, nth, at));
         let Some(head) = piece(0)? else { return Ok(None) };
-        let (count, head) = head.split_once('.').ok_or_else(|| bad("a card without a length"))?;
-        let count: usize = count.parse().map_err(|_| bad("a card without a length"))?;
+        let (count, head) =
+            head.split_once('.').ok_or_else(|| bad("a business card without a length"))?;
+        let count: usize = count.parse().map_err(|_| bad("a business card without a length"))?;
         let mut text = head.to_owned();
         for at in 1..=count {
             // The rest has not come yet, so it was not spread.
             let Some(more) = piece(at)? else { return Ok(None) };
             text.push_str(&more);
             if text.len() > MAX_COMMIT {
-                return Err(bad(&format!("a card of more than {MAX_COMMIT} bytes")).into());
+                return Err(bad(&format!("a business card of more than {MAX_COMMIT} bytes")).into());
             }
         }
-        let bytes = text::decode(&text).ok_or_else(|| bad("a card that is not encoded"))?;
+        let bytes =
+            text::decode(&text).ok_or_else(|| bad("a business card that is not encoded"))?;
         let entries = from_bytes(Encoding::Native, &bytes);
-        Ok(Some(entries.map_err(|error| bad(&format!("a card: {error}")))?))
+        Ok(Some(entries.map_err(|error| bad(&format!("a business card: {error}")))?))
     }
 
     fn lookup(

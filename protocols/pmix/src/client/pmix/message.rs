@@ -368,7 +368,7 @@ impl Translator {
         }
     }
 
-    /// The card of a process, from what was received for it.
+    /// The business card of a process, from what was received for it.
     fn card(&self, from: &mut Reader<'_>, proc: Proc) -> io::Result<BusinessCard> {
         let mut entries = BTreeMap::new();
         while !from.is_empty() {

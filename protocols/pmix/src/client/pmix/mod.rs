@@ -37,7 +37,7 @@ const HEADER: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The version that the client names. The server chooses its formats by it.
 const VERSION: &str = "4.2.2";
-/// A key on the card of each of our processes: how often its program has committed.
+/// A key on the business card of each of our processes: how often its program has committed.
 pub(super) const COMMITS: &str = "petasos.commits";
 
 /// The result of connecting.
@@ -268,7 +268,7 @@ impl Dialect {
 /// A get with the semantics of the Standard: a key is not found at once if the process has
 /// committed without it, and waited for if the process has not committed yet. But the server waits
 /// for each key until the time is over. So the client asks for a key that the programs of all our
-/// ranks have in their first commit. The answer brings the whole card.
+/// ranks have in their first commit. The answer brings the whole business card.
 pub(super) fn get(
     call: impl Fn(Request) -> Result<Answer, JobError>,
     proc: Proc,
@@ -295,7 +295,7 @@ pub(super) fn get(
     let awaited = if wait { &key } else { COMMITS };
     let mut pause = Duration::from_millis(1);
     loop {
-        // Each commit is answered with the whole card. Then the next one is waited for.
+        // Each commit is answered with the whole business card. Then the next one is waited for.
         let answer = ask(awaited, false);
         if !lacks(&answer, awaited) || Instant::now() >= until {
             return match answer {

@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-/// Bytes of all cards that a fence spreads: they travel in one message.
+/// Bytes of all business cards that a fence spreads: they travel in one message.
 const MAX_COLLECTED: usize = 128 << 20;
 
 /// A group that has fences.
@@ -268,7 +268,7 @@ pub(super) struct Fence {
     children: BTreeSet<Node>,
     waiting: Vec<(ClientId, RequestId)>,
     cards: Vec<(Proc, BusinessCard)>,
-    /// How many bytes the cards take.
+    /// How many bytes the business cards take.
     bytes: usize,
     /// The parent was told.
     up: bool,
@@ -285,7 +285,7 @@ struct Census {
 }
 
 impl Fence {
-    /// Takes cards. Of too many none are kept, and the fence fails.
+    /// Takes business cards. Of too many none are kept, and the fence fails.
     fn collect(&mut self, cards: impl IntoIterator<Item = (Proc, BusinessCard)>) {
         for (proc, card) in cards {
             self.bytes += card.size();
@@ -296,10 +296,10 @@ impl Fence {
         }
     }
 
-    /// The error of a fence with too many bytes of cards.
+    /// The error of a fence with too many bytes of business cards.
     pub(super) fn check_size(&self) -> Result<(), Error> {
         match self.bytes > MAX_COLLECTED {
-            true => Err(limit("bytes of cards in a fence", self.bytes, MAX_COLLECTED)),
+            true => Err(limit("bytes of business cards in a fence", self.bytes, MAX_COLLECTED)),
             false => Ok(()),
         }
     }
@@ -314,7 +314,7 @@ impl Fence {
         }
     }
 
-    /// The cards of all, once all processes here and all children have come; only once.
+    /// The business cards of all, once all processes here and all children have come; only once.
     pub(super) fn complete(&mut self) -> Option<Vec<(Proc, BusinessCard)>> {
         if !self.missing.is_empty() || !self.children.is_empty() || self.up {
             return None;

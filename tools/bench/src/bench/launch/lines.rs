@@ -50,7 +50,7 @@ pub(super) const FIGURES: [Figure; 12] = [
     figure("put", "put", &[], None),
     figure("commit", "commit", &[], None),
     figure("fence", "fence", &[(2, 20e3), (16, 150e3), (64, 900e3)], Some(Plot::LaunchFence)),
-    figure("full_fence", "fence with cards", &[], None),
+    figure("full_fence", "fence with business cards", &[], None),
     figure("event", "event, one way", &[(2, 60e3)], None),
     figure("hop", "event, a hop of ping-pong", &[(2, 60e3)], None),
 ];

@@ -170,7 +170,7 @@ fn measure(with_events: bool) -> Result<Option<BTreeMap<&'static str, f64>>, Job
 fn card(job: &Job, rank: u32) -> Result<(), JobError> {
     let value = job.get(rank, "direct")?;
     let right = value.as_bytes().is_some_and(|bytes| bytes == [rank as u8; CARD]);
-    if right { Ok(()) } else { Err(JobError::Lost("a card has other bytes".to_owned())) }
+    if right { Ok(()) } else { Err(JobError::Lost("a business card has other bytes".to_owned())) }
 }
 
 /// Ranks 0 and 1: events one at a time from 0 to 1, whose age rank 1 puts on its card, then there

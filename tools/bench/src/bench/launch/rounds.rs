@@ -221,7 +221,7 @@ impl Rounds<'_> {
             self.progress.step(format!("simulated: {nodes} nodes, {}", modex.title()));
             if modex == Modex::Full && nodes > FULL_NODES {
                 self.skipped.push(format!(
-                    "simulated, {nodes} nodes, {}: each node would keep {nodes} cards, all in this process",
+                    "simulated, {nodes} nodes, {}: each node would keep {nodes} business cards, all in this process",
                     modex.title()
                 ));
                 continue;
