@@ -243,7 +243,7 @@ pub enum OpErrorKind {
 #[non_exhaustive]
 pub enum InjectError {
     /// No room now. `Event::Writable` tells when to try again.
-    #[error("the way to the peer is full")]
+    #[error("the queue to the peer is full")]
     Full,
     /// The peer is gone.
     #[error("the peer is lost")]
