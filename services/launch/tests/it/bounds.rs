@@ -289,7 +289,7 @@ fn questions_for_cards_that_are_not_there_are_bounded() {
         assert_eq!(daemon.hears(1, question(id, 0, 0)), []);
     }
     let came = daemon.hears(1, question(most, 0, 0));
-    limited(cards(&came).remove(0), "questions of a node for cards that are not there");
+    limited(cards(&came).remove(0), "questions of a node for business cards that are not there");
     let long = |patience| {
         let (proc, key) = (rank(0), "k".to_owned());
         Message::BusinessCardRequest {
@@ -414,7 +414,7 @@ fn the_cards_of_a_fence_are_bounded_and_all_hear_of_it() {
     net.procs().into_iter().for_each(|proc| net.ask(ms(0), proc, collect()));
     net.run(ms(50));
     for proc in net.procs() {
-        limited(net.last(proc), "bytes of cards in a fence");
+        limited(net.last(proc), "bytes of business cards in a fence");
     }
     // The next fence is not affected.
     net.procs().into_iter().for_each(|proc| net.ask(ms(0), proc, fence()));
