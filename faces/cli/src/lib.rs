@@ -26,6 +26,7 @@ use cli::{Cli, Command, Common};
 pub use commands::completions::print as print_completions;
 use commands::forward::{guard, mount_ask, mount_helper};
 use exit::{Code, Failure, Outcome};
+use nix::sys::signal::{SigSet, Signal};
 use std::{env, ffi::OsString, process::ExitCode, sync::OnceLock};
 
 /// The word behind which another program is this command, if it is.
@@ -34,6 +35,7 @@ static BEHIND: OnceLock<&str> = OnceLock::new();
 /// The command: does what the command line says, and gives how it ended. `behind` is for another
 /// program that is this command, too, where its first argument is that word.
 pub fn main(behind: Option<&'static str>) -> ExitCode {
+    no_signal_for_long_files();
     commands::forward::let_go();
     if let Some(word) = behind {
         let _ = BEHIND.set(word);
@@ -51,6 +53,16 @@ pub fn main(behind: Option<&'static str>) -> ExitCode {
             ended(Err(failure))
         }
     }
+}
+
+/// Where files have a limit of length (`ulimit -f`), what goes beyond it fails, as on a full disk,
+/// and nothing else does: by default the system ends the whole process, for one client's file. To be
+/// called before there are other threads. The ranks of jobs have the default again.
+fn no_signal_for_long_files() {
+    let mut set = SigSet::empty();
+    set.add(Signal::SIGXFSZ);
+    // A set of signals is never refused.
+    let _ = set.thread_block();
 }
 
 /// The words of the command line, without that of [`main`].

@@ -19,6 +19,7 @@ use rustix::{
     },
     io::Errno,
     mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap},
+    process::{Resource, getrlimit},
 };
 use std::{
     os::fd::AsRawFd,
@@ -68,8 +69,13 @@ pub enum Unfit {
 /// it.
 ///
 /// # Errors
-/// If the system refuses.
+/// If the system refuses; `FBIG` beyond the limit of this process for the length of files
+/// (`ulimit -f`), which holds for these, too.
 pub fn create(name: &str, len: usize) -> Result<(OwnedFd, Mapping), Errno> {
+    // Beyond it the system would not only refuse, but end the process by a signal (SIGXFSZ).
+    if getrlimit(Resource::Fsize).current.is_some_and(|most| len as u64 > most) {
+        return Err(Errno::FBIG);
+    }
     let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     // Others of the system may not open it again through /proc with more rights.
     fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
@@ -318,6 +324,25 @@ mod tests {
         assert!(matches!(adopt(&fd, 16384, true), Err(Unfit::Length { .. })));
         assert!(adopt(&fd, 8192, true).is_ok());
         assert!(ftruncate(&fd, 0).is_err(), "the seal holds");
+    }
+
+    /// A limit of the system refuses memory, and ends no process.
+    #[test]
+    #[cfg_attr(miri, ignore = "no files are mapped there")]
+    fn longer_than_files_may_be() {
+        use petasos_testing::{again, role};
+        use rustix::process::{Rlimit, setrlimit};
+        use std::time::Duration;
+        if role().is_some() {
+            let limit = Rlimit { current: Some(64 << 10), maximum: None };
+            setrlimit(Resource::Fsize, limit).unwrap();
+            assert_eq!(create("test", (64 << 10) + 1).unwrap_err(), Errno::FBIG);
+            assert!(create("test", 64 << 10).is_ok());
+            return;
+        }
+        let mut limited =
+            again("memory::memfd::tests::longer_than_files_may_be", "limited").start();
+        assert!(limited.wait(Duration::from_secs(30)).success());
     }
 
     #[test]

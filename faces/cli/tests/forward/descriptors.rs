@@ -23,8 +23,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The same command, in a process that may have so many descriptors; `-S` for the soft limit alone.
-fn limited(command: &Command, limit: &str) -> Command {
+/// The same command, in a process with this limit of `ulimit`; `-S` for the soft limit alone.
+pub(crate) fn limited(command: &Command, limit: &str) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("ulimit {limit} && exec \"$0\" \"$@\"")]);
     shell.arg(command.get_program()).args(command.get_args());

@@ -6,6 +6,7 @@ mod commands;
 mod common;
 mod descriptors;
 mod export;
+mod file_limit;
 mod full_scale;
 mod interrupted;
 mod mounting;
