@@ -30,8 +30,8 @@ use std::{
 /// it ends with `PeerLost` if the peer is lost. A key that is released meanwhile stays good for it.
 /// A [`Flush`](Operation::Flush) behind a fence waits for it, too. Until the fence is passed,
 /// [`inject`](crate::Endpoint::inject) to this peer says `Full`, and `Event::Writable` follows.
-/// Other peers are not concerned. If the operation is cancelled before it has begun, it is not said
-/// whether its fence still holds up what is behind it.
+/// Other peers are not concerned. If the operation is cancelled before it has begun, its fence stays,
+/// and still holds up what was accepted behind it.
 ///
 /// ```
 /// use petasos_fabric::{

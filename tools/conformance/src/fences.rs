@@ -424,7 +424,8 @@ pub fn held(w: &mut World) {
     }
 }
 
-/// An operation that waits for a fence can be cancelled, and so can what it waits for.
+/// An operation that waits for a fence can be cancelled, and so can what it waits for. The fence of
+/// one that is cancelled holds up what is behind it, as before.
 pub fn cancelled(w: &mut World) {
     let (a, b, ab, _) = w.pair();
     if !fences(w, a) {
@@ -438,6 +439,8 @@ pub fn cancelled(w: &mut World) {
     w.until("the header comes", |w| !w[b].longs.is_empty());
     w.cancel(a, flag);
     w.fails(a, flag, |kind| *kind == OpErrorKind::Cancelled);
+    w.run_for(Duration::from_millis(3));
+    assert!(w[b].messages.is_empty(), "what is behind the fence came before it was passed");
     let_go(w, b);
     w.ok(a, long);
     w.ok(a, behind);
