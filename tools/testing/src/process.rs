@@ -11,6 +11,7 @@
 //! }
 //! ```
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::{
     io::{BufRead, BufReader, ErrorKind, Write},
     os::unix::{fs::PermissionsExt, process::CommandExt},
@@ -194,6 +195,26 @@ impl Process {
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+
+    /// Stops it, as SIGSTOP does, until [`Process::go_on`].
+    ///
+    /// # Panics
+    /// If it has ended, and was waited for.
+    pub fn stop(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Has it go on after [`Process::stop`].
+    ///
+    /// # Panics
+    /// If it has ended, and was waited for.
+    pub fn go_on(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it has not ended");
     }
 
     /// Waits until it ends by itself.

@@ -60,6 +60,8 @@ pub struct Net {
     /// The number of slots at first.
     sends: usize,
     slabs: Slabs,
+    /// Messages that could not be received since the last one that was.
+    failed: u32,
     batch: Batch,
     /// For short messages, which the library copies.
     scratch: Box<[u8]>,

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     OpenError, leftovers,
     providers::{BEST, Provider},
+    sys::environment,
 };
 use petasos_datagram::{
     Config, Facts, Happened, Mark, Medium, Meeting, Network, Node, Packet, Refusal, RemoteOp,
@@ -42,10 +43,12 @@ impl Network for Net {
         // Version 2 loses the ends of long packets and of accesses on shared memory, or crashes on
         // them: there everything goes in packets that it takes before the call returns.
         let modest = provider.meeting == Meeting::Shm && offer.library().major() >= 2;
-        let fragment = match modest {
-            true => offer.inject_size().saturating_sub(headers).max(256),
-            false => Config::MAX_MESSAGE,
+        let packet = match modest {
+            true => offer.inject_size(),
+            false if offer.provider().ends_with("ofi_rxm") => environment::eager(),
+            false => usize::MAX,
         };
+        let fragment = packet.saturating_sub(headers).clamp(256, Config::MAX_MESSAGE);
         let Config { sends, slabs, slab, .. } = *config;
         let sizes = Sizes { packet: headers + fragment, fragment, sends, slabs, slab };
         let enforcement = match provider.is_software() {

@@ -191,7 +191,9 @@ impl Net {
             check(((*(*ep.fid()).ops).control)(ep.fid(), FI_ENABLE, context), "fi_enable")?;
         }
         let held = making.and_then(|(name, making)| making.hold(&name));
-        let multi = offer.has_multi_recv();
+        // Over a network each message has memory of its own: there the providers lose the end of
+        // memory for several whose last one fails, when its sender is killed, and so all of it.
+        let multi = shares_memory && offer.has_multi_recv();
         if multi {
             // SAFETY: as above.
             unsafe {
@@ -265,6 +267,7 @@ impl Net {
             contexts,
             sends,
             slabs,
+            failed: 0,
             batch: Batch::new(),
             scratch: vec![0; offer.inject_size().max(64)].into_boxed_slice(),
             library,

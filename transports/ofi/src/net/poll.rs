@@ -2,12 +2,16 @@
 
 use super::{Net, batch::BATCH, slots::Owner};
 use crate::sys::{
-    FI_EAGAIN, FI_EAVAIL, FI_ECANCELED, FI_ETRUNC, FI_MULTI_RECV, FI_RECV, FI_REMOTE_CQ_DATA,
-    FI_REMOTE_WRITE, fi_cq_err_entry,
+    FI_EAGAIN, FI_EAVAIL, FI_MULTI_RECV, FI_RECV, FI_REMOTE_CQ_DATA, FI_REMOTE_WRITE,
+    fi_cq_err_entry,
 };
 use petasos_datagram::{Happened, Packet};
 use petasos_fabric::{Region, Slice};
 use std::{ffi::c_int, mem::MaybeUninit};
+
+/// So many messages can fail one after the other, with none between that is received, before nothing
+/// can be received any more: as many as a great number of killed senders have under way.
+const FAILED: u32 = 1 << 16;
 
 /// A write of a peer, with completion data.
 const WRITTEN: u64 = FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA;
@@ -82,6 +86,7 @@ impl Net {
                     true => (entry.buf as usize).wrapping_sub(region.as_ptr() as usize),
                     false => 0,
                 };
+                self.failed = 0;
                 let within = at.checked_add(entry.len).is_some_and(|end| end <= region.len());
                 // What the library says is checked.
                 within.then_some(Happened::Packet(Packet { buffer: slab, at, len: entry.len }))
@@ -105,13 +110,14 @@ impl Net {
         let entry = unsafe { entry.assume_init() };
         match self.contexts.owner(entry.op_context)? {
             Owner::Slot(slot) => Some(Happened::Done(self.slots.done(slot)?.0, Err(entry.err))),
+            // Of one message: its sender was killed in the middle of it, or it is longer than any
+            // of ours. What others send is not concerned.
             Owner::Receive(slab) => {
-                let truncated = entry.err == FI_ETRUNC || entry.err == libc::EMSGSIZE;
-                if !self.details.multi || entry.flags & FI_MULTI_RECV != 0 || !truncated {
+                if !self.details.multi || entry.flags & FI_MULTI_RECV != 0 {
                     self.slabs.release(slab);
                 }
-                let ends = entry.err == FI_ECANCELED || truncated;
-                (!ends).then_some(Happened::Broken(entry.err))
+                self.failed += 1;
+                (self.failed > FAILED).then_some(Happened::Broken(entry.err))
             }
         }
     }

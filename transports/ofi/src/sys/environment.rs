@@ -44,6 +44,14 @@ pub(crate) fn missing() -> Option<String> {
     (!unset.is_empty()).then(|| unset.join(" "))
 }
 
+/// The longest packet that `ofi_rxm` sends at once, in bytes, by its default and by the environment.
+/// Of what is longer the receiver fetches each piece, and hears of each one that fails, when the
+/// sender was killed: so it cannot know when the provider is done with the memory.
+pub(crate) fn eager() -> usize {
+    let set = env::var("FI_OFI_RXM_BUFFER_SIZE").ok().and_then(|set| set.parse().ok());
+    set.unwrap_or(usize::MAX).min(16 << 10)
+}
+
 /// Whether this process has one thread; no, if that cannot be found out.
 fn alone() -> bool {
     fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
