@@ -28,7 +28,7 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct Descriptor {
-    /// Where data comes from, or goes.
+    /// Where data comes from, or goes: not the address space of the process.
     pub memory: Memory,
     /// The event queue. Default: none, and then there are no events.
     pub queue: Option<Handle<EventQueue>>,

@@ -171,9 +171,10 @@ impl State {
                 self.fetched_data(&serving, scratch, result);
             }
             Some(Transfer::Result { operation, memory, scratch, len }) => {
-                if let (Ok(()), Some(scratch)) = (result, scratch) {
-                    copy(&scratch, &memory, 0);
-                }
+                let result = match (result, scratch) {
+                    (Ok(()), Some(scratch)) => copy(&scratch, &memory, 0),
+                    (result, _) => result,
+                };
                 self.reply_received(operation, result.map(|()| len));
             }
         }

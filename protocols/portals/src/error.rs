@@ -127,6 +127,10 @@ pub enum Failure {
     /// No header matched a search.
     #[error("no header matches")]
     NoMatch,
+    /// There is no memory at that address, or none for it
+    /// ([`AddressSpace`](petasos_fabric::memory::AddressSpace)).
+    #[error("there is no such memory at the target")]
+    Fault,
     /// The data could not be moved to the memory.
     #[error("the data did not arrive whole")]
     Undelivered,

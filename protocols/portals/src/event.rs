@@ -102,6 +102,20 @@ pub struct Served {
     pub result: Result<(), Failure>,
     /// Which memory of the entry (Portals 3).
     pub(crate) serial: u32,
+    /// The address of the first byte of the memory, or [`NOWHERE`].
+    pub(crate) start: u64,
+}
+
+/// Stands for the address of memory that has none: in several pieces, or of a device.
+pub(crate) const NOWHERE: u64 = u64::MAX;
+
+impl Served {
+    /// The address in this process at which its data is, if the memory is one piece; for other
+    /// languages.
+    #[must_use]
+    pub fn address(&self) -> Option<u64> {
+        (self.start != NOWHERE).then(|| self.start.wrapping_add(self.offset))
+    }
 }
 
 /// An entry was linked, was unlinked, or its memory is free.

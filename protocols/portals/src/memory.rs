@@ -1,10 +1,20 @@
 //! Memory of entries and descriptors: one piece, or several that count as one.
 
-use crate::atomic::{self, AtomicFailure, Datatype, Operator};
-use petasos_fabric::{Region, Slice};
+use crate::{
+    Failure,
+    atomic::{self, Datatype, Operator},
+};
+use petasos_fabric::{
+    Region, Slice,
+    memory::{AddressSpace, Kind},
+};
 use smallvec::{SmallVec, smallvec};
 
 /// Memory that other processes write and read, or that is sent from: owned and counted.
+///
+/// All memory of the process is memory for an entry, too ([`AddressSpace`]): offsets are addresses,
+/// the kernel copies, and where nothing is the operation fails ([`Failure::Fault`]). It is none for
+/// descriptors.
 ///
 /// While an interface holds it, its bytes are accessed only by copies; they belong to the program
 /// alone again when it is the last holder ([`Region::into_exclusive`]).
@@ -58,9 +68,29 @@ impl Memory {
         self.pieces.iter().all(|piece| piece.is_writable())
     }
 
-    /// A part, if it lies in one piece; `None` if not, or if it is not within.
+    /// Whether some of it is the address space of the process: then copies may fail, and the
+    /// endpoint does not move data there.
+    pub(crate) fn may_fault(&self) -> bool {
+        self.pieces.iter().any(|piece| piece.kind() == Kind::AddressSpace)
+    }
+
+    /// The address of its first byte, if it is one piece of the process's memory; addresses follow
+    /// from offsets then.
+    pub(crate) fn start(&self) -> Option<u64> {
+        match &self.pieces[..] {
+            [only] if only.kind() == Kind::AddressSpace => Some(only.offset() as u64),
+            [only] => only.host_ptr().map(|at| at.addr().get() as u64),
+            _ => None,
+        }
+    }
+
+    /// A part, if it lies in one piece; `None` if not, or if it is not within, and for the address
+    /// space.
     #[must_use]
     pub fn slice(&self, offset: u64, len: u64) -> Option<Slice> {
+        if self.may_fault() {
+            return None;
+        }
         if let [only] = &self.pieces[..] {
             return only.part(usize::try_from(offset).ok()?, usize::try_from(len).ok()?);
         }
@@ -74,8 +104,11 @@ impl Memory {
         }
     }
 
-    /// The pieces of a part of it; `None` if it is not within.
+    /// The pieces of a part of it; `None` if it is not within, and for the address space.
     pub(crate) fn slices(&self, offset: u64, len: u64) -> Option<SmallVec<[Slice; 1]>> {
+        if self.may_fault() {
+            return None;
+        }
         Some(self.part(offset, len)?.pieces)
     }
 
@@ -132,6 +165,60 @@ impl Memory {
         }
     }
 
+    /// Copies bytes out where there may be no memory.
+    ///
+    /// # Errors
+    /// [`Failure::Fault`].
+    ///
+    /// # Panics
+    /// As [`Memory::read`].
+    #[inline]
+    pub(crate) fn try_read(&self, offset: u64, into: &mut [u8]) -> Result<(), Failure> {
+        match &self.pieces[..] {
+            [only] => only.try_read(offset as usize, into).map_err(|_| Failure::Fault),
+            _ => self.try_read_pieces(offset, into),
+        }
+    }
+
+    #[inline(never)]
+    fn try_read_pieces(&self, offset: u64, into: &mut [u8]) -> Result<(), Failure> {
+        self.check(offset, into.len());
+        let mut rest = into;
+        for (piece, at, len) in self.parts(offset, rest.len() as u64) {
+            let (now, later) = rest.split_at_mut(len);
+            piece.try_read(at, now).map_err(|_| Failure::Fault)?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Copies bytes in where there may be no memory, or none that may be written.
+    ///
+    /// # Errors
+    /// [`Failure::Fault`]: some may have been copied.
+    ///
+    /// # Panics
+    /// As [`Memory::write`].
+    #[inline]
+    pub(crate) fn try_write(&self, offset: u64, from: &[u8]) -> Result<(), Failure> {
+        match &self.pieces[..] {
+            [only] => only.try_write(offset as usize, from).map_err(|_| Failure::Fault),
+            _ => self.try_write_pieces(offset, from),
+        }
+    }
+
+    #[inline(never)]
+    fn try_write_pieces(&self, offset: u64, from: &[u8]) -> Result<(), Failure> {
+        self.check(offset, from.len());
+        let mut rest = from;
+        for (piece, at, len) in self.parts(offset, rest.len() as u64) {
+            let (now, later) = rest.split_at(len);
+            piece.try_write(at, now).map_err(|_| Failure::Fault)?;
+            rest = later;
+        }
+        Ok(())
+    }
+
     /// Applies an operation to the elements from `offset` on, and gives the old values.
     pub(crate) fn apply(
         &self,
@@ -140,20 +227,22 @@ impl Memory {
         kind: Datatype,
         data: &[u8],
         operand: &[u8],
-    ) -> Result<SmallVec<[u8; 16]>, AtomicFailure> {
+    ) -> Result<SmallVec<[u8; 16]>, Failure> {
+        let refused = |_| Failure::Operation;
         match self.slice(offset, data.len() as u64) {
-            Some(slice) => atomic::apply(&slice, operator, kind, data, operand),
+            Some(slice) => atomic::apply(&slice, operator, kind, data, operand).map_err(refused),
             // Elements in several pieces: atomic among the operations of this interface.
             None if self.within(offset, data.len() as u64).is_some() => {
                 let scratch = Region::zeroed(data.len()).whole();
                 let mut bytes = vec![0; data.len()];
-                self.read(offset, &mut bytes);
+                self.try_read(offset, &mut bytes)?;
                 scratch.write(0, &bytes);
-                let old = atomic::apply(&scratch, operator, kind, data, operand)?;
-                self.write(offset, &scratch.to_vec());
+                let old = atomic::apply(&scratch, operator, kind, data, operand);
+                let old = old.map_err(refused)?;
+                self.try_write(offset, &scratch.to_vec())?;
                 Ok(old)
             }
-            None => Err(AtomicFailure),
+            None => Err(Failure::Operation),
         }
     }
 
@@ -183,6 +272,12 @@ impl From<Slice> for Memory {
     fn from(slice: Slice) -> Memory {
         let len = slice.len() as u64;
         Memory { pieces: smallvec![slice], len }
+    }
+}
+
+impl From<&AddressSpace> for Memory {
+    fn from(space: &AddressSpace) -> Memory {
+        space.slice().clone().into()
     }
 }
 

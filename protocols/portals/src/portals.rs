@@ -6,6 +6,7 @@ use crate::{
     MatchEntry, Quiet, Served,
     access::AccessList,
     counter::Count,
+    event::NOWHERE,
     events::Events,
     matching::{Claim, EntryError, EntryInfo, Matched, Matching, Notice},
     message::Arrival,
@@ -275,7 +276,8 @@ impl PortalTable {
         if !silent {
             let place = (claim.offset, claim.len);
             let served = served(entry, claim.arrival, place, List::Overflow, link, result);
-            let served = Served { memory: Some(Box::new(claim.memory)), ..served };
+            let start = claim.memory.start().unwrap_or(NOWHERE);
+            let served = Served { memory: Some(Box::new(claim.memory)), start, ..served };
             events.push(self.queue_of(entry), Event::Overflow(served));
         }
     }
@@ -290,7 +292,7 @@ pub(crate) fn served(
     link: u64,
     result: Result<(), Failure>,
 ) -> Served {
-    let EntryInfo { entry, user_data, left, serial, .. } = *entry;
+    let EntryInfo { entry, user_data, left, serial, start, .. } = *entry;
     Served {
         arrival,
         entry,
@@ -303,5 +305,6 @@ pub(crate) fn served(
         left,
         result,
         serial,
+        start,
     }
 }

@@ -16,6 +16,7 @@ pub(crate) fn status(result: Result<(), Failure>) -> u8 {
         Err(Failure::PortalDisabled) => 2,
         Err(Failure::Permission) => 3,
         Err(Failure::Operation) => 4,
+        Err(Failure::Fault) => 7,
         Err(_) => 5,
     }
 }
@@ -29,6 +30,7 @@ pub(crate) fn status_result(status: u8) -> Option<Result<(), Failure>> {
         3 => Err(Failure::Permission),
         4 => Err(Failure::Operation),
         5 => Err(Failure::Undelivered),
+        7 => Err(Failure::Fault),
         _ => return None,
     })
 }

@@ -4,8 +4,8 @@
 //! its counter counts one failure. If it finds none, an event says so.
 
 use crate::{
-    Count, Counts, Error, Event, Failure, List, MatchEntry, Quiet, Served, matching::EntryInfo,
-    portals::served, state::State,
+    Count, Counts, Error, Event, Failure, List, MatchEntry, Quiet, Served, event::NOWHERE,
+    matching::EntryInfo, portals::served, state::State,
 };
 
 /// The events that are not wanted if a search is to raise none.
@@ -35,7 +35,8 @@ impl State {
                 let info = EntryInfo::search(portal, user_data);
                 let place = (claim.offset, claim.len);
                 let served = served(&info, claim.arrival, place, List::Overflow, 0, claim.result);
-                let served = Served { memory: Some(Box::new(claim.memory)), ..served };
+                let start = claim.memory.start().unwrap_or(NOWHERE);
+                let served = Served { memory: Some(Box::new(claim.memory)), start, ..served };
                 let found = Ok(Box::new(served));
                 self.raise_search(portal, entry, Event::Search { user_data, found });
             }

@@ -58,6 +58,15 @@ impl AddressSpace {
         Ok(AddressSpace(Region::of_address_space().whole()))
     }
 
+    /// All of it as memory that is copied by [`Slice::try_read`] and [`Slice::try_write`], for a
+    /// protocol whose peers name addresses in its messages: that protocol is the key then, and what
+    /// [`of_process`](Self::of_process) was promised of keys holds for it. It is no local memory of
+    /// operations.
+    #[must_use]
+    pub fn slice(&self) -> &Slice {
+        &self.0
+    }
+
     /// Opens it to remote access, as [`Endpoint::register`] does with other memory.
     ///
     /// # Errors

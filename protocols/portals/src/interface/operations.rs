@@ -9,8 +9,11 @@ impl Interface {
     ///
     /// # Errors
     /// [`Error::Handle`] for a stale queue or counter, [`Error::NoSpace`] beyond
-    /// `limits.descriptors`.
+    /// `limits.descriptors`, [`Error::Argument`] for the address space of the process.
     pub fn bind(&self, descriptor: Descriptor) -> Result<Handle<Descriptor>, Error> {
+        if descriptor.memory.may_fault() {
+            return Err(Error::Argument("the address space is no memory of a descriptor"));
+        }
         let mut state = self.lock();
         state.events.check(descriptor.queue, descriptor.counter)?;
         let quiet = descriptor.quiet.with(Quiet::PORTALS_4);

@@ -2,7 +2,8 @@
 
 use super::List;
 use crate::{
-    Accepts, Counter, Counts, EventQueue, Handle, Memory, ProcessId, Quiet, message::Arrival,
+    Accepts, Counter, Counts, EventQueue, Handle, Memory, ProcessId, Quiet, event::NOWHERE,
+    message::Arrival,
 };
 use petasos_match::{Envelope, Key, Pattern};
 
@@ -179,6 +180,8 @@ pub(crate) struct Entry {
     pub(crate) pending: u32,
     /// Unexpected headers whose data lies in its memory.
     pub(super) headers: u32,
+    /// The address of the first byte of its memory, or [`NOWHERE`].
+    pub(super) start: u64,
     pub(crate) spec: MatchEntry,
 }
 
@@ -211,6 +214,7 @@ impl Entry {
             offset: 0,
             pending: 0,
             headers: 0,
+            start: spec.memory.start().unwrap_or(NOWHERE),
             spec,
         }
     }

@@ -136,6 +136,8 @@ pub(crate) struct EntryInfo {
     pub(crate) left: Left,
     /// Which memory of the entry (Portals 3).
     pub(crate) serial: u32,
+    /// The address of the first byte of its memory, or [`NOWHERE`](crate::event::NOWHERE).
+    pub(crate) start: u64,
 }
 
 impl EntryInfo {
@@ -143,7 +145,8 @@ impl EntryInfo {
     pub(crate) fn search(portal: u16, user_data: u64) -> EntryInfo {
         let (entry, quiet, counts) = (Handle::none(), Quiet::NONE, Counts::NONE);
         let (queue, counter, left, serial) = (None, None, Left::default(), 0);
-        EntryInfo { entry, portal, user_data, quiet, queue, counter, counts, left, serial }
+        let start = crate::event::NOWHERE;
+        EntryInfo { entry, portal, user_data, quiet, queue, counter, counts, left, serial, start }
     }
 }
 
@@ -312,6 +315,7 @@ impl Matching {
             counts: entry.spec.counts,
             left: Left { operations: entry.remaining(), offset: entry.offset },
             serial: entry.serial,
+            start: entry.start,
         }
     }
 

@@ -2,7 +2,7 @@
 //! up, and exchanged while the entry stays in its list.
 
 use super::{At, Entry, EntryError, List, MatchEntry, Matching, Notice};
-use crate::{Handle, Memory};
+use crate::{Handle, Memory, event::NOWHERE};
 
 impl Matching {
     /// Inserts an entry without memory into the priority list of a portal. Messages skip it.
@@ -157,6 +157,7 @@ impl Entry {
     /// the beginning is inactive.
     fn fill(&mut self, spec: MatchEntry) -> MatchEntry {
         (self.left, self.offset) = (spec.threshold, 0);
+        self.start = spec.memory.start().unwrap_or(NOWHERE);
         let MatchEntry { bits, ignore, source, .. } = self.spec;
         let before = std::mem::replace(&mut self.spec, MatchEntry { bits, ignore, source, ..spec });
         if self.is_full() {

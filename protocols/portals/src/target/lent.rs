@@ -35,7 +35,11 @@ impl State {
                 let scratch = Memory::from(whole.clone());
                 if !writes {
                     let mut bytes = vec![0; len as usize];
-                    memory.read(offset, &mut bytes);
+                    if let Err(failure) = memory.try_read(offset, &mut bytes) {
+                        self.network.release(remote);
+                        self.finish(&serving, Err(failure));
+                        return self.refuse(serving.peer, serving.number, failure);
+                    }
                     scratch.write(0, &bytes);
                 }
                 (smallvec![whole], Some(scratch))

@@ -203,13 +203,17 @@ impl State {
     ) {
         self.raise_start(arrival, matched, link);
         let spec = &self.portals.matching.at(matched.entry).spec;
-        spec.memory.write(matched.offset, &data[..matched.len as usize]);
-        if let Some(number) = number {
-            // The answer comes first: the initiator need not wait for the events here.
-            let response = success(arrival, matched, number, !spec.acknowledge);
-            self.respond(peer, response, &[]);
+        let result = spec.memory.try_write(matched.offset, &data[..matched.len as usize]);
+        // The answer comes first: the initiator need not wait for the events here.
+        match (number, result) {
+            (Some(number), Ok(())) => {
+                let response = success(arrival, matched, number, !spec.acknowledge);
+                self.respond(peer, response, &[]);
+            }
+            (number, Err(failure)) => self.refuse(peer, number, failure),
+            (None, Ok(())) => {}
         }
-        self.finish_matched(arrival, matched, link, Ok(()));
+        self.finish_matched(arrival, matched, link, result);
     }
 
     /// Has the data of a long put moved to where it belongs.
@@ -228,11 +232,11 @@ impl State {
         &mut self,
         serving: &Serving,
         scratch: Option<Memory>,
-        result: Result<(), Failure>,
+        mut result: Result<(), Failure>,
     ) {
         if let (Ok(()), Some(scratch)) = (result, scratch) {
             let memory = &self.portals.matching.at(serving.matched.entry).spec.memory;
-            copy(&scratch, memory, serving.matched.offset);
+            result = copy(&scratch, memory, serving.matched.offset);
         }
         self.unreserve_event(serving);
         self.finish(serving, result);
@@ -253,15 +257,28 @@ impl State {
         let response = serving.success(number);
         if len <= self.config.eager as u64 {
             self.network.frame.begin(|room| response.write(room));
-            memory.read(offset, self.network.frame.extend(len as usize));
-            self.send_frame(serving.peer, None);
-            return self.finish(&serving, Ok(()));
+            let result = memory.try_read(offset, self.network.frame.extend(len as usize));
+            match result {
+                Ok(()) => self.send_frame(serving.peer, None),
+                Err(failure) => self.refuse(serving.peer, serving.number, failure),
+            }
+            return self.finish(&serving, result);
         }
-        let body = memory.slice(offset, len).unwrap_or_else(|| {
-            let mut whole = vec![0; len as usize];
-            memory.read(offset, &mut whole);
-            Region::from_vec(whole).whole()
-        });
+        let body = memory.slice(offset, len).map_or_else(
+            || {
+                let mut whole = vec![0; len as usize];
+                memory.try_read(offset, &mut whole)?;
+                Ok(Region::from_vec(whole).whole())
+            },
+            Ok,
+        );
+        let body = match body {
+            Ok(body) => body,
+            Err(failure) => {
+                self.refuse(serving.peer, serving.number, failure);
+                return self.finish(&serving, Err(failure));
+            }
+        };
         let mut header = Vec::with_capacity(HEADER);
         response.encode(&mut header);
         self.reserve_event(&serving);
@@ -283,13 +300,12 @@ impl State {
         let data = &data[..len as usize];
         let old: Result<SmallVec<[u8; 16]>, Failure> = match elements {
             Some(Elements { operator, kind, operand }) => {
-                memory.apply(offset, operator, kind, data, &operand).map_err(|_| Failure::Operation)
+                memory.apply(offset, operator, kind, data, &operand)
             }
             None => {
                 let mut old = SmallVec::from_elem(0, data.len());
-                memory.read(offset, &mut old);
-                memory.write(offset, data);
-                Ok(old)
+                let changed = memory.try_read(offset, &mut old);
+                changed.and_then(|()| memory.try_write(offset, data)).map(|()| old)
             }
         };
         let fetches = serving.arrival.request.reads();
@@ -404,10 +420,13 @@ fn success(arrival: &Arrival, matched: &Matched, operation: u64, silent: bool) -
 }
 
 /// Copies all of a memory to an offset of another.
-pub(crate) fn copy(from: &Memory, to: &Memory, offset: u64) {
+///
+/// # Errors
+/// [`Failure::Fault`] if there is no such memory.
+pub(crate) fn copy(from: &Memory, to: &Memory, offset: u64) -> Result<(), Failure> {
     let mut bytes = vec![0; from.len() as usize];
     from.read(0, &mut bytes);
-    to.write(offset, &bytes);
+    to.try_write(offset, &bytes)
 }
 
 /// What a request means; `None` if nothing.

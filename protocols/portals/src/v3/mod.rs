@@ -269,6 +269,7 @@ impl Interface {
         descriptor: MemoryDescriptor,
         unlink: bool,
     ) -> Result<DescriptorHandle, Error> {
+        check_memory(&descriptor.memory)?;
         let spec = descriptor.into_entry(unlink);
         self.inner.with_state(|state| {
             state.check_entry(&spec)?;
@@ -286,6 +287,7 @@ impl Interface {
         descriptor: MemoryDescriptor,
         unlink: bool,
     ) -> Result<DescriptorHandle, Error> {
+        check_memory(&descriptor.memory)?;
         let bound = descriptor.into_bound(unlink);
         self.inner.with_state(|state| {
             state.events.check(bound.spec.queue, None)?;
@@ -343,6 +345,7 @@ impl Interface {
         unlink: bool,
         if_empty: Option<Handle<EventQueue>>,
     ) -> Result<MemoryDescriptor, Error> {
+        check_memory(&new.memory)?;
         self.inner.with_state(|state| {
             if let Some(queue) = if_empty {
                 // What has come, and was not taken in yet, is an event as well.
@@ -487,5 +490,13 @@ fn of_descriptor(error: EntryError) -> Error {
     match error {
         EntryError::InUse => Error::InUse("the descriptor"),
         _ => Error::Handle("a descriptor"),
+    }
+}
+
+/// Operations are started from the memory of any descriptor.
+fn check_memory(memory: &Memory) -> Result<(), Error> {
+    match memory.may_fault() {
+        true => Err(Error::Argument("the address space is no memory of a descriptor")),
+        false => Ok(()),
     }
 }

@@ -1,0 +1,7 @@
+//! Names the shared object as programs that are linked to it look for it, and the version of its
+//! symbols.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libportals.so.4");
+}
