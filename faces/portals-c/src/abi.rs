@@ -226,3 +226,38 @@ pub(crate) struct ptl_ni_limits_t {
     pub(crate) max_volatile_size: u64,
     pub(crate) features: c_uint,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::{offset_of, size_of};
+
+    macro_rules! layout {
+        ($type:ty, $size:expr, $($field:ident: $at:expr),*) => {
+            assert_eq!(size_of::<$type>(), $size, stringify!($type));
+            $(assert_eq!(
+                offset_of!($type, $field), $at, concat!(stringify!($type), ".", stringify!($field))
+            );)*
+        };
+    }
+
+    /// The same numbers are in `tests/c/layout.c`, which the C compiler checks.
+    #[test]
+    fn layouts_are_those_of_c() {
+        layout!(ptl_process_t, 8, nid: 0, pid: 4);
+        layout!(ptl_iovec_t, 16, iov_base: 0, iov_len: 8);
+        layout!(ptl_ct_event_t, 16, success: 0, failure: 8);
+        layout!(ptl_md_t, 32, start: 0, length: 8, options: 16, eq_handle: 20, ct_handle: 24);
+        layout!(ptl_le_t, 32, start: 0, length: 8, ct_handle: 16, uid: 20, options: 24);
+        layout!(ptl_me_t, 64, start: 0, length: 8, ct_handle: 16, uid: 20, options: 24,
+            match_id: 28, match_bits: 40, ignore_bits: 48, min_free: 56);
+        layout!(ptl_event_t, 80, start: 0, user_ptr: 8, hdr_data: 16, match_bits: 24, rlength: 32,
+            mlength: 40, remote_offset: 48, initiator: 56, uid: 64, pt_index: 68, type_: 72,
+            ptl_list: 73, ni_fail_type: 74, atomic_operation: 75, atomic_type: 76);
+        layout!(ptl_ni_limits_t, 96, max_entries: 0, max_unexpected_headers: 4, max_mds: 8,
+            max_cts: 12, max_eqs: 16, max_pt_index: 20, max_iovecs: 24, max_list_size: 28,
+            max_triggered_ops: 32, max_msg_size: 40, max_atomic_size: 48,
+            max_fetch_atomic_size: 56, max_waw_ordered_size: 64, max_war_ordered_size: 72,
+            max_volatile_size: 80, features: 88);
+    }
+}

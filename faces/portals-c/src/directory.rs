@@ -33,7 +33,12 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    pub(crate) fn new(place: Place, interface: u32, logical: bool, own: ptl_process_t) -> Processes {
+    pub(crate) fn new(
+        place: Place,
+        interface: u32,
+        logical: bool,
+        own: ptl_process_t,
+    ) -> Processes {
         let (map, size) = (RwLock::default(), OnceLock::new());
         Processes { place, interface, logical, own, map, size }
     }

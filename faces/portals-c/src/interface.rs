@@ -2,8 +2,9 @@
 
 use crate::{
     abi::{
-        ABORTED, ARG_INVALID, CHandle, CT_NONE, Code, EQ_NONE, FAIL, IN_USE, LIST_TOO_LONG, NO_INIT,
-        NO_SPACE, PID_IN_USE, PT_FULL, PT_IN_USE, features, ni, ptl_ni_limits_t, ptl_process_t,
+        ABORTED, ARG_INVALID, CHandle, CT_NONE, Code, EQ_NONE, FAIL, IN_USE, LIST_TOO_LONG,
+        NO_INIT, NO_SPACE, PID_IN_USE, PT_FULL, PT_IN_USE, features, ni, ptl_ni_limits_t,
+        ptl_process_t,
     },
     directory::Processes,
     handle::{self, Kind, Slots},
@@ -22,6 +23,9 @@ use std::{
     time::Duration,
 };
 
+/// How long a process that is not there is waited for. A program learns physical ids from processes
+/// that are there.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// How long an interface that ends waits for what it has sent.
 const FLUSH: Duration = Duration::from_secs(1);
 /// How long it waits for threads whose waits it has ended.
@@ -262,7 +266,8 @@ pub(crate) fn open(
     };
     let endpoint = place.open(number, own.pid).map_err(|error| failed(&error))?;
     let processes = Arc::new(Processes::new(place.clone(), number, logical, own));
-    let config = Config { limits: asked.limits, named_later: logical, ..Config::default() };
+    let limits = asked.limits;
+    let config = Config { limits, named_later: logical, patience: PATIENCE, ..Config::default() };
     let opened = Interface::open(endpoint, processes.clone(), config);
     let interface = opened.map_err(|error| failed(&error))?;
     let engine = Engine::start(&interface).map_err(|error| failed(&error))?;

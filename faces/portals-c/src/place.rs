@@ -70,7 +70,9 @@ impl Place {
     /// A text that says what to do.
     pub(crate) fn find(job: &FromJob) -> Result<Place, String> {
         let secret = match (setting(SECRET_FILE), &job.secret) {
-            (Some(path), _) => Some(Secret::from_file(&path).map_err(|e| format!("{SECRET_FILE}: {e}"))?),
+            (Some(path), _) => {
+                Some(Secret::from_file(&path).map_err(|e| format!("{SECRET_FILE}: {e}"))?)
+            }
             (None, Some(bytes)) if job.host.is_some() => {
                 Some(Secret::new(bytes.clone()).map_err(|error| error.to_string())?)
             }
@@ -92,9 +94,13 @@ impl Place {
             None => FIRST_PORT,
             Some(port) => {
                 let parsed = port.parse::<u16>().ok();
-                let fits = |port: &u16| *port >= 1024 && *port <= u16::MAX - (PIDS * INTERFACES) as u16;
+                let fits =
+                    |port: &u16| *port >= 1024 && *port <= u16::MAX - (PIDS * INTERFACES) as u16;
                 parsed.filter(fits).ok_or_else(|| {
-                    format!("{PORT} is {port}: the first of {} ports from 1024 on", PIDS * INTERFACES)
+                    format!(
+                        "{PORT} is {port}: the first of {} ports from 1024 on",
+                        PIDS * INTERFACES
+                    )
                 })?
             }
         };
@@ -244,11 +250,8 @@ mod tests {
     use super::*;
 
     fn place(secret: bool, alone: bool) -> Place {
-        let network = Network {
-            first_port: 23_000,
-            secret: Secret::new(vec![7; 32]).unwrap(),
-            alone,
-        };
+        let network =
+            Network { first_port: 23_000, secret: Secret::new(vec![7; 32]).unwrap(), alone };
         let network = secret.then_some(network);
         Place { nid: Ipv4Addr::LOCALHOST.to_bits(), user: 1000, network }
     }

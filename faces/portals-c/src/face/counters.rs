@@ -5,9 +5,7 @@ use super::{
     queues::{POLLED, patience},
 };
 use crate::{
-    abi::{
-        ABORTED, ARG_INVALID, CHandle, CT_NONE_REACHED, Code, ptl_ct_event_t,
-    },
+    abi::{ABORTED, ARG_INVALID, CHandle, CT_NONE_REACHED, Code, ptl_ct_event_t},
     interface::{self, code, is_aborted},
 };
 use petasos_portals::{Count, Error};

@@ -9,7 +9,7 @@ use petasos_portals::{
 };
 use std::{
     ffi::c_void,
-    ptr::{null_mut, without_provenance_mut, with_exposed_provenance_mut},
+    ptr::{null_mut, with_exposed_provenance_mut, without_provenance_mut},
 };
 
 /// An event in which nothing is said.

@@ -30,11 +30,7 @@ extern "C" fn PtlxJobSetMap(ni_handle: CHandle) -> Code {
 /// # Safety
 /// A process may be written where `id` points, if it is not null.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn PtlxJobPhysId(
-    ni_handle: CHandle,
-    rank: u32,
-    id: *mut ptl_process_t,
-) -> Code {
+unsafe extern "C" fn PtlxJobPhysId(ni_handle: CHandle, rank: u32, id: *mut ptl_process_t) -> Code {
     answer(|| {
         let out = place(id)?;
         let found = job::id(ni_handle, rank)?;

@@ -2,9 +2,7 @@
 
 use super::{answer, elements, events::give, place};
 use crate::{
-    abi::{
-        ABORTED, ARG_INVALID, CHandle, Code, EQ_EMPTY, NO_SPACE, TIME_FOREVER, ptl_event_t,
-    },
+    abi::{ABORTED, ARG_INVALID, CHandle, Code, EQ_EMPTY, NO_SPACE, TIME_FOREVER, ptl_event_t},
     interface::{self, code, is_aborted},
 };
 use petasos_portals::Error;

@@ -1,0 +1,234 @@
+//! Programs of C, which know the headers alone, with the library: see `tests/c`.
+
+use std::{
+    env, fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::OnceLock,
+};
+
+/// The folder of the programs, with the library as it is installed.
+struct Made {
+    folder: PathBuf,
+    _all: tempfile::TempDir,
+}
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+/// A compiler with our headers.
+fn compiler(name: &str) -> Command {
+    let mut command = Command::new(name);
+    command.args(["-Wall", "-Wextra", "-Werror", "-I"]).arg(source("include"));
+    command
+}
+
+fn library() -> PathBuf {
+    let test = env::current_exe().expect("a test binary has a path");
+    let library = test.with_file_name("libportals.so");
+    assert!(library.exists(), "{} was built with the test", library.display());
+    library
+}
+
+/// Compiles a program of one file, linked to the library.
+fn compile(folder: &Path, name: &str, options: &[&str], into: &str) {
+    let mut command = compiler("cc");
+    command.args(["-std=gnu11", "-O1", "-g", "-pthread"]).args(options).arg("-o");
+    command.arg(folder.join(into)).arg(source(&format!("tests/c/{name}.c")));
+    command.arg("-L").arg(folder).args(["-lportals"]);
+    command.arg(format!("-Wl,-rpath,{}", folder.display()));
+    assert!(command.status().expect("a C compiler").success(), "{name} compiles");
+}
+
+fn made() -> &'static Made {
+    static MADE: OnceLock<Made> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let all = tempfile::tempdir().expect("a directory");
+        let folder = all.path().to_owned();
+        symlink(library(), folder.join("libportals.so.4")).expect("a link");
+        symlink("libportals.so.4", folder.join("libportals.so")).expect("a link");
+        for name in ["layout", "single", "pair"] {
+            compile(&folder, name, &[], name);
+        }
+        // For TCP: read by this user alone.
+        let secret = folder.join("secret");
+        fs::write(&secret, "a secret for tests that is long enough").expect("a file");
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).expect("its own file");
+        Made { folder, _all: all }
+    })
+}
+
+fn succeeded(output: &Output, what: &str) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let good = output.status.success() && output.stdout.ends_with(b"ok\n");
+    assert!(good, "{what}: {} {said}", output.status);
+}
+
+/// Where processes meet.
+#[derive(Clone, Copy, Debug)]
+enum Over {
+    Shm,
+    Tcp,
+    Auto,
+}
+
+fn run(program: &str, what: &str, over: Over) {
+    let made = made();
+    let mut command = Command::new(made.folder.join(program));
+    command.arg(what);
+    if !matches!(over, Over::Shm) {
+        command.env("PETASOS_PORTALS_SECRET_FILE", made.folder.join("secret"));
+        command.env("PETASOS_PORTALS_HOST", "127.0.0.1");
+        let transport = if matches!(over, Over::Tcp) { "tcp" } else { "auto" };
+        command.env("PETASOS_PORTALS_TRANSPORT", transport);
+    }
+    succeeded(&command.output().expect("it runs"), &format!("{program} {what} over {over:?}"));
+}
+
+/// Two processes, over each transport.
+fn pair(what: &str) {
+    for over in [Over::Shm, Over::Tcp, Over::Auto] {
+        run("pair", what, over);
+    }
+}
+
+/// The header is C99 and C++ as well, and its sizes and offsets are those of the specification.
+#[test]
+fn headers() {
+    for (name, options) in [
+        ("cc", ["-std=c99", "-xc"]),
+        ("cc", ["-std=c17", "-xc"]),
+        ("c++", ["-std=c++11", "-xc++"]),
+        ("c++", ["-std=c++20", "-xc++"]),
+    ] {
+        for header in ["portals4.h", "portals4_job.h"] {
+            let mut command = compiler(name);
+            command.args(options).args(["-pedantic", "-fsyntax-only"]);
+            command.arg(source("include").join(header));
+            assert!(command.status().expect("a compiler").success(), "{header} with {options:?}");
+        }
+    }
+    let status = Command::new(made().folder.join("layout")).status().expect("it runs");
+    assert!(status.success());
+}
+
+/// What the headers declare is what the library has.
+#[test]
+fn all_functions_are_there() {
+    let mut declared: Vec<String> = Vec::new();
+    for header in ["portals4.h", "portals4_job.h"] {
+        let text = fs::read_to_string(source("include").join(header)).expect("a header");
+        for line in text.lines() {
+            let start = line.strip_prefix("int ").or_else(|| line.strip_prefix("void "));
+            let Some(start) = start.filter(|start| start.starts_with("Ptl")) else { continue };
+            declared.push(start.split('(').next().expect("a name").to_owned());
+        }
+    }
+    assert!(declared.len() > 50, "{declared:?}");
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(library()).output();
+    let text = String::from_utf8(output.expect("nm").stdout).expect("names");
+    let has: Vec<&str> = text.lines().filter_map(|line| line.split(' ').next_back()).collect();
+    for name in &declared {
+        assert!(has.contains(&name.as_str()), "{name}");
+    }
+    for name in has {
+        assert!(declared.iter().any(|known| known == name), "{name} is in no header");
+    }
+}
+
+/// What a process that is alone can do, and what is refused; garbage of all kinds.
+#[test]
+fn one_process() {
+    run("single", "", Over::Shm);
+    run("single", "", Over::Auto);
+}
+
+#[test]
+fn moves() {
+    for what in ["moves", "moves-physical", "moves-list", "moves-physical-list"] {
+        pair(what);
+    }
+}
+
+#[test]
+fn atomics_and_triggered_operations() {
+    pair("counts");
+}
+
+#[test]
+fn unexpected_messages_and_searches() {
+    pair("unexpected");
+}
+
+#[test]
+fn flow_control() {
+    pair("flow");
+}
+
+#[test]
+fn limits() {
+    pair("limits");
+}
+
+#[test]
+fn what_was_sent_last_arrives() {
+    pair("last");
+}
+
+#[test]
+fn threads() {
+    for _ in 0..3 {
+        pair("threads");
+    }
+}
+
+#[test]
+fn abort() {
+    pair("aborted");
+}
+
+#[test]
+fn a_peer_that_is_killed() {
+    pair("killed");
+}
+
+#[test]
+fn a_peer_that_is_stopped() {
+    pair("stopped");
+}
+
+/// Memory of the program's, as AddressSanitizer sees it.
+#[test]
+fn with_the_address_sanitizer() {
+    let folder = &made().folder;
+    let mut probe = compiler("cc");
+    probe.args(["-fsanitize=address", "-o"]).arg(folder.join("probe"));
+    probe.arg(source("tests/c/layout.c")).arg("-L").arg(folder).arg("-lportals");
+    if !probe.status().is_ok_and(|status| status.success()) {
+        return petasos_testing::skip("AddressSanitizer (libasan of the C compiler) is not here");
+    }
+    for name in ["single", "pair"] {
+        compile(folder, name, &["-fsanitize=address"], &format!("{name}-asan"));
+    }
+    run("single-asan", "", Over::Shm);
+    for what in ["moves", "counts", "unexpected", "threads", "killed"] {
+        run("pair-asan", what, Over::Shm);
+    }
+}
+
+/// What valgrind says of it: nothing.
+#[test]
+fn with_valgrind() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        return petasos_testing::skip("valgrind (package valgrind) is not here");
+    }
+    let folder = &made().folder;
+    for what in ["moves", "counts", "unexpected"] {
+        let mut command = Command::new("valgrind");
+        command.args(["--quiet", "--error-exitcode=99", "--trace-children=yes"]);
+        let output = command.arg(folder.join("pair")).arg(what).output().expect("it runs");
+        succeeded(&output, what);
+    }
+}
