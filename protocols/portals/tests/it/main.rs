@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod addresses;
 mod crowd;
 mod edges;
 mod ends;
