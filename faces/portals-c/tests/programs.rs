@@ -199,6 +199,73 @@ fn a_peer_that_is_stopped() {
     pair("stopped");
 }
 
+/// Installed, with what CMake and pkg-config ask for.
+fn installed() -> (tempfile::TempDir, PathBuf) {
+    let all = tempfile::tempdir().expect("a directory");
+    let prefix = all.path().join("prefix");
+    let script = source("../../scripts/install-portals");
+    let mut command = Command::new(script);
+    command.arg("--prefix").arg(&prefix).arg("--library").arg(library());
+    assert!(command.status().expect("the script").success());
+    (all, prefix)
+}
+
+#[test]
+fn a_project_of_pkg_config() {
+    let (all, prefix) = installed();
+    let pkg_config = |what: &str| {
+        let mut command = Command::new("pkg-config");
+        command.args([what, "portals4 >= 4.3"]);
+        command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+        command.output()
+    };
+    let (Ok(includes), Ok(libraries)) = (pkg_config("--cflags"), pkg_config("--libs")) else {
+        return petasos_testing::skip("pkg-config (package pkg-config) is not here");
+    };
+    let words = |output: Output| {
+        assert!(output.status.success());
+        let text = String::from_utf8(output.stdout).expect("words");
+        text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let program = all.path().join("layout");
+    let mut command = Command::new("cc");
+    command.arg(source("tests/c/layout.c")).arg("-o").arg(&program);
+    command.args(words(includes)).args(words(libraries));
+    assert!(command.status().expect("a C compiler").success());
+    let run = Command::new(program).env("LD_LIBRARY_PATH", prefix.join("lib")).status();
+    assert!(run.expect("it runs").success());
+}
+
+#[test]
+fn a_project_of_cmake() {
+    if Command::new("cmake").arg("--version").output().is_err() {
+        return petasos_testing::skip("cmake (package cmake) is not here");
+    }
+    let (all, prefix) = installed();
+    let project = format!(
+        "cmake_minimum_required(VERSION 3.16)\n\
+         project(example LANGUAGES C)\n\
+         find_package(Portals4 4.3 REQUIRED)\n\
+         add_executable(layout {})\n\
+         target_link_libraries(layout PRIVATE Portals4::portals)\n",
+        source("tests/c/layout.c").display()
+    );
+    fs::write(all.path().join("CMakeLists.txt"), project).expect("a file");
+    let build = all.path().join("build");
+    let mut command = Command::new("cmake");
+    command.arg("-S").arg(all.path()).arg("-B").arg(&build);
+    command.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display()));
+    succeeds(&mut command);
+    succeeds(Command::new("cmake").arg("--build").arg(&build));
+    assert!(Command::new(build.join("layout")).status().expect("it runs").success());
+}
+
+fn succeeds(command: &mut Command) {
+    let output = command.output().expect("it runs");
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
+}
+
 /// Memory of the program's, as AddressSanitizer sees it.
 #[test]
 fn with_the_address_sanitizer() {

@@ -19,6 +19,7 @@ mod options;
 mod outsiders;
 mod places;
 mod pmix;
+mod portals;
 mod private;
 mod ranks;
 mod relay;
