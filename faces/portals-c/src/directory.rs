@@ -28,8 +28,8 @@ pub(crate) struct Processes {
     /// This process.
     pub(crate) own: ptl_process_t,
     map: RwLock<Option<Map>>,
-    /// The size of the map, once it is set.
-    size: OnceLock<u32>,
+    /// The size of the map, and the rank of this process, once it is set.
+    known: OnceLock<(u32, u32)>,
 }
 
 impl Processes {
@@ -39,8 +39,8 @@ impl Processes {
         logical: bool,
         own: ptl_process_t,
     ) -> Processes {
-        let (map, size) = (RwLock::default(), OnceLock::new());
-        Processes { place, interface, logical, own, map, size }
+        let (map, known) = (RwLock::default(), OnceLock::new());
+        Processes { place, interface, logical, own, map, known }
     }
 
     fn with_map<T>(&self, read: impl FnOnce(&Map) -> Option<T>) -> Option<T> {
@@ -48,16 +48,17 @@ impl Processes {
         read(map.as_ref()?)
     }
 
-    /// Sets the map; false if it was set.
+    /// Sets the map, in which this process is; false if it was set.
     pub(crate) fn set_map(&self, processes: Vec<ptl_process_t>) -> bool {
-        let ranks = (0..).zip(&processes).map(|(rank, process)| (*process, rank)).collect();
-        let size = processes.len() as u32;
+        let pairs = (0..).zip(&processes).map(|(rank, process)| (*process, rank));
+        let ranks: HashMap<_, _> = pairs.collect();
+        let known = (processes.len() as u32, ranks.get(&self.own).copied().unwrap_or(ANY));
         let mut map = self.map.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         if map.is_some() {
             return false;
         }
         *map = Some(Map { processes, ranks });
-        self.size.set(size).is_ok()
+        self.known.set(known).is_ok()
     }
 
     /// The map, if it is set.
@@ -67,14 +68,23 @@ impl Processes {
 
     /// The rank of this process, if the map is set.
     pub(crate) fn own_rank(&self) -> Option<u32> {
-        self.with_map(|map| map.ranks.get(&self.own).copied())
+        self.known.get().map(|(_, rank)| *rank)
+    }
+
+    /// Whether it is this process.
+    #[inline]
+    pub(crate) fn is_own(&self, process: ProcessId) -> bool {
+        match self.logical {
+            true => self.own_rank() == Some(process.process),
+            false => (process.node, process.process) == (self.own.nid, self.own.pid),
+        }
     }
 
     /// A process as an operation names it: exactly one. `None` if it is none of the map.
     #[inline]
     pub(crate) fn target(&self, id: ptl_process_t) -> Option<ProcessId> {
         if self.logical {
-            let known = self.size.get().is_some_and(|size| id.nid < *size);
+            let known = self.known.get().is_some_and(|(size, _)| id.nid < *size);
             return known.then_some(ProcessId::rank(id.nid));
         }
         (id.pid < crate::abi::PID_MAX).then_some(ProcessId::physical(id.nid, id.pid))

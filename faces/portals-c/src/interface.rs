@@ -11,6 +11,7 @@ use crate::{
     job,
     place::{Claim, INTERFACES, Place},
 };
+use petasos_fabric::Endpoint;
 use petasos_portals::{
     Config, Counter, Descriptor, Engine, Error, EventQueue, Handle, Interface, Limits, MatchEntry,
 };
@@ -20,7 +21,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// How long a process that is not there is waited for. A program learns physical ids from processes
@@ -194,21 +195,21 @@ fn take(number: usize) -> Option<Arc<Ni>> {
 
 /// Ends an interface that no call finds any more.
 fn close(ni: Arc<Ni>) {
-    // What is for a process that is lost, or stopped, is not waited for.
-    let _ = ni.interface.flush(FLUSH);
+    // What is for a process that is lost is not waited for. Where waiting was ended there is none.
+    if ni.interface.flush(FLUSH) == Err(Error::Aborted) {
+        until(FLUSH, || ni.interface.has_left());
+    }
     ni.interface.abort();
     drop(lock(&ni.engine).take());
     // Its address is free when the last thread has left it.
-    let mut ni = ni;
-    let mut left = WAITERS;
-    let pause = Duration::from_micros(200);
-    while let Err(shared) = Arc::try_unwrap(ni) {
-        if left.is_zero() {
-            return;
-        }
-        std::thread::sleep(pause);
-        left = left.saturating_sub(pause);
-        ni = shared;
+    until(WAITERS, || Arc::strong_count(&ni) == 1);
+}
+
+/// Looks until something is so, at most for so long.
+fn until(longest: Duration, is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() && begin.elapsed() < longest {
+        std::thread::sleep(Duration::from_micros(200));
     }
 }
 
@@ -254,17 +255,18 @@ pub(crate) fn open(
     let number = u32::from(!matching) * 2 + u32::from(logical);
     let mut slot = OPEN[number as usize].write().unwrap_or_else(PoisonError::into_inner);
     let mut site = lock(&SITE);
-    let (place, own) = find_site(&mut site, pid)?;
     if let Some(open) = slot.as_mut() {
+        // All interfaces of a process have its one number.
+        let own = open.ni.processes.own.pid;
+        if pid.is_some_and(|wanted| wanted != own) {
+            return Err(ARG_INVALID);
+        }
         open.times += 1;
         return Ok((open.ni.handle, open.ni.limits));
     }
+    let (place, own, endpoint) = open_endpoint(&mut site, number, pid)?;
     let asked = Asked::new(desired);
-    let failed = |error: &dyn std::fmt::Display| {
-        eprintln!("portals: process {} of node {:08x}: {error}", own.pid, own.nid);
-        FAIL
-    };
-    let endpoint = place.open(number, own.pid).map_err(|error| failed(&error))?;
+    let failed = |error: &dyn std::fmt::Display| say(own, error);
     let processes = Arc::new(Processes::new(place.clone(), number, logical, own));
     let limits = asked.limits;
     let config = Config { limits, named_later: logical, patience: PATIENCE, ..Config::default() };
@@ -295,26 +297,52 @@ pub(crate) fn open(
     Ok((handle, limits))
 }
 
-/// Where this process is, and which it is.
-fn find_site(
+/// Says why an interface was not opened.
+fn say(own: ptl_process_t, error: &dyn std::fmt::Display) -> Code {
+    eprintln!("portals: process {} of node {:08x}: {error}", own.pid, own.nid);
+    FAIL
+}
+
+/// Process numbers that are tried where none is wanted: ports may be those of other programs.
+const TRIES: usize = 32;
+
+/// Opens the endpoint of an interface, and finds out where this process is, and which, if that was
+/// not known.
+fn open_endpoint(
     site: &mut Option<(Place, Claim)>,
+    number: u32,
     wanted: Option<u32>,
-) -> Result<(Place, ptl_process_t), Code> {
-    if site.is_none() {
-        let place = Place::find(&job::place()).map_err(|error| {
-            eprintln!("portals: {error}");
-            FAIL
-        })?;
+) -> Result<(Place, ptl_process_t, Box<dyn Endpoint>), Code> {
+    let named = |place: &Place, claim: &Claim| ptl_process_t { nid: place.nid(), pid: claim.pid };
+    if let Some((place, claim)) = site {
+        if wanted.is_some_and(|wanted| wanted != claim.pid) {
+            return Err(ARG_INVALID);
+        }
+        let own = named(place, claim);
+        let endpoint = place.open(number, own.pid).map_err(|error| say(own, &error))?;
+        return Ok((place.clone(), own, endpoint));
+    }
+    let place = Place::find(&job::place()).map_err(|error| {
+        eprintln!("portals: {error}");
+        FAIL
+    })?;
+    // Numbers that were tried are kept until one is good, so that others are tried.
+    let mut tried: Vec<Claim> = Vec::new();
+    loop {
         let claim = place.claim(wanted);
         let claim = claim.ok_or(if wanted.is_some() { PID_IN_USE } else { NO_SPACE })?;
-        *site = Some((place, claim));
+        let own = named(&place, &claim);
+        match place.open(number, own.pid) {
+            Ok(endpoint) => {
+                *site = Some((place.clone(), claim));
+                return Ok((place, own, endpoint));
+            }
+            Err(error) if wanted.is_some() || tried.len() + 1 >= TRIES => {
+                return Err(say(own, &error));
+            }
+            Err(_) => tried.push(claim),
+        }
     }
-    let (place, claim) = site.as_ref().ok_or(FAIL)?;
-    // All interfaces of a process have its one number.
-    if wanted.is_some_and(|wanted| wanted != claim.pid) {
-        return Err(ARG_INVALID);
-    }
-    Ok((place.clone(), ptl_process_t { nid: place.nid(), pid: claim.pid }))
 }
 
 /// Limits as they are asked for.

@@ -38,8 +38,3 @@ mod handle;
 mod interface;
 mod job;
 mod place;
-
-/// The guide's commands are tests of this crate; its text is for readers.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/portals-c.md")]
-struct Guide;

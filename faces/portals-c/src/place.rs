@@ -116,8 +116,7 @@ impl Place {
             (None, None) => Ipv4Addr::LOCALHOST,
         };
         let network = secret.map(|secret| Network { first_port, secret, alone });
-        // SAFETY: it only returns a number.
-        let user = unsafe { libc::geteuid() };
+        let user = rustix::process::geteuid().as_raw();
         Ok(Place { nid: host.to_bits(), user, network })
     }
 

@@ -112,6 +112,14 @@ fn headers() {
     }
     let status = Command::new(made().folder.join("layout")).status().expect("it runs");
     assert!(status.success());
+    // The guide's program.
+    let guide = fs::read_to_string(source("../../docs/portals-c.md")).expect("the guide");
+    let (_, program) = guide.split_once("```c\n").expect("a program");
+    let program = program.split("```").next().expect("its end");
+    let file = made().folder.join("guide.c");
+    fs::write(&file, program).expect("a file");
+    let status = compiler("cc").args(["-std=c99", "-fsyntax-only"]).arg(file).status();
+    assert!(status.expect("a C compiler").success());
 }
 
 /// What the headers declare is what the library has.
@@ -170,6 +178,11 @@ fn flow_control() {
 #[test]
 fn limits() {
     pair("limits");
+}
+
+#[test]
+fn process_numbers() {
+    pair("numbers");
 }
 
 #[test]

@@ -149,8 +149,15 @@ pub(super) fn of(local: Local) -> Result<Using, Code> {
     interface::of(local.md)
 }
 
+/// Passes after an operation to the process itself, which mostly end it.
+const PASSES: usize = 4;
+
 fn start(ni: &Ni, operation: Operation) -> Result<(), Code> {
-    ni.interface.start(operation).map_err(|error| code(&error))
+    ni.interface.start(operation).map_err(|error| code(&error))?;
+    if ni.processes.is_own(operation.target.process) {
+        (0..PASSES).find(|_| !ni.interface.progress());
+    }
+    Ok(())
 }
 
 #[unsafe(no_mangle)]

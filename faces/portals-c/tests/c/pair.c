@@ -500,6 +500,45 @@ static void aborted(void)
     finish();
 }
 
+/* Process numbers that a program chooses: one process has each, and one for all its interfaces. */
+static void numbers(void)
+{
+    const unsigned options = PTL_NI_MATCHING | PTL_NI_PHYSICAL;
+    ptl_handle_ni_t second;
+    ptl_process_t id;
+    ptl_pid_t pid = 1 + (ptl_pid_t)(which ? getppid() : getpid()) % (PTL_PID_MAX - 2);
+    OK(PtlInit());
+    if (!which) {
+        int result = PtlNIInit(PTL_IFACE_DEFAULT, options, pid, NULL, NULL, &ni);
+        /* Another test may have it. */
+        say(&result, sizeof result);
+        if (result == PTL_PID_IN_USE) return;
+        OK(result);
+        OK(PtlGetPhysId(ni, &id));
+        IS(id.phys.pid, pid);
+        IS(PtlNIInit(PTL_IFACE_DEFAULT, options, pid + 1, NULL, NULL, &second), PTL_ARG_INVALID);
+        IS(PtlNIInit(PTL_IFACE_DEFAULT, PTL_NI_NO_MATCHING | PTL_NI_PHYSICAL, pid + 1, NULL, NULL,
+                     &second), PTL_ARG_INVALID);
+        OK(PtlNIInit(PTL_IFACE_DEFAULT, PTL_NI_NO_MATCHING | PTL_NI_PHYSICAL, pid, NULL, NULL,
+                     &second));
+        meet();
+        meet();
+        PtlFini();
+        meet();
+    } else {
+        int result;
+        hear(&result, sizeof result);
+        if (result == PTL_PID_IN_USE) return;
+        meet();
+        IS(PtlNIInit(PTL_IFACE_DEFAULT, options, pid, NULL, NULL, &ni), PTL_PID_IN_USE);
+        meet();
+        meet();
+        /* When its process has ended it is free. */
+        OK(PtlNIInit(PTL_IFACE_DEFAULT, options, pid, NULL, NULL, &ni));
+        PtlFini();
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -511,6 +550,7 @@ int main(int argc, char **argv)
     else if (strcmp(what, "unexpected") == 0) unexpected();
     else if (strcmp(what, "flow") == 0) flow();
     else if (strcmp(what, "limits") == 0) limits();
+    else if (strcmp(what, "numbers") == 0) numbers();
     else if (strcmp(what, "last") == 0) last();
     else if (strcmp(what, "threads") == 0) threads();
     else if (strcmp(what, "aborted") == 0) aborted();
