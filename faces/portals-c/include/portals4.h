@@ -8,6 +8,7 @@
 #ifndef PORTALS4_H
 #define PORTALS4_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
