@@ -14,7 +14,7 @@ use petasos::{
     Access, BulkError, Exported, Region,
     fabric::{Key, OpErrorKind},
 };
-use pyo3::{exceptions::PyValueError, prelude::*};
+use pyo3::{exceptions::PyValueError, prelude::*, types::PyTuple};
 use std::rc::Rc;
 
 /// An array that peers read in place, until it is closed or dropped.
@@ -76,8 +76,8 @@ impl Array {
 
     /// Its length in each dimension.
     #[getter]
-    fn shape(&self) -> Vec<u64> {
-        self.shape.clone()
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.shape)
     }
 
     /// What its numbers are, as numpy names it.
@@ -155,8 +155,8 @@ impl Loan {
 impl Loan {
     /// Its length in each dimension.
     #[getter]
-    fn shape(&self) -> Vec<u64> {
-        self.shape.clone()
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.shape)
     }
 
     /// What its numbers are, as numpy names it.

@@ -1,7 +1,9 @@
-//! Notices that this process is a forked child: engines of the parent are not used there.
+//! Where the module may be used: in one interpreter of a process, and not by a forked child with
+//! what belongs to its parent.
 
+use pyo3::{exceptions::PyImportError, ffi, prelude::*};
 use std::sync::{
-    Once,
+    Once, OnceLock,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
@@ -25,4 +27,19 @@ pub(crate) fn watch() {
     ONCE.call_once(|| unsafe {
         libc::pthread_atfork(None, None, Some(in_child));
     });
+}
+
+/// Refuses to be loaded by a second interpreter of the process: objects of one would be used with
+/// the lock of the other.
+pub(crate) fn refuse_other_interpreters() -> PyResult<()> {
+    static FIRST: OnceLock<i64> = OnceLock::new();
+    // SAFETY: the module is being loaded, with an interpreter attached.
+    let this = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
+    match *FIRST.get_or_init(|| this) == this {
+        true => Ok(()),
+        false => Err(PyImportError::new_err(
+            "petasos is loaded by another interpreter of this process: it does not support \
+             subinterpreters; use a process in place of each",
+        )),
+    }
 }

@@ -66,8 +66,10 @@ mod _native {
     }
 
     #[pymodule_init]
-    fn init() {
+    fn init() -> PyResult<()> {
+        fork::refuse_other_interpreters()?;
         petasos::prepare();
         fork::watch();
+        Ok(())
     }
 }

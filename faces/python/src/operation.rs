@@ -124,13 +124,19 @@ impl Ended {
     }
 }
 
-impl Drop for Ended {
-    fn drop(&mut self) {
+impl Ended {
+    fn close(&self) {
         // It is gone if it is done, or was cancelled.
         let work = self.task.work.take();
         if work.is_some() {
             self.tell(Err(Trouble::Call(petasos::CallError::EngineEnded)));
         }
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -181,11 +187,12 @@ pub(crate) fn conclude(py: Python<'_>, state: &Rc<State>, work: Work) -> PyResul
 
 impl LetGo for Inner {
     fn let_go(&self) {
-        // That of an event loop was told.
-        let begun = matches!(*self.stage.borrow(), Stage::Begun(_));
-        if begun {
-            let work = self.stage.replace(Stage::Closed);
-            drop(work);
+        match self.stage.replace(Stage::Closed) {
+            Stage::Begun(work) => drop(work),
+            Stage::Awaited(task) => {
+                Ended { task, state: Rc::downgrade(&self.state) }.close();
+            }
+            Stage::Over | Stage::Closed => {}
         }
     }
 }

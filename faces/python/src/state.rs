@@ -19,15 +19,14 @@ use std::{
     rc::{Rc, Weak},
     sync::Arc,
     task::{Context, Poll, Waker},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// How often a thread that waits looks for signals, as of Ctrl-C.
 const TICK: Duration = Duration::from_millis(100);
-/// Rounds of one pump: other tasks of an event loop run in between.
-const ROUNDS: usize = 16;
-/// Passes of one round.
-const PASSES: usize = 32;
+/// How long one pump goes on: then other tasks of the event loop run. A pass is longer where it
+/// moves much data.
+const PUMP: Duration = Duration::from_micros(500);
 
 pub(crate) struct State {
     pub(crate) home: Arc<Home>,
@@ -439,10 +438,14 @@ impl State {
         if self.armed.replace(false) {
             engine.awake();
         }
-        for _ in 0..ROUNDS {
+        let begun = Instant::now();
+        loop {
             let mut busy = Self::detached(py, || {
-                // Each pass is bounded, and so is their number.
-                (0..PASSES).take_while(|_| engine.progress()).count() > 0
+                let mut busy = false;
+                while engine.progress() && begun.elapsed() < PUMP {
+                    busy = true;
+                }
+                busy
             });
             self.settle(py);
             while self.handle_one(py)? {
@@ -456,8 +459,10 @@ impl State {
                 self.armed.set(longest.is_some());
                 return Ok(longest);
             }
+            if begun.elapsed() >= PUMP {
+                return Ok(None);
+            }
         }
-        Ok(None)
     }
 
     /// What is under way.
@@ -489,23 +494,26 @@ impl State {
         }
         let kept = self.lendings.entries.take();
         drop(kept);
-        let arrived = self.arrived.take();
-        drop(arrived);
-        engine.shut_down();
-        let end = std::time::Instant::now() + patience;
+        let holders = std::mem::take(&mut self.holders.borrow_mut().weak);
+        holders.iter().filter_map(Weak::upgrade).for_each(|holder| holder.let_go());
+        // Calls that come meanwhile are neither handled nor refused: with the endpoint their callers
+        // lose the peer.
+        let end = Instant::now() + patience;
         loop {
             let busy = Self::detached(py, || engine.progress());
             self.settle(py);
             let quiet = engine.usage().operations == 0 && self.lent() == 0;
-            if (quiet && !busy) || std::time::Instant::now() >= end {
+            if (quiet && !busy) || Instant::now() >= end {
                 break;
             }
             if !busy {
                 py.detach(|| std::thread::sleep(Duration::from_micros(100)));
             }
         }
-        let holders = std::mem::take(&mut self.holders.borrow_mut().weak);
-        holders.iter().filter_map(Weak::upgrade).for_each(|holder| holder.let_go());
+        engine.shut_down();
+        let arrived = self.arrived.take();
+        drop(arrived);
+        self.settle(py);
         self.tick.take();
         let handlers = self.handlers.take();
         let withdrawals = (self.on_withdrawal.take(), self.awaitable.take());

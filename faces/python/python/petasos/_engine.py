@@ -84,7 +84,7 @@ class SharedArray:
         self.__petasos__ = native
         self.data: Any = native.view()
         self.dtype: str = native.dtype
-        self.shape: tuple[int, ...] = tuple(native.shape)
+        self.shape: tuple[int, ...] = native.shape
         self.nbytes: int = native.nbytes
 
     def close(self) -> Any:
