@@ -18,6 +18,10 @@ bench *TOPICS:
 docs:
     RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --all-features
 
+# The package for Python, with the oldest and the newest Python that there are
+python *WHAT="--test":
+    scripts/python {{WHAT}}
+
 # All that must pass before a change lands
 ci:
     .ci/run

@@ -25,12 +25,16 @@ if NO_SKIP and numpy is None:
 needs_numpy = unittest.skipIf(numpy is None, "numpy is not installed")
 
 
+#: Warnings are errors, those of things that were not closed among them.
+FLAGS = ("-X", "faulthandler", "-W", "error", "-W", "default::ResourceWarning")
+
+
 class Process:
     """A program in Python that writes lines, and is killed in the end."""
 
     def __init__(self, program: str, *arguments: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-X", "dev", "-W", "error", "-c", textwrap.dedent(program), *arguments],
+            [sys.executable, *FLAGS, "-c", textwrap.dedent(program), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -186,8 +186,6 @@ class UnderWay(unittest.TestCase):
     def test_cancel_in_asyncio(self):
         self.ends_well("""
             async def main():
-                # In its mode for development the loop reports what takes long.
-                asyncio.get_running_loop().slow_callback_duration = 60
                 async with petasos.aio.Engine(url) as engine:
                     remote = await engine.client(Source, address).lend()
                     for _ in range(3):

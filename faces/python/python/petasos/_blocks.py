@@ -18,14 +18,15 @@ class _Ahead:
         self.coming: deque[tuple[memoryview, Any]] = deque()
         self.free: list[memoryview] = []
 
-    def begin(self) -> None:
-        """Starts as many as there may be."""
+    def begin(self) -> bool:
+        """Starts as many as there may be. False if none is on the way."""
         while len(self.coming) < self.depth and self.next < self.remote.nbytes:
             length = min(self.size, self.remote.nbytes - self.next)
             memory = self.free.pop() if self.free else memoryview(bytearray(self.size))
             pulled = self.remote.begin_pull_into(memory[:length], self.next)
             self.coming.append((memory, pulled))
             self.next += length
+        return bool(self.coming)
 
 
 def blocks(
@@ -38,7 +39,7 @@ def blocks(
 
 def _blocking(ahead: _Ahead) -> Iterator[memoryview]:
     at = 0
-    while ahead.begin() or ahead.coming:
+    while ahead.begin():
         memory, pulled = ahead.coming.popleft()
         ahead.begin()
         pulled.result()
@@ -50,7 +51,7 @@ def _blocking(ahead: _Ahead) -> Iterator[memoryview]:
 
 async def _waiting(ahead: _Ahead, awaitable: Callable[[Any], Any]) -> AsyncIterator[memoryview]:
     at = 0
-    while ahead.begin() or ahead.coming:
+    while ahead.begin():
         memory, pulled = ahead.coming.popleft()
         ahead.begin()
         await awaitable(pulled)

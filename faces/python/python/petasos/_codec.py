@@ -90,8 +90,8 @@ def describe(hint: Any, seen: tuple[type, ...] = ()) -> str:
         if base in seen:
             return base.__name__
         fields = _fields(base)
-        inner = ",".join(f"{name}:{describe(h, (*seen, base))}" for name, h in fields.items())
-        return f"{base.__name__}{{{inner}}}"
+        named = ",".join(f"{name}:{describe(h, (*seen, base))}" for name, h in fields.items())
+        return f"{base.__name__}{{{named}}}"
     inner = [describe(argument, seen) for argument in arguments if argument is not Ellipsis]
     if issubclass(base, Mapping):
         return f"dict[{','.join(inner)}]" if inner else "dict"
@@ -114,8 +114,8 @@ def converter(hint: Any, seen: Optional[dict[type, Converter]] = None) -> Option
         kinds = [argument for argument in arguments if argument is not type(None)]
         if len(kinds) != 1:
             return None  # Which of them it is, the value does not say.
-        inner = converter(kinds[0], seen)
-        return inner and (lambda value: None if value is None else inner(value))
+        one = converter(kinds[0], seen)
+        return one and (lambda value: None if value is None else one(value))
     base = origin or hint
     if not isinstance(base, type):
         return None
@@ -134,11 +134,11 @@ def converter(hint: Any, seen: Optional[dict[type, Converter]] = None) -> Option
     if base in (set, frozenset, bytearray):
         return base
     if issubclass(base, Mapping) and len(arguments) == 2:
-        inner = converter(arguments[1], seen)
-        return inner and (lambda value: {key: inner(item) for key, item in value.items()})
+        of = converter(arguments[1], seen)
+        return of and (lambda value: {key: of(item) for key, item in value.items()})
     if base is not str and issubclass(base, Sequence) and len(arguments) == 1:
-        inner = converter(arguments[0], seen)
-        return inner and (lambda value: [inner(item) for item in value])
+        each = converter(arguments[0], seen)
+        return each and (lambda value: [each(item) for item in value])
     return None
 
 

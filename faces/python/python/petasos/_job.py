@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+import threading
+import weakref
+from typing import Any, Callable, Optional
 
 from . import _native
 
 
 class Job:
     """A rank of a job that ``petasos run``, ``mpirun`` or ``mpiexec`` has started: see
-    :func:`petasos.job`. Its methods block, and release the interpreter's lock meanwhile.
+    :func:`petasos.job`. Its methods block, without the interpreter's lock. While one waits for other
+    ranks, the engine of this rank serves calls, if it was opened with :meth:`engine`; in asyncio,
+    call them with ``loop.run_in_executor``.
 
     Attributes:
         rank: the rank of this process, from 0 on.
@@ -23,6 +27,7 @@ class Job:
         self.size: int = self._native.size
         self.restarts: int = self._native.restarts
         self._gathered = 0
+        self._engine: Callable[[], Any] = lambda: None
 
     def peer(self, rank: int) -> str:
         """The address of a rank's engine, if that was opened with :meth:`engine`. Nothing need be
@@ -38,7 +43,33 @@ class Job:
         """A :class:`petasos.Engine` at the address where the other ranks expect this one's."""
         from ._blocking import Engine
 
-        return Engine(None, **settings)
+        engine = Engine(None, **settings)
+        self._engine = weakref.ref(engine)
+        return engine
+
+    def _serving(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Waits for other ranks, and serves their calls meanwhile: one of them may need this rank
+        before it comes."""
+        engine = self._engine()
+        if engine is None or not engine._native.is_here() or engine.closed:
+            return work(*arguments)
+        over = threading.Event()
+        result: list[Any] = []
+        failed: list[BaseException] = []
+
+        def wait() -> None:
+            try:
+                result.append(work(*arguments))
+            except BaseException as error:
+                failed.append(error)
+            over.set()
+
+        threading.Thread(target=wait, name="petasos-job", daemon=True).start()
+        while not over.is_set():
+            engine.sleep(0.0005)
+        if failed:
+            raise failed[0]
+        return result[0]
 
     def aio_engine(self, **settings: Any) -> Any:
         """The same for asyncio: a :class:`petasos.aio.Engine`."""
@@ -48,11 +79,11 @@ class Job:
 
     def barrier(self, timeout: Optional[float] = None) -> None:
         """Waits until all ranks have come, ``timeout`` seconds at most (300)."""
-        self._native.fence(timeout, False)
+        self._serving(self._native.fence, timeout, False)
 
     def fence(self, timeout: Optional[float] = None) -> None:
         """The same; what ranks have put and committed before is known to all afterwards."""
-        self._native.fence(timeout, True)
+        self._serving(self._native.fence, timeout, True)
 
     def put(self, key: str, value: Any) -> None:
         """Puts a bool, int, float, str or bytes on this rank's business card: others see it after
@@ -66,7 +97,7 @@ class Job:
     def get(self, rank: int, key: str, timeout: Optional[float] = None) -> Any:
         """What a rank has put: waits until that rank has committed, ``timeout`` seconds at most
         (300)."""
-        return self._native.get(rank, key, timeout)
+        return self._serving(self._native.get, rank, key, timeout)
 
     def publish(self, key: str, value: Any) -> None:
         """Publishes a value for all processes, until this one ends."""
@@ -74,7 +105,7 @@ class Job:
 
     def lookup(self, key: str, timeout: Optional[float] = None) -> Any:
         """A published value; waits for it ``timeout`` seconds at most (0)."""
-        return self._native.lookup(key, timeout)[0]
+        return self._serving(self._native.lookup, key, timeout)[0]
 
     def unpublish(self, key: str) -> None:
         """Removes what this process has published."""
@@ -90,7 +121,7 @@ class Job:
         self.commit()
         self.fence(timeout)
         ranks = range(self.size)
-        return [_native.decode(self.get(rank, key, timeout)) for rank in ranks]
+        return [_native.decode(self._native.get(rank, key, timeout)) for rank in ranks]
 
     def finalize(self) -> None:
         """Leaves the job: to be called at the end. A rank that ends without has failed."""
