@@ -41,7 +41,7 @@ pub use launch::{Launch, LaunchError, Map, Placement, Staging};
 pub use outcome::{Outcome, Staged};
 pub use plugins::{
     Estimate, FileMover, ForRanks, Key, Known, Network, NotPlaced, Placing, Plugins, Receiving,
-    Reserved, Row, Target, ThisNode, Wants,
+    Reserved, Row, SECRET_FILE, Target, ThisNode, Wants,
 };
 pub use settings::Settings;
 pub use slurm::{Allocation, AllocationError, allocation};

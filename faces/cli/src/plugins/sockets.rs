@@ -12,7 +12,7 @@ use petasos::{
     wire::{Encoding, from_bytes, to_vec},
 };
 use petasos_launch::{
-    ForRanks, Key, Known, Network, Reserved, Row, ThisNode, inventory::Inventory,
+    ForRanks, Key, Known, Network, Reserved, Row, SECRET_FILE, ThisNode, inventory::Inventory,
 };
 use petasos_pmix::{Node, job::JobSpec};
 use rustix::net::{
@@ -30,6 +30,9 @@ use std::{
 const TRIES: u32 = 100;
 /// The longest path of a socket that the system takes.
 const LONGEST_PATH: usize = 107;
+
+/// Where `libpetasos-fi.so` looks for the secret of its job.
+const PROVIDER_SECRET: &str = "FI_PETASOS_SECRET_FILE";
 
 /// The network.
 #[derive(Clone, Copy, Debug)]
@@ -114,6 +117,10 @@ impl Network for Sockets {
         let hex: String = key.0.iter().map(|byte| format!("{byte:02x}")).collect();
         let mut ranks = ForRanks::default();
         (ranks.rows, ranks.secret) = (rows, Some(hex.into_bytes()));
+        // Programs of libfabric: those of an MPI on the provider.
+        let file = directory.join(SECRET_FILE);
+        let file = file.to_str().map(|file| (PROVIDER_SECRET.to_owned(), file.to_owned()));
+        ranks.environment.extend(file);
         Ok(ranks)
     }
 }
@@ -191,6 +198,8 @@ mod tests {
         let ranks = set_up(&job, &blob).unwrap();
         assert_eq!(ranks.rows[1], Row { base: "shm:///run/of-test.1/rank-".to_owned(), first: 0 });
         assert_eq!(ranks.secret.unwrap(), "ab".repeat(32).into_bytes());
+        let variable = ("FI_PETASOS_SECRET_FILE".to_owned(), "/run/of-test.1/secret".to_owned());
+        assert_eq!(ranks.environment, [variable]);
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod places;
 mod pmix;
 mod portals;
 mod private;
+mod provider;
 mod ranks;
 mod relay;
 mod restarts;

@@ -247,11 +247,11 @@ fn enable(of: &Side) -> Result<(), Errno> {
     if endpoint.vector.is_none() {
         return Err(FI_ENOAV);
     }
-    let net = fabric::open().map_err(|why| {
+    let opened = fabric::open().map_err(|why| {
         log::warn(&format!("no endpoint: {why}"));
         libc::EADDRNOTAVAIL
     })?;
-    endpoint.enable(net, shared)?;
+    endpoint.enable(opened, shared)?;
     state.kick();
     Ok(())
 }
@@ -340,7 +340,14 @@ unsafe extern "C" fn close_endpoint(fid: *mut fid) -> c_int {
                 let (endpoint, shared) = state.endpoint(of.at);
                 endpoint.progress(shared);
                 if endpoint.has_left(began.elapsed()) {
+                    let refused = endpoint.refused_connections();
                     forget(&mut state, of.at);
+                    if refused > 0 {
+                        log::warn(&format!(
+                            "{refused} connections were refused: their processes did not prove \
+                             that they know this job's secret, or sent something else"
+                        ));
+                    }
                     return Ok(());
                 }
                 drop(state);

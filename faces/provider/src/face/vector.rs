@@ -2,13 +2,15 @@
 
 use super::{
     domain::{self, Shared},
+    log,
     object::{Kind, close, get, give, int},
     refuse,
 };
 use crate::state::{
     error::Errno,
     name::{self, LEN, Name},
-    vector::Vector,
+    open::SECRET_FILE,
+    vector::{NotEntered, Vector},
 };
 use petasos_ofi_sys::*;
 use std::{
@@ -114,8 +116,12 @@ unsafe extern "C" fn insert(
         if count > 0 && (names.is_null() || errors && context.is_null()) {
             return Err(libc::EINVAL);
         }
-        let (mut inserted, mut fresh) = (0, false);
+        let (mut inserted, mut fresh, mut foreign) = (0, false, 0);
         let mut state = of.domain.lock();
+        let job = state.shared.job().map_err(|why| {
+            log::warn(&format!("no peers: {why}"));
+            libc::EADDRNOTAVAIL
+        })?;
         for nth in 0..count {
             let mut name: Name = [0; LEN];
             // SAFETY: there are `count` names of the length that `fi_getname` has told; bytes have
@@ -125,9 +131,10 @@ unsafe extern "C" fn insert(
                 ptr::copy_nonoverlapping(from, name.as_mut_ptr(), LEN);
             }
             let vector = state.shared.vectors.get_mut(of.at).ok_or(libc::EINVAL)?;
-            let entry = vector.insert(&name);
-            inserted += isize::from(entry.is_some());
-            fresh |= entry.is_some_and(|(_, new)| new);
+            let entry = vector.insert(&name, job);
+            inserted += isize::from(entry.is_ok());
+            fresh |= entry.is_ok_and(|(_, new)| new);
+            foreign += usize::from(entry == Err(NotEntered::OtherJob));
             // SAFETY: where they are not null there is room for `count` numbers, and where errors
             // are asked for, for as many of these.
             unsafe {
@@ -135,10 +142,20 @@ unsafe extern "C" fn insert(
                     numbers.add(nth).write(entry.map_or(FI_ADDR_UNSPEC, |(number, _)| number));
                 }
                 if errors {
-                    let error = if entry.is_some() { 0 } else { libc::EINVAL };
+                    let error = match entry {
+                        Ok(_) => 0,
+                        Err(NotEntered::NoName) => libc::EINVAL,
+                        Err(NotEntered::OtherJob) => libc::EACCES,
+                    };
                     context.cast::<c_int>().add(nth).write(error);
                 }
             }
+        }
+        if foreign > 0 {
+            log::warn(&format!(
+                "{foreign} of {count} names are of processes with another secret, and so of \
+                 another job ({SECRET_FILE} is to name the same one for all processes of a job)"
+            ));
         }
         if fresh {
             state.renumber(of.at);
@@ -188,7 +205,8 @@ unsafe extern "C" fn lookup(
         let state = of.domain.lock();
         let vector = state.shared.vectors.get(of.at);
         let address = vector.and_then(|vector| vector.address(number)).ok_or(libc::EINVAL)?;
-        let name = name::encode(address).ok_or(libc::EINVAL)?;
+        let job = state.shared.job().map_err(|_| libc::EADDRNOTAVAIL)?;
+        let name = name::encode(address, job).ok_or(libc::EINVAL)?;
         // SAFETY: the program says how much room there is; see there.
         unsafe { tell(&name, out, len) }?;
         Ok(0)
@@ -235,7 +253,7 @@ unsafe extern "C" fn straddr(
         // SAFETY: a name is so long.
         unsafe { ptr::copy_nonoverlapping(name.cast::<u8>(), bytes.as_mut_ptr(), LEN) };
         let address = name::decode(&bytes);
-        let text = address.as_ref().map_or("not an address of petasos", |it| it.as_str());
+        let text = address.as_ref().map_or("not an address of petasos", |(it, _)| it.as_str());
         let fits = text.len().min(room.saturating_sub(1));
         if *room > 0 {
             // SAFETY: one byte less than there is room for, and the zero behind it.

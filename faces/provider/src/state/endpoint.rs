@@ -5,7 +5,9 @@ use super::{
     access::{Access, Keys},
     error::{self, Errno},
     matching::{Landing, Lists, Message},
+    open::{Job, Opened},
     queue::{Entry, Failure},
+    refusals::Refusals,
     wire::{self, List, Packet},
 };
 use crate::limits::{ANSWERS, FAREWELL, LONG, PATIENCE};
@@ -81,6 +83,8 @@ const STRANGER: u64 = 1 << 63;
 pub(crate) struct Endpoint {
     /// Open from when it is enabled.
     pub(super) net: Option<Auto>,
+    job: Job,
+    refusals: Refusals,
     pub(crate) vector: Option<usize>,
     pub(crate) transmit: Binding,
     pub(crate) receive: Binding,
@@ -113,6 +117,8 @@ impl Endpoint {
     pub(crate) fn new(transmit_flags: u64, receive_flags: u64) -> Endpoint {
         Endpoint {
             net: None,
+            job: Job::default(),
+            refusals: Refusals::default(),
             vector: None,
             transmit: Binding::default(),
             receive: Binding::default(),
@@ -143,8 +149,9 @@ impl Endpoint {
     ///
     /// # Errors
     /// An endpoint of the fabric does not take the memory.
-    pub(crate) fn enable(&mut self, net: Auto, shared: &Shared) -> Result<(), Errno> {
-        self.net = Some(net);
+    pub(crate) fn enable(&mut self, opened: Opened, shared: &mut Shared) -> Result<(), Errno> {
+        self.net = Some(opened.net);
+        (self.job, self.refusals) = (opened.job, opened.refusals);
         for (key, registered) in &shared.memory {
             if let Err(error) = self.open_memory(*key, registered) {
                 self.net = None;
@@ -163,12 +170,18 @@ impl Endpoint {
                 bed.watch(fd).map_err(|error| error.raw_os_error())?;
             }
         }
+        shared.job = Some(self.job);
         Ok(())
+    }
+
+    /// How many connections it has refused.
+    pub(crate) fn refused_connections(&self) -> u64 {
+        self.refusals.count()
     }
 
     /// Where peers reach it.
     pub(crate) fn name(&self) -> Option<super::name::Name> {
-        super::name::encode(self.net.as_ref()?.address())
+        super::name::encode(self.net.as_ref()?.address(), self.job)
     }
 
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {

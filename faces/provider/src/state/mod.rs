@@ -9,6 +9,7 @@ mod matching;
 pub(crate) mod name;
 pub(crate) mod open;
 pub(crate) mod queue;
+mod refusals;
 mod send;
 pub(crate) mod sleep;
 pub(crate) mod vector;
@@ -43,6 +44,8 @@ pub(crate) struct Shared {
     pub(crate) vectors: Slab<Vector>,
     /// By their keys.
     pub(crate) memory: HashMap<u64, Registered>,
+    /// That of its endpoints, once there is one that is enabled.
+    job: Option<open::Job>,
     clock: Clock,
     /// Wakes the domain's own thread, where it has one.
     driver: Option<(Arc<Bed>, Signal)>,
@@ -57,6 +60,14 @@ pub(crate) struct State {
 impl Shared {
     pub(crate) fn now(&self) -> Time {
         self.clock.now()
+    }
+
+    /// The job of this process.
+    ///
+    /// # Errors
+    /// Its secret cannot be read: a text that says what to do.
+    pub(crate) fn job(&self) -> Result<open::Job, String> {
+        self.job.map_or_else(open::job, Ok)
     }
 
     /// An operation has succeeded: tells the counter, and the queue if it is to be reported.
@@ -88,6 +99,7 @@ impl State {
             counters: Slab::new(),
             vectors: Slab::new(),
             memory: HashMap::new(),
+            job: None,
             clock: Clock::start(),
             driver,
         };

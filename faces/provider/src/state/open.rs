@@ -1,46 +1,90 @@
 //! Opens endpoints of the fabric: shared memory in the node, TCP between nodes, under one address.
 
+use super::refusals::{Counted, Refusals};
 use petasos_auto::{Auto, Member, Node, Scope};
 use petasos_fabric::{Address, Incarnation};
 use petasos_shm::Shm;
 use petasos_tcp::{Config, Secret, TcpEndpoint};
 use std::{
     env,
+    ffi::{OsStr, OsString},
     net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
     path::PathBuf,
 };
 
 /// The file with the secret that all processes of a job know.
 pub(crate) const SECRET_FILE: &str = "FI_PETASOS_SECRET_FILE";
-/// The address of this host at which peers of other nodes reach it.
+/// Where on this host peers of other nodes reach it: an Internet address, an interface or a subnet.
 pub(crate) const HOST: &str = "FI_PETASOS_HOST";
+/// Whether all that goes over TCP is encrypted: `1` or `0`.
+pub(crate) const ENCRYPT: &str = "FI_PETASOS_ENCRYPT";
+/// The address by which `petasos run` reaches this node, for its ranks.
+const NODE: &str = "PETASOS_NODE_ADDRESS";
+
+/// An endpoint, and what is known of it beside.
+pub(crate) struct Opened {
+    pub(crate) net: Auto,
+    pub(crate) job: Job,
+    pub(crate) refusals: Refusals,
+}
+
+/// Which processes belong together: a short digest of their secret, or zeros where they have none.
+/// It stands in the names of endpoints, so that those of another job are told apart. It proves
+/// nothing: that is for the handshake.
+pub(crate) type Job = [u8; 4];
+
+fn setting(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// The secret that this process was given, if it was given one.
+fn secret() -> Result<Option<Secret>, String> {
+    let Some(path) = setting(SECRET_FILE).map(PathBuf::from) else { return Ok(None) };
+    Secret::from_file(&path).map(Some).map_err(|error| format!("{SECRET_FILE}: {error}"))
+}
+
+fn job_of(secret: Option<&Secret>) -> Job {
+    secret.map_or([0; 4], |secret| {
+        let code = secret.code("petasos provider job", &[]);
+        std::array::from_fn(|at| code[at])
+    })
+}
+
+/// The job of this process, as its environment says.
+///
+/// # Errors
+/// A text that says what to do.
+pub(crate) fn job() -> Result<Job, String> {
+    secret().map(|secret| job_of(secret.as_ref()))
+}
 
 /// Opens an endpoint, as the environment says.
 ///
 /// # Errors
 /// A text that says what to do.
-pub(crate) fn open() -> Result<Auto, String> {
-    let setting = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+pub(crate) fn open() -> Result<Opened, String> {
     let mut config = Config::default();
-    if let Some(path) = setting(SECRET_FILE).map(PathBuf::from) {
-        let secret = Secret::from_file(&path);
-        config.secret = Some(secret.map_err(|error| format!("{SECRET_FILE}: {error}"))?);
-    }
-    let host = match setting(HOST) {
-        Some(host) => host
-            .to_str()
-            .and_then(|host| host.parse().ok())
-            .ok_or_else(|| format!("{HOST} is {}, which is no Internet address", host.display()))?,
-        // Without one no other process connects there, and nothing listens beyond this machine.
-        None if config.secret.is_none() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        None => outward(),
+    config.secret = secret()?;
+    let job = job_of(config.secret.as_ref());
+    let encrypt = setting(ENCRYPT);
+    config.encrypt = match encrypt.as_ref().map(|value| value.to_str()) {
+        None | Some(Some("0")) => false,
+        Some(Some("1")) => true,
+        _ => return Err(format!("{ENCRYPT} is to be 1 or 0")),
     };
-    if config.secret.is_none() && !host.is_loopback() {
-        return Err(format!(
-            "{HOST} is {host}: to be reached from other hosts takes a secret, in a file that \
-             {SECRET_FILE} names on all of them"
-        ));
+    if config.encrypt && config.secret.is_none() {
+        return Err(format!("{ENCRYPT} takes a secret, in a file that {SECRET_FILE} names"));
     }
+    let given = match setting(HOST) {
+        Some(host) => Some((HOST, host)),
+        None => setting(NODE).filter(|_| config.secret.is_some()).map(|host| (NODE, host)),
+    };
+    let place = match &given {
+        Some((name, host)) => place(name, host, config.secret.is_some())?,
+        // Without one no other process connects there, and nothing listens beyond this machine.
+        None if config.secret.is_none() => socket(Ipv4Addr::LOCALHOST.into()),
+        None => socket(outward()),
+    };
     // Every process of this machine reaches the loopback interface, and any peer may use memory by
     // its number. So what has no secret gets one that no peer knows: peers are those of this node
     // whose user the kernel has checked.
@@ -53,13 +97,39 @@ pub(crate) fn open() -> Result<Auto, String> {
     let name = format!("shm://{:016x}", Incarnation::random().get());
     let parse = |text: &str| Address::parse(text).map_err(|error| error.to_string());
     let shm = Shm::open(&parse(&name)?).map_err(|error| error.to_string())?;
-    let place = parse(&format!("tcp://{}", SocketAddr::new(host, 0)))?;
-    let tcp = TcpEndpoint::open(&place, config).map_err(|error| error.to_string())?;
+    let tcp = TcpEndpoint::open(&parse(&place)?, config).map_err(|error| match given {
+        Some((name, _)) => format!("{name}: {error}"),
+        None => error.to_string(),
+    })?;
+    let (tcp, refusals) = Counted::new(tcp);
     let members = vec![
         Member { endpoint: Box::new(shm), scope: Scope::Node },
         Member { endpoint: Box::new(tcp), scope: Scope::Network },
     ];
-    Auto::open(Node::local(), members).map_err(|error| error.to_string())
+    let net = Auto::open(Node::local(), members).map_err(|error| error.to_string())?;
+    Ok(Opened { net, job, refusals })
+}
+
+fn socket(host: IpAddr) -> String {
+    format!("tcp://{}", SocketAddr::new(host, 0))
+}
+
+/// Where to listen, as a variable of this name says: beyond this machine with a secret alone.
+fn place(name: &str, host: &OsStr, secret: bool) -> Result<String, String> {
+    let text = host.to_str().unwrap_or_default();
+    match text.parse::<IpAddr>() {
+        Ok(host) if secret || host.is_loopback() => Ok(socket(host)),
+        // An interface or a subnet.
+        Err(_) if secret && Address::parse(&format!("tcp://{text}:0")).is_ok() => {
+            Ok(format!("tcp://{text}:0"))
+        }
+        Err(_) if secret => Err(format!("{name} is {}, which is no address", host.display())),
+        _ => Err(format!(
+            "{name} is {}: to be reached from other hosts takes a secret, in a file that \
+             {SECRET_FILE} names on all of them",
+            host.display()
+        )),
+    }
 }
 
 /// The address by which this host reaches others; nothing is sent for it.
@@ -104,10 +174,12 @@ mod tests {
 
     #[test]
     fn without_a_secret_no_process_connects_over_the_loopback_interface() {
-        let mut provider = open().unwrap();
-        assert!(!reaches(&mut provider, Config::default()));
+        let Opened { mut net, job, refusals } = open().unwrap();
+        assert_eq!((job, refusals.count()), ([0; 4], 0));
+        assert!(!reaches(&mut net, Config::default()));
         let mut guess = Config::default();
         guess.secret = Some(Secret::new(vec![0; 32]).unwrap());
-        assert!(!reaches(&mut provider, guess));
+        assert!(!reaches(&mut net, guess));
+        assert!(refusals.count() >= 2, "{refusals:?}");
     }
 }

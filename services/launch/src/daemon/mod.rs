@@ -49,7 +49,7 @@ use crate::{
     controller::Controller,
     engine::{Config, Engine, Output},
     handshake::{Secret, derived},
-    plugins::Plugins,
+    plugins::{Plugins, SECRET_FILE},
     pmix41::Surroundings,
 };
 use admission::{Admission, Files};
@@ -262,7 +262,7 @@ impl Daemon {
         let listeners = &mut self.listeners;
         let mut make = || -> io::Result<()> {
             if let Some(secret) = &secret {
-                place.write("secret", secret)?;
+                place.write(SECRET_FILE, secret)?;
             }
             place.write(JOB_FILE, &write_table(&job))?;
             listeners.open(place)

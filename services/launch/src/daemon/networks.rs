@@ -12,7 +12,11 @@ use crate::{
     plugins::{Key, Known, Reserved, ThisNode, Wants},
 };
 use petasos_pmix::{Node, job::JobSpec};
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr},
+    path::Path,
+};
 
 /// The longest beginning of an address.
 const MAX_BASE: usize = 512;
@@ -31,6 +35,13 @@ pub(super) struct Resources {
 }
 
 impl Resources {
+    /// The address at which the ranks of this node may be reached by those of others: where there
+    /// are no others, one that this node alone reaches.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        let here = self.here.as_ref()?;
+        if here.alone { Some(Ipv4Addr::LOCALHOST.into()) } else { here.address }
+    }
+
     /// What the node has now.
     pub(super) fn found(&mut self, inventory: Inventory) {
         self.found = Some(inventory);

@@ -59,6 +59,8 @@ const OWN: [&str; 6] =
 /// How often the rank was started again.
 const RESTARTS: &str = "PETASOS_RESTARTS";
 const LOCAL_RANK: &str = "PETASOS_LOCAL_RANK";
+/// Where processes of other nodes of the job reach this one.
+const NODE_ADDRESS: &str = "PETASOS_NODE_ADDRESS";
 const PMI_FD: &str = "PMI_FD";
 const PMI_RANK: &str = "PMI_RANK";
 const PMIX_RANK: &str = "PMIX_RANK";
@@ -275,6 +277,9 @@ impl Daemon {
         set("PETASOS_JOB_NAME", job.spec().name.as_ref());
         set("PETASOS_NODE_NAME", node.as_ref());
         set("PETASOS_LOCAL_SIZE", local_size.as_ref());
+        if let Some(address) = self.resources.address() {
+            set(NODE_ADDRESS, address.to_string().as_ref());
+        }
         match served {
             Served::Native | Served::Pmi1 => {}
             Served::Pmix(uri) | Served::Either(uri) => {

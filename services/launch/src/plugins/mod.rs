@@ -4,7 +4,7 @@ mod mover;
 mod network;
 
 pub use mover::{Estimate, FileMover, Key, NotPlaced, Placing, Receiving, Target};
-pub use network::{ForRanks, Known, Network, Reserved, Row, ThisNode, Wants};
+pub use network::{ForRanks, Known, Network, Reserved, Row, SECRET_FILE, ThisNode, Wants};
 use std::sync::Arc;
 
 /// What the engine of a launch does not do itself, and does not depend on: put in by the program

@@ -15,6 +15,9 @@ use crate::inventory::{Inventory, RoundTrip};
 use petasos_pmix::{Node, job::JobSpec};
 use std::{collections::BTreeMap, fmt, net::IpAddr, path::Path};
 
+/// The name of the file with the secret of the ranks, in the job's directory on each node.
+pub const SECRET_FILE: &str = "secret";
+
 /// A network that connects ranks.
 pub trait Network: fmt::Debug + Send + Sync {
     /// Its name: both sides find each other by it.
@@ -135,7 +138,8 @@ pub struct ForRanks {
     /// Their addresses: one row for each node of the job, in order; none: this network gives no
     /// addresses.
     pub rows: Vec<Row>,
-    /// The secret by which they know each other: it is put where only they read it.
+    /// The secret by which they know each other: it is put where only they read it, into the file
+    /// [`SECRET_FILE`] of the directory.
     pub secret: Option<Vec<u8>>,
     /// More for their environment.
     pub environment: Vec<(String, String)>,
