@@ -241,6 +241,7 @@ fn run(command: Command) -> Outcome {
         Command::Ping(options) => commands::ping::run(&options),
         Command::Limits(options) => commands::limits::run(&options),
         Command::Tune(options) => commands::tune::run(&options),
+        Command::Provider(options) => commands::provider::run(&options),
         Command::Completions { shell } => commands::completions::run(shell),
         Command::Bench(_) | Command::Run(_) => unreachable!("they were taken before"),
         Command::Ps(options) => commands::jobs::ps(&options),

@@ -44,7 +44,7 @@ fn commands(place: &Place) -> Vec<Vec<String>> {
 
 /// What each command cannot do, whatever the machine: the arguments, the exit code, its word, and a
 /// word of the message.
-const FAILURES: [(&str, &str, i32, &str, &str); 28] = [
+const FAILURES: [(&str, &str, i32, &str, &str); 29] = [
     ("completions", "tcsh", 2, "usage", "tcsh"),
     ("events", "--job nobody", 3, "unreachable", "no such job"),
     ("forward cat", "NOBODY/a", 3, "unreachable", "cannot reach"),
@@ -68,6 +68,7 @@ const FAILURES: [(&str, &str, i32, &str, &str); 28] = [
     ("notify", "7 --job nobody", 3, "unreachable", "no such job"),
     ("ping", "NOBODY -t 200ms", 3, "unreachable", "cannot reach"),
     ("ping", "tcp://127.0.0.1", 2, "usage", "no port"),
+    ("provider", "--print-path --print-variables", 2, "usage", "cannot be used with"),
     ("ps", "--all", 2, "usage", "--all"),
     ("query", "pmix.job.size --job nobody", 3, "unreachable", "no such job"),
     ("quickstart", "missing", 2, "usage", "missing"),
@@ -331,7 +332,7 @@ fn output_that_cannot_be_written_is_no_success() {
     let place = Place::new();
     fs::create_dir(place.path("export")).unwrap();
     fs::create_dir(place.path("tree")).unwrap();
-    for file in ["export/a", "export/b", "file", "tree/a"] {
+    for file in ["export/a", "export/b", "file", "tree/a", "tree/libpetasos-fi.so"] {
         fs::write(place.path(file), "some bytes").unwrap();
     }
     let server = Server::start(&place, &["forward", "serve", "export"], 1);
@@ -351,6 +352,7 @@ fn output_that_cannot_be_written_is_no_success() {
         "info",
         "ping SERVING -c 1",
         "serve --listen shm://*",
+        "provider",
         "ps",
         "query pmix.job.size",
         "run echo lost",
@@ -372,6 +374,7 @@ fn output_that_cannot_be_written_is_no_success() {
         let line = line.replace("URL", &url).replace("SERVING", &serving);
         let words: Vec<&str> = line.split(' ').collect();
         let mut command = place.command(&words);
+        command.env("PETASOS_PROVIDER", place.path("tree"));
         command.stdout(fs::File::options().write(true).open("/dev/full").unwrap());
         let ran = Ran::of(&command.output().unwrap());
         assert_eq!(ran.code, Some(1), "{line}: {ran:?}");

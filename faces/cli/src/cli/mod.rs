@@ -77,6 +77,8 @@ pub(crate) enum Command {
     Query(Query),
     /// Sends an event to the ranks of a running job
     Notify(Notify),
+    /// Shows where the provider for libfabric is, and with which variables MPIs use it
+    Provider(Provider),
     /// Prints completions for a shell
     Completions {
         /// The shell
@@ -227,6 +229,18 @@ pub(crate) struct Ping {
     /// A file with the secret that both sides of TCP know
     #[arg(long, value_name = "FILE")]
     pub(crate) secret: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) json: Json,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Provider {
+    /// Print the folder of the library, for FI_PROVIDER_PATH
+    #[arg(long)]
+    pub(crate) print_path: bool,
+    /// Print the variables, for a shell: eval "$(petasos provider --print-variables)"
+    #[arg(long, conflicts_with = "print_path")]
+    pub(crate) print_variables: bool,
     #[command(flatten)]
     pub(crate) json: Json,
 }

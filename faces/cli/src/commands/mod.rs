@@ -7,6 +7,7 @@ pub(crate) mod info;
 pub(crate) mod jobs;
 pub(crate) mod limits;
 pub(crate) mod ping;
+pub(crate) mod provider;
 pub(crate) mod quickstart;
 mod route;
 pub(crate) mod run;

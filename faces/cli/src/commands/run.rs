@@ -2,6 +2,7 @@
 
 mod files;
 mod libraries;
+mod over;
 mod usual;
 
 use crate::{
@@ -225,6 +226,15 @@ fn launch(options: &Run) -> Outcome<Launch> {
     launch.oversubscribe = options.hosts.oversubscribe;
     launch.directory.clone_from(&options.setup.wdir);
     launch.variables = options.setup.export.iter().map(exported).collect::<Outcome<_>>()?;
+    if options.provider {
+        launch.variables.extend(over::variables(&launch.variables)?);
+        let path = launch.variables.iter().find(|(name, _)| name == "PATH");
+        let path = path.map(|(_, path)| path.as_str());
+        let why = options.program.first().and_then(|program| over::unused(program, path));
+        if let Some(why) = why {
+            output::note(&format!("--provider: the provider is not used: {}", output::plain(&why)));
+        }
+    }
     launch.bind = options.setup.bind == Bind::Core;
     set(&mut launch.settings, options);
     launch.output.clone_from(&options.output);

@@ -4,7 +4,7 @@
 use crate::{
     common::{Place, Ran, until, wait},
     hosts::{START, on_a, three},
-    mpi::{MPICH_5, Mpi, OPEN_MPI, OPEN_MPI_5, allowed, built, check},
+    mpi::{MPICH, MPICH_5, Mpi, OPEN_MPI, OPEN_MPI_5, allowed, built, check},
     text,
 };
 use petasos_testing::{Hosts, in_host, skip};
@@ -148,42 +148,122 @@ fn jobs_of_one_user_are_apart() {
     place.assert_clean();
 }
 
-/// What each MPI needs to use the provider.
-fn chosen(mut command: Command) -> Command {
-    command.envs([("FI_PROVIDER", "petasos"), ("OMPI_MCA_pml", "cm"), ("OMPI_MCA_mtl", "ofi")]);
-    command.env("OMPI_MCA_mtl_ofi_provider_include", "petasos");
-    command.env("MPIR_CVAR_CH4_NETMOD", "ofi");
-    allowed(command)
-}
-
+/// `--provider` is all that is needed.
 #[track_caller]
-fn runs_on_three_hosts(mpi: &Mpi) {
+fn runs(mpi: &Mpi, ranks: u32, hosts: Option<&Hosts>) {
     let place = Place::new();
     let Some(program) = built(&place, mpi, "over.c") else { return };
-    let Some(hosts) = Hosts::several(3) else { return };
-    let list = three(&hosts, [2, 1, 1]);
-    let program = program.to_str().unwrap();
-    let options = ["run", "-n", "4", "--hosts", &list, START[0], START[1], program];
-    let command = chosen(provided(place.command(&options), &folder(&place)));
-    let output = on_a(&hosts, &command).output().unwrap();
+    let (program, count) = (program.to_str().unwrap(), ranks.to_string());
+    let list = hosts.map(|hosts| three(hosts, [2, 1, 1]));
+    let mut options = vec!["run", "-n", &count, "--provider"];
+    if let Some(list) = &list {
+        options.extend(["--hosts", list, START[0], START[1]]);
+    }
+    options.push(program);
+    let mut command = allowed(place.command(&options));
+    command.env("PETASOS_PROVIDER", folder(&place));
+    // A choice of the environment's is not this one.
+    command.env("FI_PROVIDER", "tcp").env("OMPI_MCA_pml", "ob1");
+    let output = match hosts {
+        Some(hosts) => on_a(hosts, &command).output().unwrap(),
+        None => command.output().unwrap(),
+    };
     let said = text(&output);
     assert!(output.status.success(), "{said}");
-    check(&said, 4);
-    assert_eq!(said.matches("wrong 0, over petasos").count(), 4, "{said}");
+    check(&said, ranks);
+    let over = said.matches("wrong 0, over petasos").count();
+    assert!(over == ranks as usize && !said.contains("not used"), "{said}");
     place.assert_clean();
 }
 
 #[test]
 fn mpich_5_runs_on_three_hosts() {
-    runs_on_three_hosts(&MPICH_5);
+    let Some(hosts) = Hosts::several(3) else { return };
+    runs(&MPICH_5, 4, Some(&hosts));
 }
 
 #[test]
 fn open_mpi_runs_on_three_hosts() {
-    runs_on_three_hosts(&OPEN_MPI);
+    let Some(hosts) = Hosts::several(3) else { return };
+    runs(&OPEN_MPI, 4, Some(&hosts));
 }
 
 #[test]
 fn open_mpi_5_runs_on_three_hosts() {
-    runs_on_three_hosts(&OPEN_MPI_5);
+    let Some(hosts) = Hosts::several(3) else { return };
+    runs(&OPEN_MPI_5, 4, Some(&hosts));
+}
+
+#[test]
+fn all_run_here() {
+    for mpi in [&MPICH_5, &OPEN_MPI, &OPEN_MPI_5] {
+        runs(mpi, 3, None);
+    }
+}
+
+/// MPICH 4.0 of Debian is built on UCX: its program runs, and it is said that it does not go this
+/// way.
+#[test]
+fn an_mpi_without_libfabric_is_named() {
+    let place = Place::new();
+    let Some(program) = built(&place, &MPICH, "over.c") else { return };
+    let folder = folder(&place);
+    let run = ["run", "-n", "2", "--provider", program.to_str().unwrap()];
+    let ran = place.run_with(&run, &[("PETASOS_PROVIDER", folder.to_str().unwrap())]).assert(0);
+    let ran = ran.says("the provider is not used: ").says("libmpich.so.12").says("UCX");
+    assert_eq!(ran.out.matches("over something else").count(), 2, "{ran:?}");
+    let json = place.run_with(
+        &["run", "-n", "2", "--provider", "--dry-run", "--json", program.to_str().unwrap()],
+        &[("PETASOS_PROVIDER", folder.to_str().unwrap())],
+    );
+    let json = json.assert(0).says("{\"notice\":\"--provider: the provider is not used: ");
+    assert_eq!(json.json()["ranks"].as_array().unwrap().len(), 2);
+    place.assert_clean();
+}
+
+#[test]
+fn the_library_is_found_and_what_is_missing_is_said() {
+    let place = Place::new();
+    // Installed: PREFIX/bin and PREFIX/lib.
+    let (bin, lib) = (place.path("a prefix/bin"), place.path("a prefix/lib"));
+    std::fs::create_dir_all(&bin).unwrap();
+    let command = bin.join("petasos");
+    petasos_testing::copy_program(env!("CARGO_BIN_EXE_petasos").as_ref(), &command);
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(&command);
+        let output = command.args(arguments).env_remove("PETASOS_PROVIDER").output();
+        Ran::of(&output.unwrap())
+    };
+    for words in [&["provider"][..], &["provider", "--print-path"], &["run", "--provider", "true"]]
+    {
+        let ran = run(words).assert(6).says("libpetasos-fi.so) is not here");
+        assert!(ran.says("scripts/provider").out.is_empty());
+    }
+    let built = bin.join("libpetasos_fi.so");
+    std::fs::write(&built, "").unwrap();
+    run(&["provider"]).assert(6).says("libpetasos_fi.so is one, and libfabric looks for the other");
+    std::fs::create_dir(&lib).unwrap();
+    std::fs::write(lib.join("libpetasos-fi.so"), "").unwrap();
+    let path = lib.canonicalize().unwrap();
+    let path = path.to_str().unwrap();
+    assert_eq!(run(&["provider", "--print-path"]).assert(0).out, format!("{path}\n"));
+    let variables = run(&["provider", "--print-variables"]).assert(0).out;
+    let script = format!("eval \"{}\"; env", variables.replace('"', "\\\""));
+    let set = Command::new("sh").args(["-c", &script]).output().unwrap();
+    let set = String::from_utf8(set.stdout).unwrap();
+    let json = run(&["provider", "--json"]).assert(0).json();
+    assert_eq!((&json["path"], json["variables"].as_object().unwrap().len()), (&path.into(), 7));
+    for (name, value) in json["variables"].as_object().unwrap() {
+        assert!(set.contains(&format!("{name}={}\n", value.as_str().unwrap())), "{name}: {set}");
+    }
+    assert!(run(&["provider"]).assert(0).out.contains("MPIR_CVAR_CH4_NETMOD"));
+    // What the user gives goes before.
+    let words = ["run", "--provider", "-x", "FI_PROVIDER=tcp", "sh", "-c"];
+    let mut job = Command::new(&command);
+    job.args(words).arg("echo $FI_PROVIDER $OMPI_MCA_mtl").env("TMPDIR", place.path("tmp"));
+    let said = Ran::of(&job.env_remove("XDG_RUNTIME_DIR").output().unwrap()).assert(0);
+    assert_eq!(said.out, "tcp ofi\n");
+    let nowhere = place.run_with(&["provider"], &[("PETASOS_PROVIDER", "/nowhere")]).assert(6);
+    nowhere.says("PETASOS_PROVIDER is /nowhere");
+    place.assert_clean();
 }
