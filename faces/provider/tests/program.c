@@ -392,6 +392,85 @@ static void access_memory(int first)
     stop();
 }
 
+/* What has a fence begins when all before it is over: accesses, atomics, and messages, also one
+ * that its receiver has not taken. */
+static void fence(int first)
+{
+    start();
+    static struct { uint64_t flag, sum; char data[1 << 20]; } memory;
+    struct { uint64_t at, key; } mine, theirs;
+    struct fid_mr *mr;
+    OK(fi_mr_reg(domain, &memory, sizeof memory, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 7, 0, &mr,
+                 NULL));
+    mine.key = fi_mr_key(mr);
+    mine.at = (uint64_t)&memory;
+    say(&mine, sizeof mine);
+    hear(&theirs, sizeof theirs);
+    uint64_t value = 1, old = 0, number = 0;
+    struct iovec piece = { &number, 8 };
+    struct fi_rma_iov there = { theirs.at, 8, theirs.key };
+    struct fi_msg_rma flag = { .msg_iov = &piece, .iov_count = 1, .addr = peer,
+                               .rma_iov = &there, .rma_iov_count = 1 };
+    for (int round = 0; round < 20; round++) {
+        if (first) {
+            fill(1 << 20, round);
+            AGAIN(fi_write(ep, big[0], 1 << 20, NULL, peer, theirs.at + 16, theirs.key, NULL));
+            struct iovec text = { "there", 6 };
+            struct fi_msg message = { .msg_iov = &text, .iov_count = 1, .addr = peer };
+            AGAIN(fi_sendmsg(ep, &message, FI_FENCE));
+            next(NULL);
+            next(NULL);
+            for (int k = 0; k < 8; k++)
+                AGAIN(fi_atomic(ep, &value, 1, NULL, peer, theirs.at + 8, theirs.key, FI_UINT64,
+                                FI_SUM, NULL));
+            struct fi_ioc result = { &old, 1 }, none = { NULL, 1 };
+            struct fi_rma_ioc at = { theirs.at + 8, 1, theirs.key };
+            struct fi_msg_atomic read = { .msg_iov = &none, .iov_count = 1, .addr = peer,
+                                          .rma_iov = &at, .rma_iov_count = 1,
+                                          .datatype = FI_UINT64, .op = FI_ATOMIC_READ };
+            AGAIN(fi_fetch_atomicmsg(ep, &read, &result, NULL, 1, FI_FENCE));
+            for (int k = 0; k < 9; k++) next(NULL);
+            CHECK(old == 8u * (round + 1));
+            /* Behind a message that is not taken; others go on. */
+            number = round + 1;
+            AGAIN(fi_tsend(ep, big[0], 1 << 20, NULL, peer, round, NULL));
+            AGAIN(fi_writemsg(ep, &flag, FI_FENCE));
+        } else {
+            OK(fi_recv(ep, big[1], 6, NULL, peer, NULL));
+            next(NULL);
+            memcpy(big[1], memory.data, 1 << 20);
+            CHECK(is_filled(1 << 20, round));
+            for (int k = 0; k < 300; k++) {
+                fi_cq_read(cq, NULL, 0);
+                CHECK(*(volatile uint64_t *)&memory.flag == (uint64_t)round);
+            }
+            OK(fi_trecv(ep, big[1], 1 << 20, NULL, peer, round, 0, NULL));
+            next(NULL);
+            while (*(volatile uint64_t *)&memory.flag == (uint64_t)round) fi_cq_read(cq, NULL, 0);
+        }
+        if (first) for (int k = 0; k < 2; k++) next(NULL);
+        meet();
+    }
+    if (first) {
+        /* By a number that is none, alone and behind another access. */
+        struct fi_cq_err_entry error;
+        there.key += 1000;
+        AGAIN(fi_writemsg(ep, &flag, FI_FENCE));
+        next(&error);
+        CHECK(error.err == FI_EKEYREJECTED);
+        AGAIN(fi_write(ep, &value, 8, NULL, peer, theirs.at, theirs.key + 1001, NULL));
+        ssize_t got = fi_writemsg(ep, &flag, FI_FENCE);
+        CHECK(got == -FI_EAGAIN);
+        next(&error);
+        AGAIN(fi_writemsg(ep, &flag, FI_FENCE));
+        next(&error);
+        CHECK(error.err == FI_EKEYREJECTED);
+    }
+    meet();
+    OK(fi_close(&mr->fid));
+    stop();
+}
+
 static void ends(int first)
 {
     start();
@@ -554,8 +633,13 @@ static void refusals(int first)
     hints->caps |= FI_RMA_EVENT;
     CHECK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &found) == -FI_ENODATA);
     hints->caps = info->caps;
-    hints->tx_attr->msg_order = FI_ORDER_RAW;
-    CHECK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &found) == -FI_ENODATA);
+    static const uint64_t orders[] = { FI_ORDER_RAW, FI_ORDER_WAS, FI_ORDER_ATOMIC_RAR,
+                                       FI_ORDER_ATOMIC_RAW, FI_ORDER_ATOMIC_WAR,
+                                       FI_ORDER_ATOMIC_WAW };
+    for (size_t k = 0; k < sizeof orders / sizeof *orders; k++) {
+        hints->tx_attr->msg_order = orders[k];
+        CHECK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &found) == -FI_ENODATA);
+    }
     hints->tx_attr->msg_order = 0;
     OK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &found));
     fi_freeinfo(found);
@@ -566,7 +650,7 @@ static void refusals(int first)
     CHECK(fi_scalable_ep(domain, info, &none, NULL) == -FI_ENOSYS);
     CHECK(fi_poll_open(domain, &poll_attr, &polls) == -FI_ENOSYS);
     struct fi_msg message = { .addr = peer };
-    CHECK(fi_sendmsg(ep, &message, FI_FENCE) == -FI_EBADFLAGS);
+    CHECK(fi_sendmsg(ep, &message, FI_TRIGGER) == -FI_EBADFLAGS);
     CHECK(fi_sendmsg(ep, NULL, 0) == -FI_EINVAL);
     struct iovec many[100] = { { 0 } };
     CHECK(fi_sendv(ep, many, NULL, 100, peer, NULL) == -FI_EINVAL);
@@ -603,6 +687,7 @@ int main(int count, char **args)
 {
     static const struct { const char *name; void (*run)(int); } all[] = {
         { "messages", messages }, { "matching", matching }, { "access", access_memory },
+        { "fence", fence },
         { "ends", ends }, { "killed", killed }, { "stopped", stopped },
         { "automatic", automatic }, { "refusals", refusals }, { "secret", secret },
     };

@@ -87,6 +87,63 @@ fn memory_that_the_owner_serves() {
 }
 
 #[test]
+fn fences() {
+    run("fence", &[]);
+}
+
+#[test]
+fn fences_where_the_owner_serves() {
+    run("fence", &[("PETASOS_SHM_NO_CMA", "1")]);
+}
+
+/// What programs are told that choose by it: `docs/mpi.md` says no more.
+#[test]
+fn what_fi_info_shows() {
+    let Some(of) = made() else { return };
+    let mut command = Command::new("fi_info");
+    command.args(["-p", "petasos", "-v"]).env("FI_PROVIDER_PATH", &of.folder);
+    let Ok(output) = command.output() else {
+        return petasos_testing::skip("fi_info (package libfabric-bin) is not here");
+    };
+    let said = String::from_utf8(output.stdout).expect("text");
+    let line = |from: &str, name: &str| {
+        let part = said.split_once(from).expect("a part").1;
+        let found = part.lines().find_map(|line| line.trim().strip_prefix(name));
+        found.unwrap_or_else(|| panic!("{name}: {said}")).trim().to_owned()
+    };
+    let set = |text: String| {
+        let mut all: Vec<_> =
+            text.trim_matches(['[', ' ', ']']).split(", ").map(str::to_owned).collect();
+        all.sort();
+        all.join(" ")
+    };
+    let caps = "FI_ATOMIC FI_DIRECTED_RECV FI_FENCE FI_LOCAL_COMM FI_MSG FI_MULTI_RECV FI_READ \
+                FI_RECV FI_REMOTE_COMM FI_REMOTE_READ FI_REMOTE_WRITE FI_RMA FI_SEND FI_SOURCE \
+                FI_TAGGED FI_WRITE";
+    assert_eq!(set(line("fi_info:", "caps:")), caps);
+    for side in ["fi_tx_attr:", "fi_rx_attr:"] {
+        // Neither accesses nor atomics are in order: a fence is there for that.
+        assert_eq!(set(line(side, "msg_order:")), "FI_ORDER_SAS", "{side}");
+        assert_eq!(set(line(side, "comp_order:")), "FI_ORDER_NONE", "{side}");
+    }
+    let transmit = set(line("fi_tx_attr:", "caps:"));
+    assert!(transmit.contains("FI_FENCE") && !transmit.contains("FI_RECV"), "{transmit}");
+    let receive = set(line("fi_rx_attr:", "caps:"));
+    assert!(!receive.contains("FI_FENCE") && receive.contains("FI_MULTI_RECV"), "{receive}");
+    for (name, value) in [
+        ("inject_size:", "4096"),
+        ("iov_limit:", "8"),
+        ("cq_data_size:", "8"),
+        ("type:", "FI_EP_RDM"),
+        ("threading:", "FI_THREAD_SAFE"),
+        ("data_progress:", "FI_PROGRESS_MANUAL"),
+        ("resource_mgmt:", "FI_RM_ENABLED"),
+    ] {
+        assert_eq!(line("fi_info:", name), value, "{name}");
+    }
+}
+
+#[test]
 fn truncated_and_cancelled() {
     run("ends", &[]);
 }

@@ -50,6 +50,7 @@ pub(super) static ATOMIC: fi_ops_atomic = fi_ops_atomic {
 
 /// What the flags of an operation may be.
 const FLAGS: u64 = FI_MORE
+    | FI_FENCE
     | FI_COMPLETION
     | FI_INJECT
     | FI_INJECT_COMPLETE
@@ -110,6 +111,7 @@ unsafe fn begin(
     }
     let mut access = Access::new(there.to, there.key, there.address, kind);
     access.context = context.addr();
+    access.fence = own & FI_FENCE != 0;
     access.report = flags != Flags::Inject && endpoint.transmit.reports(own);
     let begun = endpoint.access(shared, access);
     if begun == Err(libc::EAGAIN) {

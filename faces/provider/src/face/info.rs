@@ -32,8 +32,9 @@ const IN: u64 = FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE;
 /// What asks for nothing but what is there anyway.
 const ALWAYS: u64 = FI_SOURCE | FI_LOCAL_COMM | FI_REMOTE_COMM;
 /// Everything.
-pub(super) const ALL: u64 = TRANSFERS | OUT | IN | FI_MULTI_RECV | FI_DIRECTED_RECV | ALWAYS;
-const TRANSMIT: u64 = TRANSFERS | OUT | FI_LOCAL_COMM | FI_REMOTE_COMM;
+pub(super) const ALL: u64 =
+    TRANSFERS | OUT | IN | FI_FENCE | FI_MULTI_RECV | FI_DIRECTED_RECV | ALWAYS;
+const TRANSMIT: u64 = TRANSFERS | OUT | FI_FENCE | FI_LOCAL_COMM | FI_REMOTE_COMM;
 const RECEIVE: u64 = TRANSFERS | IN | FI_MULTI_RECV | FI_DIRECTED_RECV | ALWAYS;
 /// Flags that may be those of all operations of an endpoint.
 const TRANSMIT_FLAGS: u64 =

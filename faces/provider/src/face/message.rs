@@ -76,6 +76,7 @@ fn header(tag: Option<u64>, data: Option<u64>) -> Header {
 
 /// What the flags of an operation may be.
 const SEND_FLAGS: u64 = FI_MORE
+    | FI_FENCE
     | FI_COMPLETION
     | FI_INJECT
     | FI_INJECT_COMPLETE
@@ -119,6 +120,7 @@ unsafe fn transmit(
         context: context.addr(),
         report: flags != Flags::Inject && endpoint.transmit.reports(own),
         delivered: own & FI_DELIVERY_COMPLETE != 0,
+        fence: own & FI_FENCE != 0,
     };
     let sent = endpoint.send(shared, send);
     if sent == Err(libc::EAGAIN) {

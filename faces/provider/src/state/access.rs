@@ -53,7 +53,9 @@ pub(crate) struct Access {
     pub(crate) kind: Kind,
     pub(crate) context: usize,
     pub(crate) report: bool,
-    pub(crate) retried: bool,
+    /// `FI_FENCE`: only when all before it is over.
+    pub(crate) fence: bool,
+    retried: bool,
 }
 
 /// What is known of a number of a peer's.
@@ -85,7 +87,8 @@ impl Keys {
 impl Access {
     pub(crate) fn new(to: u64, number: u64, address: u64, kind: Kind) -> Access {
         let peer = Peer { index: u32::MAX, generation: 0 };
-        Access { peer, to, number, address, kind, context: 0, report: false, retried: false }
+        let (context, report, fence, retried) = (0, false, false, false);
+        Access { peer, to, number, address, kind, context, report, fence, retried }
     }
 
     fn entry(&self) -> Entry {
@@ -137,15 +140,67 @@ impl Endpoint {
     pub(crate) fn access(&mut self, shared: &mut Shared, access: Access) -> Result<(), Errno> {
         let mut access = Box::new(access);
         access.peer = self.route(shared, access.to)?;
+        if access.fence && !self.may_pass(shared, &access)? {
+            return Ok(());
+        }
         if self.waiting.iter().any(|other| other.peer == access.peer) || !self.has_key(&access) {
             if self.waiting.len() >= WAITING {
                 return Err(libc::EAGAIN);
             }
             self.ask(shared, access.peer, access.number);
+            self.began(access.peer);
             self.waiting.push_back(access);
             return Ok(());
         }
-        self.start(shared, access).map_err(|_| libc::EAGAIN)
+        let peer = access.peer;
+        self.began(peer);
+        self.start(shared, access).map_err(|_| {
+            self.ended(peer);
+            libc::EAGAIN
+        })
+    }
+
+    /// Whether an access with a fence may be handed to the fabric now, which sees to the messages
+    /// that were sent before it. Accesses before it that wait for a key are not seen there, and one
+    /// whose key has become another one's begins again: so all of them have to be over, and its own
+    /// key has to be known. False: it has failed, and that was told.
+    ///
+    /// # Errors
+    /// `EAGAIN`: not yet.
+    fn may_pass(&mut self, shared: &mut Shared, access: &Access) -> Result<bool, Errno> {
+        let Some(known) = self.known(access.peer) else { return Ok(true) };
+        match known.keys.0.get(&access.number) {
+            Some(State::Known { .. }) if known.accesses == 0 => Ok(true),
+            Some(State::Missing) if known.accesses == 0 => {
+                known.keys.0.remove(&access.number);
+                let error = OpError::local(OpErrorKind::StaleKey);
+                let counter = self.counter(access);
+                shared.failed(self.transmit, counter, failure(access.entry(), &error));
+                Ok(false)
+            }
+            Some(State::Known { .. } | State::Missing) => Err(libc::EAGAIN),
+            _ => {
+                self.ask(shared, access.peer, access.number);
+                Err(libc::EAGAIN)
+            }
+        }
+    }
+
+    /// How many accesses to the memory of a peer have not ended.
+    pub(super) fn accesses(&mut self, peer: Peer) -> usize {
+        self.known(peer).map_or(0, |known| known.accesses)
+    }
+
+    fn began(&mut self, peer: Peer) {
+        if let Some(known) = self.known(peer) {
+            known.accesses += 1;
+        }
+    }
+
+    fn ended(&mut self, peer: Peer) {
+        if let Some(known) = self.known(peer) {
+            known.accesses = known.accesses.saturating_sub(1);
+        }
     }
 
     fn has_key(&mut self, access: &Access) -> bool {
@@ -168,7 +223,10 @@ impl Endpoint {
         };
         let Some(net) = &mut self.net else { return Err(access) };
         let at = self.operations.vacant_key();
-        let operation = access.operation(Token(at as u64), remote, offset);
+        let mut operation = access.operation(Token(at as u64), remote, offset);
+        if access.fence {
+            operation = operation.fenced();
+        }
         if net.try_submit(operation).is_err() {
             return Err(access);
         }
@@ -273,6 +331,7 @@ impl Endpoint {
                     write(into, &old);
                 }
                 let counter = self.counter(&access);
+                self.ended(access.peer);
                 shared.done(self.transmit, counter, access.report, entry);
             }
             Err(error) if matches!(error.kind, OpErrorKind::StaleKey) && !access.retried => {
@@ -292,6 +351,7 @@ impl Endpoint {
     }
 
     fn refused(&mut self, shared: &mut Shared, access: &Access, entry: Entry, error: &OpError) {
+        self.ended(access.peer);
         let counter = self.counter(access);
         shared.failed(self.transmit, counter, failure(entry, error));
     }

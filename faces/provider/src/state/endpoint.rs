@@ -71,6 +71,8 @@ pub(super) struct Known {
     lost: bool,
     /// Long messages to it that were not fetched.
     pub(super) long: usize,
+    /// Accesses to its memory that have begun, and not ended.
+    pub(super) accesses: usize,
     /// Whether something was sent to it since the last farewell.
     pub(super) sent: bool,
     pub(super) keys: Keys,
@@ -239,7 +241,9 @@ impl Endpoint {
                 self.peers.resize_with(at + 1, || None);
             }
             let keys = Keys::default();
-            self.peers[at] = Some(Known { peer, source, lost: false, long: 0, sent: false, keys });
+            let known =
+                Known { peer, source, lost: false, long: 0, accesses: 0, sent: false, keys };
+            self.peers[at] = Some(known);
         }
         if source < STRANGER {
             let at = source as usize;

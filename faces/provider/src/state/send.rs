@@ -24,6 +24,8 @@ pub(crate) struct Send {
     pub(crate) report: bool,
     /// `FI_DELIVERY_COMPLETE`: only when it has arrived.
     pub(crate) delivered: bool,
+    /// `FI_FENCE`: only when all before it is over.
+    pub(crate) fence: bool,
 }
 
 impl Endpoint {
@@ -32,8 +34,12 @@ impl Endpoint {
     /// # Errors
     /// `EAGAIN`, if there is no room for it now; the peer has no number.
     pub(crate) fn send(&mut self, shared: &mut Shared, send: Send) -> Result<(), Errno> {
-        let Send { header, to, local, context, report, delivered } = send;
+        let Send { header, to, local, context, report, delivered, fence } = send;
         let peer = self.route(shared, to)?;
+        if fence && self.accesses(peer) > 0 {
+            return Err(libc::EAGAIN);
+        }
+        let fenced = |operation: Operation| if fence { operation.fenced() } else { operation };
         let len: usize = local.iter().map(Slice::len).sum();
         let mut bytes = std::mem::take(&mut self.scratch);
         Packet::Message(header, 0).encode(&mut bytes);
@@ -46,11 +52,11 @@ impl Endpoint {
             }
             let (header, body) = (Bytes::copy_from_slice(&bytes), joined(&local));
             let op = Op::Sent { entry, report, peer, long: true };
-            self.submit(op, |token| Operation::SendLong { token, peer, header, body })
+            self.submit(op, |token| fenced(Operation::SendLong { token, peer, header, body }))
         } else {
             append(&local, len, &mut bytes);
             let net = self.net.as_mut().ok_or(FI_EOPBADSTATE)?;
-            if !delivered && net.inject(peer, &[&bytes]).is_ok() {
+            if !delivered && !fence && net.inject(peer, &[&bytes]).is_ok() {
                 shared.done(self.transmit, self.counts.send, report, entry);
                 self.sent(bytes, peer, false);
                 return Ok(());
@@ -59,7 +65,7 @@ impl Endpoint {
             let payload = Payload::Bytes(Bytes::copy_from_slice(&bytes));
             let level = if delivered { Level::Visible } else { Level::Reusable };
             let op = Op::Sent { entry, report, peer, long: false };
-            self.submit(op, |token| Operation::Send { token, peer, payload, level })
+            self.submit(op, |token| fenced(Operation::Send { token, peer, payload, level }))
         };
         match sent {
             Ok(()) => {
