@@ -1,23 +1,29 @@
-//! A program of C, which knows libfabric alone, over the provider: see `program.c`.
+//! Programs of C, which know libfabric alone, over the provider: see `program.c` and `faults.c`.
 
+use petasos_testing::{Hosts, in_host};
 use std::{
     env,
     ffi::CStr,
-    fs,
-    os::unix::fs::symlink,
+    fs::{self, Permissions},
+    os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
     process::{Command, Output},
     sync::OnceLock,
 };
 
-/// Where the program is, and a folder with the provider, for libfabric to find.
+/// Where the programs are, and a folder with the provider, for libfabric to find.
 struct Made {
-    program: PathBuf,
+    all: tempfile::TempDir,
     folder: PathBuf,
-    _all: tempfile::TempDir,
 }
 
-/// Compiles it once. `None`, with a message, where libfabric is not installed.
+impl Made {
+    fn path(&self, name: &str) -> PathBuf {
+        self.all.path().join(name)
+    }
+}
+
+/// Compiles them once. `None`, with a message, where libfabric is not installed.
 fn made() -> Option<&'static Made> {
     static MADE: OnceLock<Option<Made>> = OnceLock::new();
     let make = || {
@@ -26,37 +32,110 @@ fn made() -> Option<&'static Made> {
             return None;
         }
         let all = tempfile::tempdir().expect("a directory");
-        let (program, folder) = (all.path().join("program"), all.path().join("providers"));
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program.c");
-        let compiled = Command::new("cc")
-            .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
-            .args([&program, &source])
-            .arg("-lfabric")
-            .status();
-        assert!(compiled.expect("a C compiler").success(), "it compiles");
+        for name in ["program", "faults"] {
+            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name);
+            let compiled = Command::new("cc")
+                .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
+                .args([&all.path().join(name), &source.with_extension("c")])
+                .arg("-lfabric")
+                .status();
+            assert!(compiled.expect("a C compiler").success(), "it compiles");
+        }
+        let folder = all.path().join("providers");
         fs::create_dir(&folder).expect("a directory");
         let test = env::current_exe().expect("a test binary has a path");
         let library = test.with_file_name("libpetasos_fi.so");
         assert!(library.exists(), "{} was built with the test", library.display());
         symlink(library, folder.join("libpetasos-fi.so")).expect("a link");
-        Some(Made { program, folder, _all: all })
+        Some(Made { all, folder })
     };
     MADE.get_or_init(make).as_ref()
 }
 
-fn output(of: &Made, what: &str, settings: &[(&str, &str)]) -> Output {
-    let mut command = Command::new(&of.program);
+/// Runs this command, which is one of the programs, with the name of a test.
+fn run_by(mut command: Command, of: &Made, what: &str, settings: &[(&str, &str)]) -> String {
     command.arg(what).env("FI_PROVIDER_PATH", &of.folder);
     command.env("FI_PROVIDER", "petasos").envs(settings.iter().copied());
-    command.output().expect("it runs")
+    let output: Output = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && output.stdout == b"ok\n", "{what}: {said}");
+    said
 }
 
 fn run(what: &str, settings: &[(&str, &str)]) -> String {
     let Some(of) = made() else { return String::new() };
-    let output = output(of, what, settings);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && output.stdout == b"ok\n", "{what}: {said}");
-    said
+    run_by(Command::new(of.path("program")), of, what, settings)
+}
+
+fn fault(what: &str, settings: &[(&str, &str)]) -> String {
+    let Some(of) = made() else { return String::new() };
+    run_by(Command::new(of.path("faults")), of, what, settings)
+}
+
+/// The two processes are on two hosts, and know a secret.
+fn run_over_tcp(program: &str, all: &[&str]) {
+    let Some(of) = made() else { return };
+    let Some(hosts) = Hosts::make() else { return };
+    let secret = of.path(&format!("secret-{program}"));
+    fs::write(&secret, "the secret of this test").expect("a file");
+    fs::set_permissions(&secret, Permissions::from_mode(0o600)).expect("a mode");
+    let other = format!("/var/run/netns/{}", hosts.name('b'));
+    let settings = [
+        ("SECOND_HOST", &*other),
+        ("FI_PETASOS_SECRET_FILE", secret.to_str().expect("text")),
+        ("FI_PETASOS_HOST", "10.77.0.0/24"),
+    ];
+    for what in all {
+        run_by(in_host(&hosts.name('a'), &of.path(program)), of, what, &settings);
+    }
+}
+
+#[test]
+fn over_tcp() {
+    run_over_tcp("program", &["messages", "matching", "access", "fence", "ends"]);
+}
+
+#[test]
+fn over_tcp_a_peer_that_is_killed_or_stopped() {
+    run_over_tcp("program", &["killed", "stopped"]);
+    run_over_tcp("faults", &["busy", "halted"]);
+}
+
+#[test]
+fn a_peer_that_is_killed_in_the_middle() {
+    fault("busy", &[]);
+    fault("busy", &[("PETASOS_SHM_NO_CMA", "1")]);
+}
+
+#[test]
+fn a_peer_that_is_stopped_in_the_middle() {
+    fault("halted", &[]);
+    fault("halted", &[("PETASOS_SHM_NO_CMA", "1")]);
+}
+
+/// What is told names the limit.
+#[test]
+fn no_descriptors_are_left() {
+    let said = fault("descriptors", &[]);
+    if made().is_some() {
+        assert!(said.contains("80 descriptors") && said.contains("ulimit -n"), "{said}");
+    }
+}
+
+/// Nothing of the provider's is in `/dev/shm`, which is full on many a machine of containers.
+#[test]
+fn shared_memory_of_files_is_full() {
+    let Some(of) = made() else { return };
+    if !petasos_testing::is_root() {
+        return petasos_testing::skip("mounting needs root");
+    }
+    for what in ["messages", "access"] {
+        let script = "mount -t tmpfs -o size=4k full /dev/shm && \
+                      ! head -c 8192 /dev/zero > /dev/shm/full 2>/dev/null && exec \"$0\" \"$1\"";
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", script]).arg(of.path("program"));
+        run_by(command, of, what, &[("PETASOS_SHM_NO_CMA", "1")]);
+    }
 }
 
 #[test]
