@@ -13,6 +13,7 @@ mod engines;
 pub(crate) mod forward;
 mod in_place;
 pub(crate) mod launch;
+mod mpi;
 mod null;
 mod options;
 mod paper;
@@ -137,6 +138,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
         Some(BenchCommand::Paper(paper)) => return paper::run(paper),
         Some(BenchCommand::Forward(forward)) => return forward::run(forward),
         Some(BenchCommand::Launch(options)) => return launch::run(options),
+        Some(BenchCommand::Mpi(options)) => return mpi::run(options),
         None => {}
     }
     let has = |topic: Topic| match options.what.as_slice() {

@@ -1,6 +1,6 @@
 //! The options of `petasos bench`, but for those of files and of jobs, which are with them.
 
-use super::{forward::BenchForward, launch::BenchLaunch};
+use super::{forward::BenchForward, launch::BenchLaunch, mpi::BenchMpi};
 use crate::output::parse_measurement;
 use clap::{Args, Subcommand, ValueEnum};
 use petasos_cli::cli::Json;
@@ -27,6 +27,9 @@ pub(super) enum BenchCommand {
     /// Jobs: their start, fences, business cards and events in them, and how ranks find each other,
     /// beside OpenPMIx with mpirun
     Launch(BenchLaunch),
+    /// Messages of MPI over the provider for libfabric, beside the MPI's own way and libfabric's
+    /// providers
+    Mpi(BenchMpi),
 }
 
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@ mod common;
 mod forward;
 mod launch;
 mod manners;
+mod mpi;
 mod networks;
 mod peers;
 mod suite;

@@ -12,11 +12,12 @@ use std::{
 
 /// Failures of each command on any machine: the arguments, the exit code, its kind, and a part of
 /// the message.
-const FAILURES: [(&str, &str, i32, &str, &str); 5] = [
+const FAILURES: [(&str, &str, i32, &str, &str); 6] = [
     ("bench", "--transport nothing", 2, "usage", "`nothing` is no transport"),
     ("bench", "null --report file", 1, "failed", "file"),
     ("bench forward", "--transport nothing", 2, "usage", "nothing"),
     ("bench launch", "--ranks none", 2, "usage", "none"),
+    ("bench mpi", "--size 0", 2, "usage", "256 MiB"),
     ("bench paper", "--transport nothing", 2, "usage", "`nothing` is no transport"),
 ];
 

@@ -14,6 +14,7 @@ mod show;
 mod simulated;
 
 pub(crate) use bare::{BARE, run_bare};
+pub(super) use programs::{Ran, ran_within};
 pub(crate) use rank::{RANK, run_rank};
 
 use crate::{exit::Outcome, progress::Progress, report::Folder, scratch::Scratch};

@@ -70,8 +70,8 @@ pub(super) struct Programs {
 }
 
 /// A job that succeeded.
-pub(super) struct Ran {
-    pub(super) out: String,
+pub(in crate::bench) struct Ran {
+    pub(in crate::bench) out: String,
     /// When it was started, on the clock of the machine, and how long it took, in nanoseconds.
     pub(super) begin: f64,
     pub(super) took: f64,
@@ -190,41 +190,50 @@ impl Programs {
         self.run(&mut command)
     }
 
-    /// Runs a launcher to its end; returns its output, or why it failed.
     fn run(&self, command: &mut Command) -> Result<Ran, String> {
-        let [out, err] = ["out", "err"].map(|name| self.directory.join(name));
-        let file = |path: &Path| File::create(path).map_err(|error| error.to_string());
-        // A process group of its own, to end all processes of a launcher that hangs.
-        command.process_group(0).stdin(Stdio::null()).stdout(file(&out)?).stderr(file(&err)?);
-        let begin = nanoseconds(ClockId::Monotonic);
-        let mut child = command.spawn().map_err(|error| error.to_string())?;
-        let ended = ends_within(&child, PATIENCE);
-        let took = nanoseconds(ClockId::Monotonic) - begin;
-        if !ended {
-            // SIGTERM first: the launcher ends its ranks itself, if it still can.
-            for signal in [Signal::TERM, Signal::KILL] {
-                let _ = kill_process_group(Pid::from_child(&child), signal);
-                if ends_within(&child, GRACE) {
-                    break;
-                }
+        ran_within(&self.directory, PATIENCE, command)
+    }
+}
+
+/// Runs a launcher to its end, which has to come within that time; returns its output, which goes
+/// through files of the directory, or why it failed.
+pub(in crate::bench) fn ran_within(
+    directory: &Path,
+    patience: Duration,
+    command: &mut Command,
+) -> Result<Ran, String> {
+    let [out, err] = ["out", "err"].map(|name| directory.join(name));
+    let file = |path: &Path| File::create(path).map_err(|error| error.to_string());
+    // A process group of its own, to end all processes of a launcher that hangs.
+    command.process_group(0).stdin(Stdio::null()).stdout(file(&out)?).stderr(file(&err)?);
+    let begin = nanoseconds(ClockId::Monotonic);
+    let mut child = command.spawn().map_err(|error| error.to_string())?;
+    let ended = ends_within(&child, patience);
+    let took = nanoseconds(ClockId::Monotonic) - begin;
+    if !ended {
+        // SIGTERM first: the launcher ends its ranks itself, if it still can.
+        for signal in [Signal::TERM, Signal::KILL] {
+            let _ = kill_process_group(Pid::from_child(&child), signal);
+            if ends_within(&child, GRACE) {
+                break;
             }
         }
-        let status = child.wait().map_err(|error| error.to_string())?;
-        let read = |path: &Path| {
-            let bytes = fs::read(path).unwrap_or_default();
-            String::from_utf8_lossy(&bytes).into_owned()
-        };
-        match (ended, status.success()) {
-            (true, true) => Ok(Ran { out: read(&out), begin, took }),
-            (false, _) => Err(format!("it had not ended after {} s", PATIENCE.as_secs())),
-            (true, false) => {
-                let said = read(&err);
-                let line = said
-                    .lines()
-                    .map(str::trim)
-                    .find(|line| line.chars().any(char::is_alphanumeric));
-                Err(format!("{status}: {}", line.unwrap_or("no message")))
-            }
+    }
+    let status = child.wait().map_err(|error| error.to_string())?;
+    let read = |path: &Path| {
+        let bytes = fs::read(path).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    match (ended, status.success()) {
+        (true, true) => Ok(Ran { out: read(&out), begin, took }),
+        (false, _) => Err(format!("it had not ended after {} s", patience.as_secs())),
+        (true, false) => {
+            let said = read(&err);
+            // The launcher's own last word, rather than what a library says in passing.
+            let own = said.lines().rev().find_map(|line| line.strip_prefix("petasos: "));
+            let mut lines = said.lines().map(str::trim);
+            let line = own.or_else(|| lines.find(|line| line.chars().any(char::is_alphanumeric)));
+            Err(format!("{status}: {}", line.unwrap_or("no message")))
         }
     }
 }
