@@ -2,7 +2,8 @@
 
 /// Writes methods of [`Endpoint`](crate::Endpoint) that do what the endpoint in a field does.
 ///
-/// One that changes `progress` leaves `poll_message` out: then all messages come that way.
+/// One that changes `progress` leaves `poll_message` and `poll_completion` out: then all messages
+/// and completions come that way.
 ///
 /// ```
 /// use petasos_fabric::{Endpoint, Event, Time, delegate};
@@ -131,6 +132,11 @@ macro_rules! delegate {
     (@ $to:ident poll_message) => {
         fn poll_message(&mut self, message: &mut $crate::Lease) -> Option<$crate::Peer> {
             self.$to.poll_message(message)
+        }
+    };
+    (@ $to:ident poll_completion) => {
+        fn poll_completion(&mut self) -> Option<$crate::Completion> {
+            self.$to.poll_completion()
         }
     };
     (@ $to:ident linger) => {

@@ -1,10 +1,10 @@
 //! The trait that every transport provides.
 
 use crate::{
-    Access, Address, AllocError, Capabilities, Event, ExportError, ImportError, InUse, Incarnation,
-    InjectError, Key, KeyId, Lease, Notifier, Operation, Peer, PeerInfo, PeerQuota, PeerUsage,
-    QuotaError, Refused, Region, RegionId, RegisterError, Remote, ResolveError, Slice, Time, Token,
-    room::submit_each,
+    Access, Address, AllocError, Capabilities, Completion, Event, ExportError, ImportError, InUse,
+    Incarnation, InjectError, Key, KeyId, Lease, Notifier, Operation, Peer, PeerInfo, PeerQuota,
+    PeerUsage, QuotaError, Refused, Region, RegionId, RegisterError, Remote, ResolveError, Slice,
+    Time, Token, completion::next_completion, room::submit_each,
 };
 use std::{collections::VecDeque, ops::Range, os::fd::BorrowedFd, time::Duration};
 
@@ -217,6 +217,61 @@ pub trait Endpoint: Send {
     fn poll_message(&mut self, message: &mut Lease) -> Option<Peer> {
         let _ = message;
         None
+    }
+
+    /// The next completion, if it is ready and no event comes before it.
+    ///
+    /// The fast path back of operations, as `poll_message` is the fast path in: no pass, no event,
+    /// 32 bytes. An operation completes once, here or as `Event::Done`.
+    ///
+    /// `None` says nothing of what is under way. Nothing may be ready without a pass; or what comes
+    /// next is another event, which `progress` reports, and the completions behind it, each in its
+    /// turn; or [`Streak::MOST`](crate::Streak::MOST) completions were taken since the last pass,
+    /// so that a driver that always finds one drives the endpoint all the same. In each case call
+    /// `progress`, as [`Endpoint::next_completion`] does. Optional for both sides: transports
+    /// without such a path return `None` always.
+    fn poll_completion(&mut self) -> Option<Completion> {
+        None
+    }
+
+    /// The next completion: from [`Endpoint::poll_completion`], or by a pass of
+    /// [`Endpoint::progress`] where that has none. For programs that wait for operations, over any
+    /// transport. Never blocks.
+    ///
+    /// `events` is what was reported and is still to be handled, in its order. If it is empty, a
+    /// pass may put events there. Then the first of them is taken out, if it is a completion. If it
+    /// is not, that and what follows stay there, and this returns `None`, now and until the caller
+    /// has handled them: nothing is lost, and nothing passes another event. So a caller handles all
+    /// of `events` after `None`, completions among them included. `None` with no events: there was
+    /// nothing to report.
+    ///
+    /// `now` is as for `progress`. A failure is a completion: [`Completion::error`] has it.
+    ///
+    /// ```
+    /// use petasos_fabric::{Clock, Endpoint, Event, Level, Operation, Payload, Status, Token};
+    /// use std::time::Duration;
+    ///
+    /// let mut here = petasos_self::Local::open(&"self://*".parse()?)?;
+    /// let mut there = petasos_self::Local::open(&"self://*".parse()?)?;
+    /// let peer = here.resolve(there.address(), Duration::from_secs(1))?;
+    /// let (token, payload) = (Token(1), Payload::Bytes("hello".into()));
+    /// here.try_submit(Operation::Send { token, peer, payload, level: Level::Reusable })?;
+    /// let (clock, mut events) = (Clock::start(), Vec::new());
+    /// let done = loop {
+    ///     if let Some(completion) = here.next_completion(clock.now(), &mut events) {
+    ///         break completion;
+    ///     }
+    ///     for event in events.drain(..) {
+    ///         assert!(matches!(event, Event::PeerUp { .. }));
+    ///     }
+    ///     there.progress(clock.now(), 64, &mut events);
+    ///     events.clear();
+    /// };
+    /// assert_eq!((done.token(), done.status()), (Token(1), Status::Sent));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn next_completion(&mut self, now: Time, events: &mut Vec<Event>) -> Option<Completion> {
+        next_completion(self, now, events)
     }
 
     /// A spin hint between two passes in which there was nothing to do: waits for no more than a

@@ -320,6 +320,6 @@ impl<D: Device> Endpoint for Channels<D> {
 
     // Keys to parts have the engine's route alone: the device registers whole regions.
     answered_by_engine! {
-        engine: address incarnation capabilities peer export_part import
+        engine: address incarnation capabilities peer poll_completion export_part import
     }
 }

@@ -372,8 +372,8 @@ impl<M: Medium> Endpoint for Packets<M> {
     }
 
     answered_by_engine! {
-        engine: address incarnation capabilities peer inject submit cancel register export
-        import release
+        engine: address incarnation capabilities peer inject submit cancel poll_completion register
+        export import release
     }
 }
 

@@ -10,10 +10,10 @@ use crate::{
 };
 use bytes::{BufMut, Bytes};
 use petasos_fabric::{
-    Access, Address, Capabilities, Endpoint, Event, ExportError, ImportError, InUse, Incarnation,
-    InjectError, Key, KeyId, LostReason, Notifier, OpError, Operation, Peer, PeerInfo, PeerQuota,
-    PeerUsage, QuotaError, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time,
-    Token, key::KeyParts,
+    Access, Address, Capabilities, Completion, Endpoint, Event, ExportError, ImportError, InUse,
+    Incarnation, InjectError, Key, KeyId, LostReason, Notifier, OpError, Operation, Peer, PeerInfo,
+    PeerQuota, PeerUsage, QuotaError, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice,
+    Time, Token, key::KeyParts,
 };
 use std::{
     ops::Range,
@@ -172,6 +172,7 @@ impl Endpoint for Local {
 
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
         self.now = Some(now);
+        self.streak.end();
         if std::mem::take(&mut self.armed) {
             self.hub.doorbell.awake();
             self.hub.doorbell.take();
@@ -210,6 +211,14 @@ impl Endpoint for Local {
         let count = budget.min(self.ready.len());
         events.extend(self.ready.drain(..count));
         worked || count > 0
+    }
+
+    fn poll_completion(&mut self) -> Option<Completion> {
+        let Some(Event::Done { .. }) = self.ready.front().filter(|_| self.streak.goes_on()) else {
+            return None;
+        };
+        self.streak.count();
+        self.ready.pop_front().and_then(|event| Completion::from_event(event).ok())
     }
 
     fn arm(&mut self, now: Time) -> Sleep {

@@ -13,7 +13,7 @@ use crate::{
 };
 use petasos_fabric::{
     Address, AddressError, Body, Capabilities, Done, Doorbell, Event, Limits, LostReason, OpError,
-    OpErrorKind, Peer, Support, Time, Token, fence::Next,
+    OpErrorKind, Peer, Streak, Support, Time, Token, fence::Next,
 };
 use std::{
     collections::{HashMap, VecDeque},
@@ -46,6 +46,8 @@ pub struct Local {
     /// Peers of operations that were refused.
     pub(crate) refused: Vec<Peer>,
     pub(crate) armed: bool,
+    /// Completions that were polled since the last pass.
+    pub(crate) streak: Streak,
 }
 
 /// Why an endpoint was not opened.
@@ -130,6 +132,7 @@ impl Local {
             outstanding: 0,
             refused: Vec::new(),
             armed: false,
+            streak: Streak::default(),
         })
     }
 

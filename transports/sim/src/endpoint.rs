@@ -263,8 +263,8 @@ impl Endpoint for SimEndpoint {
     }
 
     answered_by_engine! {
-        engine: address incarnation capabilities peer inject submit cancel register export
-        import release
+        engine: address incarnation capabilities peer inject submit cancel poll_completion register
+        export import release
     }
 }
 

@@ -367,7 +367,8 @@ impl Endpoint for TcpEndpoint {
     }
 
     answered_by_engine! {
-        engine: address incarnation capabilities peer cancel register export import release
+        engine: address incarnation capabilities peer cancel poll_completion register export
+        import release
     }
 }
 

@@ -30,10 +30,10 @@ use self::{
     times::Times,
 };
 use crate::{
-    Access, Address, AllocError, Capabilities, Endpoint, Event, ExportError, Full, Home,
-    ImportError, InUse, Incarnation, InjectError, Key, KeyId, Lease, Notifier, Operation, Peer,
-    PeerInfo, PeerQuota, PeerUsage, QuotaError, Refused, Region, RegionId, RegisterError, Remote,
-    ResolveError, Sleep, Slice, Time, Token,
+    Access, Address, AllocError, Capabilities, Completion, Endpoint, Event, ExportError, Full,
+    Home, ImportError, InUse, Incarnation, InjectError, Key, KeyId, Lease, Notifier, Operation,
+    Peer, PeerInfo, PeerQuota, PeerUsage, QuotaError, Refused, Region, RegionId, RegisterError,
+    Remote, ResolveError, Sleep, Slice, Time, Token,
 };
 use rustix::io::Errno;
 use std::{
@@ -334,6 +334,11 @@ impl Endpoint for Attended {
     #[inline]
     fn poll_message(&mut self, message: &mut Lease) -> Option<Peer> {
         self.drive().poll_message(message)
+    }
+
+    #[inline]
+    fn poll_completion(&mut self) -> Option<Completion> {
+        self.drive().poll_completion()
     }
 
     fn relax(&self) {

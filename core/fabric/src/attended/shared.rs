@@ -3,8 +3,8 @@
 
 use super::{AttendedConfig, Times, unread::Unread, unread::Verdict};
 use crate::{
-    Doorbell, Endpoint, Event, Lease, LostReason, Notify, Peer, PeerQuota, PeerUsage, QuotaError,
-    Sleep, Time,
+    Completion, Doorbell, Endpoint, Event, Lease, LostReason, Notify, Peer, PeerQuota, PeerUsage,
+    QuotaError, Sleep, Time,
 };
 use rustix::{
     io::{Errno, read},
@@ -341,6 +341,16 @@ impl Core {
         match self.unread.is_empty() {
             true => self.endpoint_mut().poll_message(message),
             false => self.next_unread(message),
+        }
+    }
+
+    /// Of what was kept, only that is no pass of the transport: so a driver that always finds one
+    /// makes passes as soon as that is taken.
+    #[inline]
+    pub(super) fn poll_completion(&mut self) -> Option<Completion> {
+        match self.unread.is_empty() {
+            true => self.endpoint_mut().poll_completion(),
+            false => self.unread.pop_completion(),
         }
     }
 

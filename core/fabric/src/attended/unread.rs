@@ -1,6 +1,6 @@
 //! What was found for the program, until it takes it.
 
-use crate::{AttendedConfig, Done, Event, Peer};
+use crate::{AttendedConfig, Completion, Done, Event, Peer};
 use std::collections::{HashMap, VecDeque};
 
 /// So much may still come of a peer that was told to keep what it sends: what was on its way, which
@@ -146,6 +146,15 @@ impl Unread {
     pub(super) fn pop_message(&mut self) -> Option<(Event, Option<Peer>)> {
         match self.events.front()? {
             Event::Message { .. } => self.pop(),
+            _ => None,
+        }
+    }
+
+    /// The oldest event if it is a completion, or else nothing.
+    #[cold]
+    pub(super) fn pop_completion(&mut self) -> Option<Completion> {
+        match self.events.front()? {
+            Event::Done { .. } => Completion::from_event(self.events.pop_front()?).ok(),
             _ => None,
         }
     }

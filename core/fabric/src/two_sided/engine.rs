@@ -10,8 +10,8 @@ use super::{
     registry::{Exposed, Imports, Regions},
 };
 use crate::{
-    Access, Address, Event, ExportError, ImportError, Incarnation, InjectError, Key, KeyId,
-    LostReason, OpError, OpErrorKind, Operation, Peer, PeerInfo, PeerState, Pool, Refused,
+    Access, Address, Completion, Event, ExportError, ImportError, Incarnation, InjectError, Key,
+    KeyId, LostReason, OpError, OpErrorKind, Operation, Peer, PeerInfo, PeerState, Pool, Refused,
     RegionId, RegisterError, Remote, ResolveError, Slice, Token, key::KeyParts,
 };
 use bytes::Bytes;
@@ -578,7 +578,20 @@ impl Engine {
         !self.is_quiet() && self.take_all_events(budget, events)
     }
 
+    /// The next event, if it is a completion: what [`Endpoint::poll_completion`] of a transport
+    /// says, which has nothing to report before the engine does.
+    ///
+    /// [`Endpoint::poll_completion`]: crate::Endpoint::poll_completion
+    #[inline]
+    pub fn poll_completion(&mut self) -> Option<Completion> {
+        match self.ledger.events.is_empty() {
+            true => None,
+            false => self.ledger.poll_completion(),
+        }
+    }
+
     fn take_all_events(&mut self, budget: usize, events: &mut Vec<Event>) -> bool {
+        self.ledger.streak.end();
         let granted = self.has_waiting() && self.serve_waiting();
         let mut moved = granted;
         if self.has_released() && self.config.in_order {

@@ -2,7 +2,7 @@
 //! output.
 
 use super::{Counters, registry::Exposed};
-use crate::{Done, Event, OpError, Peer, Token};
+use crate::{Completion, Done, Event, OpError, Peer, Streak, Token};
 use petasos_match::Key;
 use std::{
     collections::{HashMap, VecDeque},
@@ -12,6 +12,8 @@ use std::{
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     pub(super) events: VecDeque<Event>,
+    /// Completions that were polled since the last pass.
+    pub(super) streak: Streak,
     /// Where each operation with a peer is, so that it can be cancelled.
     pub(super) tokens: HashMap<Token, Location, BuildHasherDefault<TokenHasher>>,
     /// Where the receives are that wait for a message. Few programs cancel any: so this is made
@@ -112,6 +114,15 @@ impl Ledger {
             Err(_) => self.counters.failed += 1,
         }
         self.events.push_back(Event::Done { token, result });
+    }
+
+    /// The next event, if it is a completion.
+    pub(super) fn poll_completion(&mut self) -> Option<Completion> {
+        let Some(Event::Done { .. }) = self.events.front().filter(|_| self.streak.goes_on()) else {
+            return None;
+        };
+        self.streak.count();
+        self.events.pop_front().and_then(|event| Completion::from_event(event).ok())
     }
 
     /// An operation that was here is over, and cannot be cancelled any more.

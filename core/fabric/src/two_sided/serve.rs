@@ -83,6 +83,7 @@ macro_rules! answered_by_engine {
     (@ $to:ident incarnation) => { $crate::delegate!($to: incarnation); };
     (@ $to:ident quota) => { $crate::delegate!($to: quota); };
     (@ $to:ident inject) => { $crate::delegate!($to: inject); };
+    (@ $to:ident poll_completion) => { $crate::delegate!($to: poll_completion); };
     (@ $to:ident cancel) => { $crate::delegate!($to: cancel); };
     (@ $to:ident register) => { $crate::delegate!($to: register); };
     (@ $to:ident export) => { $crate::delegate!($to: export); };

@@ -11,10 +11,10 @@ use crate::{
     watchlist::FRONT,
 };
 use petasos_fabric::{
-    Access, Address, AllocError, Endpoint, Event, ExportError, Full, ImportError, InUse,
-    InjectError, Key, Lease, LostReason, Notifier, Operation, Peer, PeerInfo, Refused, Region,
-    RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token, answered_by_engine,
-    submit_each, two_sided::Released,
+    Access, Address, AllocError, Completion, Endpoint, Event, ExportError, Full, ImportError,
+    InUse, InjectError, Key, Lease, LostReason, Notifier, Operation, Peer, PeerInfo, Refused,
+    Region, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+    answered_by_engine, submit_each, two_sided::Released,
 };
 use smallvec::SmallVec;
 use std::{
@@ -131,6 +131,7 @@ impl Endpoint for Shm {
 
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
         self.now = now;
+        self.completions.begin_pass();
         self.schedule.pass(self.counters.received);
         let room = budget.max(1);
         if self.has_work() || self.schedule.is_due(now) {
@@ -168,6 +169,15 @@ impl Endpoint for Shm {
             }
         }
         self.poll_any_message(message, quiet)
+    }
+
+    /// What is complete here comes before what the engine reports, as in a pass.
+    #[inline]
+    fn poll_completion(&mut self) -> Option<Completion> {
+        if self.completions.is_empty() {
+            return self.poll_arrived();
+        }
+        self.completions.poll()
     }
 
     /// With few peers, the one that sent last is likely to send next, and most of a pass is not
@@ -514,6 +524,18 @@ impl Shm {
             worked |= self.engine.take_events(left(events), events);
         }
         worked
+    }
+
+    /// A completion of a message that has arrived since, or of the engine's.
+    #[inline(never)]
+    fn poll_arrived(&mut self) -> Option<Completion> {
+        if !self.delivering.is_empty() {
+            self.take_arrived();
+        }
+        match self.completions.is_empty() {
+            true => self.engine.poll_completion(),
+            false => self.completions.poll(),
+        }
     }
 
     /// Reports what is complete, up to so many events in all. True if there was something.
