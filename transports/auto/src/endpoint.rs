@@ -1,15 +1,14 @@
 //! The contract of the fabric.
 
-use crate::{Auto, peers::Route};
+use crate::{Auto, completions::is_ours, peers::Route, turn::total};
 use petasos_fabric::{
-    Access, Address, AllocError, Capabilities, Endpoint, Event, ExportError, ImportError, InUse,
-    Incarnation, InjectError, Key, KeyId, Lease, Notifier, Operation, Peer, PeerInfo, PeerQuota,
-    PeerState, PeerUsage, QuotaError, Refused, Region, RegionId, RegisterError, Remote,
+    Access, Address, AllocError, Capabilities, Completion, Endpoint, Event, ExportError,
+    ImportError, InUse, Incarnation, InjectError, Key, KeyId, Lease, Notifier, Operation, Peer,
+    PeerInfo, PeerQuota, PeerUsage, QuotaError, Refused, Region, RegionId, RegisterError, Remote,
     ResolveError, Sleep, Slice, Time, Token,
 };
 use std::{
     collections::VecDeque,
-    mem,
     ops::Range,
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
@@ -86,31 +85,18 @@ impl Endpoint for Auto {
 
     #[inline]
     fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
-        let entry = self.peers.get_mut(peer).ok_or(InjectError::UnknownPeer)?;
-        let max = self.capabilities.limits.max_inject;
-        let len = parts.iter().map(|part| part.len()).sum();
-        if len > max {
-            return Err(InjectError::TooLong { len, max });
+        let len = if let [part] = parts { part.len() } else { total(parts) };
+        if let Some(&through) = self.peers.through(peer)
+            && self.outstanding.is_flushed_bit(through.bit)
+            && len <= self.capabilities.limits.max_inject
+        {
+            self.pace.give_bit(through.bit);
+            return match self.members[through.member()].endpoint.inject(through.there, parts) {
+                Ok(()) => Ok(()),
+                Err(error) => Err(self.not_injected(peer, error)),
+            };
         }
-        let Route { member, peer: there } = entry.route;
-        if !entry.open || self.outstanding.waits_for(member, there) {
-            if matches!(entry.state, PeerState::Lost(_)) {
-                return Err(InjectError::PeerLost);
-            }
-            if !mem::replace(&mut entry.full, true) {
-                self.full.push(peer);
-            }
-            return Err(InjectError::Full);
-        }
-        self.pace.give(member);
-        let sent = self.members[member].endpoint.inject(there, parts);
-        match sent {
-            Err(InjectError::Full) => entry.full_there = true,
-            // The peer is known as lost here, or will be.
-            Err(InjectError::UnknownPeer) => return Err(InjectError::PeerLost),
-            _ => {}
-        }
-        sent
+        self.inject_after_others(peer, parts)
     }
 
     #[inline]
@@ -132,52 +118,16 @@ impl Endpoint for Auto {
 
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
         self.now = now;
-        let all = self.pace.begin_pass();
         let before = events.len();
         let limit = before.saturating_add(budget.max(1));
-        if !self.early.is_empty() {
-            events.append(&mut self.early);
-        }
         let mut worked = false;
-        self.flush();
-        if !self.released.is_empty() {
-            self.release_unused();
+        let mut due = self.pace.begin_pass(now);
+        if self.has_chores() {
+            due = due.without(self.begin_with_chores(limit, events, &mut worked));
         }
-        let count = self.members.len();
-        for nth in 0..count {
-            let member = self.pace.nth(nth, count);
-            let room = limit.saturating_sub(events.len());
-            if room == 0 {
-                if all {
-                    self.pace.poll_all();
-                }
-                break;
-            }
-            if !all && !self.pace.is_due(member) {
-                continue;
-            }
-            self.pace.polled(member);
-            let from = events.len();
-            if self.members[member].endpoint.progress(now, room, events) {
-                worked = true;
-                self.pace.worked(member);
-            }
-            self.translate(member, from, events);
-        }
-        if !self.greetings.is_empty() {
-            worked |= self.serve_greetings();
-        }
-        // Peers that are up may be sent to from now on, so the handshake message leaves at once.
-        while let Some(member) = self.greetings.pop_sent() {
-            let from = events.len();
-            self.members[member].endpoint.progress(now, 1, events);
-            self.translate(member, from, events);
-        }
-        if !self.full.is_empty() {
-            worked |= self.tell_room(Some(events));
-        }
-        if !self.early.is_empty() {
-            events.append(&mut self.early);
+        let other = self.poll_members(due, limit, events, &mut worked);
+        if other {
+            worked |= self.end_with_chores(events);
         }
         worked | (events.len() > before)
     }
@@ -187,17 +137,31 @@ impl Endpoint for Auto {
         if !self.early.is_empty() {
             return None;
         }
-        for member in 0..self.members.len() {
-            if self.pace.is_warm(member)
-                && let Some(peer) = self.members[member].endpoint.poll_message(message)
-            {
+        for member in self.pace.warm() {
+            if let Some(there) = self.members[member].endpoint.poll_message(message) {
                 self.pace.worked(member);
-                let ours = self.peers.introduced(member, peer);
-                if ours.is_none() {
-                    let handshake = mem::take(message);
-                    self.handshake(Route { member, peer }, &handshake);
+                let ours = self.peers.introduced(member, there);
+                return if ours.is_some() {
+                    ours
+                } else {
+                    self.introduced_by(member, there, message)
+                };
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn poll_completion(&mut self) -> Option<Completion> {
+        if !self.early.is_empty() {
+            return None;
+        }
+        for member in self.pace.warm() {
+            if let Some(completion) = self.members[member].endpoint.poll_completion() {
+                if is_ours(&completion) {
+                    return Some(completion);
                 }
-                return ours;
+                return self.translate_completion(member, completion);
             }
         }
         None

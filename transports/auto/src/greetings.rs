@@ -15,6 +15,12 @@ impl Greetings {
         self.routes.is_empty()
     }
 
+    /// How many there are to be sent or waited for, or were sent.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.routes.len() | self.sent.len()
+    }
+
     /// A message is to be sent by this route when there is room, or waited for.
     pub(crate) fn add(&mut self, route: Route) {
         self.routes.push(route);

@@ -120,7 +120,7 @@ impl Auto {
             self.tell(route, wish);
         }
         let link = self.peers.link_or_new(route);
-        if link.introduced
+        if link.is_introduced()
             && link.told == Some(Wish::Stay)
             && let Some(ours) = link.ours
         {
@@ -151,11 +151,7 @@ impl Auto {
 
     /// Both sides have identified themselves: operations take the route.
     fn open_route(&mut self, peer: Peer) {
-        let Some(entry) = self.peers.get_mut(peer) else { return };
-        if matches!(entry.state, PeerState::Lost(_)) {
-            return;
-        }
-        entry.open = true;
+        let Some(entry) = self.peers.open(peer) else { return };
         let waiting = std::mem::take(&mut entry.waiting);
         self.outstanding.end_waiting(waiting.len());
         for operation in waiting {
@@ -175,7 +171,7 @@ impl Auto {
                 worked = true;
                 self.greet(route, wish);
             }
-            let Some(link) = self.peers.link(route).filter(|link| !link.introduced) else {
+            let Some(link) = self.peers.link(route).filter(|link| !link.is_introduced()) else {
                 continue;
             };
             match link.patience.as_mut().map(|patience| patience.is_over(now)) {
@@ -200,7 +196,7 @@ impl Auto {
     /// A member has reached a peer, or a peer has connected to it.
     pub(crate) fn reached(&mut self, route: Route) {
         let link = self.peers.link_or_new(route);
-        if !link.introduced {
+        if !link.is_introduced() {
             link.patience = Some(Patience::new(INTRODUCTION));
             self.greetings.add(route);
         }
@@ -320,8 +316,7 @@ impl Auto {
 
     /// A peer's handshake message has arrived by its route.
     fn introduce(&mut self, peer: Peer, route: Route, incarnation: Incarnation) {
-        let link = self.peers.link_or_new(route);
-        (link.introduced, link.patience) = (true, None);
+        self.peers.introduce(route);
         let Some(entry) = self.peers.get_mut(peer) else { return };
         (entry.state, entry.incarnation) = (PeerState::Up, Some(incarnation));
         self.early.push(Event::PeerUp { peer, incarnation });
@@ -349,8 +344,7 @@ impl Auto {
 
     /// A peer is lost.
     fn lose(&mut self, peer: Peer, reason: LostReason) {
-        let Some(entry) = self.peers.get_mut(peer) else { return };
-        entry.state = PeerState::Lost(reason.clone());
+        let Some(entry) = self.peers.set_lost(peer, reason.clone()) else { return };
         let (waiting, address) = (std::mem::take(&mut entry.waiting), entry.address.clone());
         let resolved = entry.resolved;
         self.peers.unname(peer);

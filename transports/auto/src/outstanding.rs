@@ -126,6 +126,18 @@ impl Outstanding {
         self.behind & (1 << member) == 0
     }
 
+    /// Whether any has not.
+    #[inline]
+    pub(crate) fn is_behind(&self) -> bool {
+        self.behind != 0
+    }
+
+    /// Whether the member with this bit has taken all operations.
+    #[inline]
+    pub(crate) fn is_flushed_bit(&self, bit: u32) -> bool {
+        self.behind & bit == 0
+    }
+
     pub(crate) fn push(&mut self, member: usize, operation: Operation) {
         self.backlog[member].push_back(operation);
         self.behind |= 1 << member;

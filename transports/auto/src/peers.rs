@@ -2,7 +2,8 @@
 
 use crate::{Member, handshake::Wish};
 use petasos_fabric::{
-    Address, Incarnation, OpErrorKind, Operation, Patience, Peer, PeerInfo, PeerQuota, PeerState,
+    Address, Incarnation, LostReason, OpErrorKind, Operation, Patience, Peer, PeerInfo, PeerQuota,
+    PeerState,
 };
 use std::{
     collections::{HashMap, VecDeque},
@@ -25,8 +26,9 @@ pub(crate) struct Entry {
     pub(crate) route: Route,
     /// It is being asked for its whole address, from which the route follows.
     pub(crate) asked: bool,
-    /// Whether operations take that route: not before both handshake messages were sent.
-    pub(crate) open: bool,
+    /// Whether operations take that route: not before both handshake messages were sent. See
+    /// [`Peers::open`].
+    open: bool,
     pub(crate) state: PeerState,
     pub(crate) address: Address,
     pub(crate) incarnation: Option<Incarnation>,
@@ -44,6 +46,11 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Whether operations take the route.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open
+    }
+
     pub(crate) fn info(&self) -> PeerInfo {
         PeerInfo::new(self.address.clone(), self.incarnation, self.state.clone())
     }
@@ -56,8 +63,8 @@ pub(crate) struct Link {
     peer: Peer,
     /// Ours, if it has one.
     pub(crate) ours: Option<Peer>,
-    /// Its handshake message has arrived, and it stays.
-    pub(crate) introduced: bool,
+    /// Its handshake message has arrived, and it stays. See [`Peers::introduce`].
+    introduced: bool,
     /// Which handshake message of ours was sent, and which one is still to be sent.
     pub(crate) told: Option<Wish>,
     pub(crate) owed: Option<Wish>,
@@ -67,14 +74,55 @@ pub(crate) struct Link {
     pub(crate) patience: Option<Patience>,
 }
 
+impl Link {
+    /// Whether its handshake message has arrived.
+    pub(crate) fn is_introduced(&self) -> bool {
+        self.introduced
+    }
+}
+
+/// All that an operation has to know of a peer: the route to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Through {
+    generation: u32,
+    /// The member as a bit; none of a peer that is not open, or lost.
+    pub(crate) bit: u32,
+    member: u32,
+    /// Its handle there.
+    pub(crate) there: Peer,
+}
+
+impl Through {
+    /// No route.
+    const CLOSED: Through =
+        Through { generation: 0, bit: 0, member: 0, there: Peer { index: 0, generation: 0 } };
+
+    #[inline]
+    pub(crate) fn member(&self) -> usize {
+        self.member as usize
+    }
+}
+
+/// All that a message has to know of its sender.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sender {
+    generation: u32,
+    /// Our handle; `None` before its handshake message has arrived.
+    ours: Option<Peer>,
+}
+
 /// All peers.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     slots: Vec<(u32, Option<Entry>)>,
+    /// For each slot what is looked up for each operation, in few bytes.
+    through: Vec<Through>,
     free: Vec<u32>,
     by_address: HashMap<Address, Peer>,
     /// By member, and by the slot of its handle.
     links: Vec<Vec<Option<Link>>>,
+    /// The same, what is looked up for each message.
+    senders: Vec<Vec<Sender>>,
     /// Lost peers that connected to us, whose handles are still known, oldest first.
     lost: VecDeque<Peer>,
     /// What [`Peers::address_of`] found last: errors come many at a time, and of one peer.
@@ -86,7 +134,39 @@ const REMEMBERED: usize = 64;
 
 impl Peers {
     pub(crate) fn new(members: usize) -> Peers {
-        Peers { links: (0..members).map(|_| Vec::new()).collect(), ..Peers::default() }
+        let (links, senders) = (0..members).map(|_| (Vec::new(), Vec::new())).unzip();
+        Peers { links, senders, ..Peers::default() }
+    }
+
+    /// The route to a peer, if operations take it: it is open, and the peer is not lost.
+    #[inline]
+    pub(crate) fn through(&self, peer: Peer) -> Option<&Through> {
+        let through = self.through.get(peer.index as usize)?;
+        (through.bit != 0 && through.generation == peer.generation).then_some(through)
+    }
+
+    /// Operations take the route to a peer from now on. `None` for a stale handle, and if the peer
+    /// is lost.
+    pub(crate) fn open(&mut self, peer: Peer) -> Option<&mut Entry> {
+        let (generation, entry) = self.slots.get_mut(peer.index as usize)?;
+        let entry = entry.as_mut().filter(|_| *generation == peer.generation)?;
+        if matches!(entry.state, PeerState::Lost(_)) {
+            return None;
+        }
+        entry.open = true;
+        let Route { member, peer: there } = entry.route;
+        let (generation, member, bit) = (peer.generation, member as u32, 1 << member);
+        self.through[peer.index as usize] = Through { generation, bit, member, there };
+        Some(entry)
+    }
+
+    /// A peer is lost: no operation takes its route any more.
+    pub(crate) fn set_lost(&mut self, peer: Peer, reason: LostReason) -> Option<&mut Entry> {
+        let (generation, entry) = self.slots.get_mut(peer.index as usize)?;
+        let entry = entry.as_mut().filter(|_| *generation == peer.generation)?;
+        entry.state = PeerState::Lost(reason);
+        self.through[peer.index as usize].bit = 0;
+        Some(entry)
     }
 
     #[inline]
@@ -115,6 +195,7 @@ impl Peers {
     pub(crate) fn add(&mut self, address: &Address, route: Route, resolved: bool) -> Peer {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push((0, None));
+            self.through.push(Through::CLOSED);
             self.slots.len() as u32 - 1
         });
         let (generation, slot) = &mut self.slots[index as usize];
@@ -155,6 +236,7 @@ impl Peers {
     pub(crate) fn remove(&mut self, peer: Peer) -> Option<Entry> {
         self.get(peer)?;
         self.unname(peer);
+        self.through[peer.index as usize].bit = 0;
         let (generation, slot) = self.slots.get_mut(peer.index as usize)?;
         *generation = generation.wrapping_add(1);
         self.free.push(peer.index);
@@ -175,8 +257,21 @@ impl Peers {
     /// The peer whose messages come by this route; `None` before its handshake message has arrived.
     #[inline]
     pub(crate) fn introduced(&self, member: usize, peer: Peer) -> Option<Peer> {
-        let link = self.links[member].get(peer.index as usize)?.as_ref()?;
-        link.ours.filter(|_| link.introduced && link.peer == peer)
+        let sender = self.senders[member].get(peer.index as usize)?;
+        sender.ours.filter(|_| sender.generation == peer.generation)
+    }
+
+    /// The handshake message of the peer by this route has arrived, which has a handle of ours.
+    pub(crate) fn introduce(&mut self, route: Route) {
+        let link = self.link_or_new(route);
+        (link.introduced, link.patience) = (true, None);
+        let sender = Sender { generation: route.peer.generation, ours: link.ours };
+        let senders = &mut self.senders[route.member];
+        let index = route.peer.index as usize;
+        if senders.len() <= index {
+            senders.resize(index + 1, Sender::default());
+        }
+        senders[index] = sender;
     }
 
     /// The link by this route, made if there was none.
@@ -189,6 +284,9 @@ impl Peers {
         let slot = &mut links[index];
         if slot.as_ref().is_none_or(|link| link.peer != route.peer) {
             let peer = route.peer;
+            if let Some(sender) = self.senders[route.member].get_mut(index) {
+                *sender = Sender::default();
+            }
             *slot = Some(Link {
                 peer,
                 ours: None,
@@ -248,6 +346,10 @@ impl Peers {
     /// Takes a link out.
     pub(crate) fn unlink(&mut self, route: Route) -> Option<Link> {
         self.link(route)?;
-        self.links[route.member][route.peer.index as usize].take()
+        let index = route.peer.index as usize;
+        if let Some(sender) = self.senders[route.member].get_mut(index) {
+            *sender = Sender::default();
+        }
+        self.links[route.member][index].take()
     }
 }

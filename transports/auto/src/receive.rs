@@ -9,13 +9,21 @@ use petasos_fabric::{Done, Event, LostReason, OpError, OpErrorKind, Peer, PeerSt
 use std::mem;
 
 impl Auto {
-    /// Translates the events that a member has appended, from `from` on.
+    /// Translates the events that a member has appended, from `from` on. False if all of them are
+    /// the user's as they are.
     #[inline]
-    pub(crate) fn translate(&mut self, member: usize, from: usize, events: &mut Vec<Event>) {
+    pub(crate) fn translate(
+        &mut self,
+        member: usize,
+        from: usize,
+        events: &mut Vec<Event>,
+    ) -> bool {
         let news = events.get(from..).unwrap_or_default();
-        if let Some(first) = news.iter().position(|event| !is_ours(event)) {
+        let other = news.iter().position(|event| !is_ours(event));
+        if let Some(first) = other {
             self.translate_from(member, from + first, events);
         }
+        other.is_some()
     }
 
     #[inline(never)]
@@ -36,7 +44,7 @@ impl Auto {
     }
 
     /// Translates an event. False if it is none of the user's.
-    fn translate_one(&mut self, member: usize, event: &mut Event) -> bool {
+    pub(crate) fn translate_one(&mut self, member: usize, event: &mut Event) -> bool {
         match event {
             Event::Message { peer, message } => match self.peers.introduced(member, *peer) {
                 Some(ours) => *peer = ours,
@@ -214,7 +222,7 @@ impl Auto {
         let Auto { peers, outstanding, .. } = self;
         let there_is = |peer: &petasos_fabric::Peer| {
             peers.get(*peer).is_some_and(|entry| {
-                let up = entry.state == PeerState::Up && entry.open;
+                let up = entry.state == PeerState::Up && entry.is_open();
                 let Route { member, peer } = entry.route;
                 let waits = outstanding.waits_for(member, peer);
                 up && entry.full && !entry.full_there && !waits

@@ -2,13 +2,13 @@
 
 use crate::{
     Auto,
-    expected::Receive,
+    expected::{Expected, Receive},
     outstanding::{Pending, ROOM, is_name},
-    peers::Route,
+    peers::{Route, Through},
 };
 use petasos_fabric::{
-    Address, Done, Event, Full, InUse, Limits, OpError, OpErrorKind, Operation, Peer, PeerState,
-    Refused, Slice, Support, Token, submit_each,
+    Address, Capabilities, Done, Event, Full, InUse, OpError, OpErrorKind, Operation, Peer,
+    PeerState, Refused, Slice, Support, Token, submit_each,
 };
 use smallvec::SmallVec;
 use std::{collections::VecDeque, mem};
@@ -67,10 +67,11 @@ fn is_expected(operation: &Operation) -> bool {
 #[inline(always)]
 fn plainly<'a>(
     operation: &'a mut Operation,
-    limits: &Limits,
-    tagged: bool,
-    flowing: bool,
+    capabilities: &Capabilities,
+    expected: &Expected,
 ) -> Option<(Token, &'a mut Peer, bool)> {
+    let limits = &capabilities.limits;
+    let tagged = || capabilities.tagged != Support::None;
     Some(match operation.plain_mut() {
         Operation::Put { token, remote, .. }
         | Operation::Get { token, remote, .. }
@@ -84,13 +85,13 @@ fn plainly<'a>(
         Operation::SendLong { token, peer, header, .. } => {
             (*token, peer, header.len() <= limits.max_header)
         }
-        Operation::SendTagged { token, peer, .. } => (*token, peer, tagged),
+        Operation::SendTagged { token, peer, .. } => (*token, peer, tagged()),
         Operation::PostReceive { token, source: Some(peer), .. } => {
-            (*token, peer, tagged && flowing)
+            (*token, peer, tagged() && expected.is_flowing())
         }
-        Operation::Peek { token, source: Some(peer), .. } => (*token, peer, tagged),
+        Operation::Peek { token, source: Some(peer), .. } => (*token, peer, tagged()),
         Operation::ReceiveClaimed { token, message, .. }
-        | Operation::DiscardClaimed { token, message } => (*token, &mut message.peer, tagged),
+        | Operation::DiscardClaimed { token, message } => (*token, &mut message.peer, tagged()),
         Operation::Receive { token, body, .. } | Operation::Discard { token, body } => {
             (*token, &mut body.peer, true)
         }
@@ -149,7 +150,6 @@ impl Auto {
             && let Some(operation) = operations.front_mut()
             && let Some(member) = self.prepare(operation)
         {
-            self.pace.give(member);
             self.members[member].endpoint.submit(operations);
             return self.outstanding.left(member, operations);
         }
@@ -167,7 +167,6 @@ impl Auto {
     /// operation of each peer at most, but for those that [`Auto::submit_all`] left.
     pub(crate) fn submit_one(&mut self, mut operation: Operation) -> Result<(), Refused> {
         if let Some(member) = self.prepare(&mut operation) {
-            self.pace.give(member);
             if let Err(refused) = self.members[member].endpoint.try_submit(operation) {
                 self.outstanding.push(member, refused.operation);
             }
@@ -193,26 +192,20 @@ impl Auto {
     /// taken all that it was given before; and where the operation says who its peer is. The member
     /// has it under the program's token.
     #[inline(always)]
-    fn plain_route<'a>(&self, operation: &'a mut Operation) -> Option<(Route, &'a mut Peer)> {
-        let tagged = self.capabilities.tagged != Support::None;
-        let flowing = self.expected.is_flowing();
-        let limits = &self.capabilities.limits;
-        let (token, peer, taken) = plainly(operation, limits, tagged, flowing)?;
-        let entry = self.peers.get(*peer)?;
-        let plain = taken
-            && !is_name(token)
-            && entry.open
-            && !matches!(entry.state, PeerState::Lost(_))
-            && self.outstanding.is_flushed(entry.route.member);
-        plain.then_some((entry.route, peer))
+    fn plain_route<'a>(&self, operation: &'a mut Operation) -> Option<(&Through, &'a mut Peer)> {
+        let (token, peer, taken) = plainly(operation, &self.capabilities, &self.expected)?;
+        let through = self.peers.through(*peer)?;
+        let plain = taken && !is_name(token) && self.outstanding.is_flushed_bit(through.bit);
+        plain.then_some((through, peer))
     }
 
     /// Makes a plain operation one of its member's.
     #[inline(always)]
-    fn prepare(&self, operation: &mut Operation) -> Option<usize> {
-        let (route, peer) = self.plain_route(operation)?;
-        *peer = route.peer;
-        Some(route.member)
+    fn prepare(&mut self, operation: &mut Operation) -> Option<usize> {
+        let (&through, peer) = self.plain_route(operation)?;
+        *peer = through.there;
+        self.pace.give_bit(through.bit);
+        Some(through.member())
     }
 
     /// Gives a member all these operations without a queue between, if they are all plain and for
@@ -226,8 +219,8 @@ impl Auto {
         let mut member = None;
         for operation in &mut *operations {
             match self.plain_route(operation) {
-                Some((route, _)) if *member.get_or_insert(route.member) == route.member => {
-                    routes.push(route.peer);
+                Some((route, _)) if *member.get_or_insert(route.member()) == route.member() => {
+                    routes.push(route.there);
                 }
                 _ => return false,
             }
@@ -280,7 +273,7 @@ impl Auto {
         let entry = self.peers.get(concerns(operation)?)?;
         let full = match (&entry.state, operation.target()) {
             (PeerState::Lost(_), _) => return None,
-            _ if !entry.open && !is_receive(operation) => {
+            _ if !entry.is_open() && !is_receive(operation) => {
                 !self.outstanding.may_wait(entry.waiting.len())
             }
             (_, Some(_)) => self.outstanding.waits_for(entry.route.member, entry.route.peer),
@@ -341,7 +334,7 @@ impl Auto {
             let result = Ok(Done::Peeked(None));
             return self.early.push(Event::Done { token, result });
         }
-        if !entry.open && !is_receive(&operation) {
+        if !entry.is_open() && !is_receive(&operation) {
             entry.waiting.push_back(operation);
             self.outstanding.begin_waiting();
             return;

@@ -1,0 +1,152 @@
+//! A pass over the members, and messages that are not sent at once.
+
+use crate::{Auto, pace::Due, peers::Route};
+use petasos_fabric::{Event, InjectError, Lease, Peer, PeerState};
+use std::mem;
+
+/// How long all parts are together.
+#[inline(never)]
+pub(crate) fn total(parts: &[&[u8]]) -> usize {
+    parts.iter().map(|part| part.len()).sum()
+}
+
+impl Auto {
+    /// Whether there is more to do in a pass than to poll members: one test of all that could tell,
+    /// as mostly there is not.
+    #[inline]
+    pub(crate) fn has_chores(&self) -> bool {
+        let lists = self.early.len() | self.released.len() | self.full.len() | self.greetings.len();
+        lists != 0 || self.outstanding.is_behind() || !self.pace.is_steady()
+    }
+
+    /// Polls members, as far as there is room up to `limit` events. True if there was any event but
+    /// completions that are the user's as they are.
+    #[inline(always)]
+    pub(crate) fn poll_members(
+        &mut self,
+        mut due: Due,
+        limit: usize,
+        events: &mut Vec<Event>,
+        worked: &mut bool,
+    ) -> bool {
+        let mut other = false;
+        loop {
+            let left = due;
+            let Some(member) = due.next() else { break };
+            let from = events.len();
+            if from >= limit {
+                self.pace.skip(left);
+                break;
+            }
+            let now = self.now;
+            if self.members[member].endpoint.progress(now, limit - from, events) {
+                *worked = true;
+                self.pace.worked(member);
+            }
+            other |= self.translate(member, from, events);
+        }
+        other
+    }
+
+    /// What comes before members are polled as in any other pass. Returns those that were polled
+    /// here: all after a sleep, and those for which the pass before had no room.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn begin_with_chores(
+        &mut self,
+        limit: usize,
+        events: &mut Vec<Event>,
+        worked: &mut bool,
+    ) -> Due {
+        events.append(&mut self.early);
+        self.flush();
+        if !self.released.is_empty() {
+            self.release_unused();
+        }
+        let first = self.pace.take_first();
+        self.poll_members(first, limit, events, worked);
+        *worked |= self.end_with_chores(events);
+        first
+    }
+
+    /// What follows when events have come that mean something here. True if anything was done.
+    #[inline(never)]
+    pub(crate) fn end_with_chores(&mut self, events: &mut Vec<Event>) -> bool {
+        let mut worked = false;
+        if !self.greetings.is_empty() {
+            worked |= self.serve_greetings();
+        }
+        // Peers that are up may be sent to from now on, so the handshake message leaves at once.
+        while let Some(member) = self.greetings.pop_sent() {
+            let from = events.len();
+            self.members[member].endpoint.progress(self.now, 1, events);
+            self.translate(member, from, events);
+        }
+        if !self.full.is_empty() {
+            worked |= self.tell_room(Some(events));
+        }
+        events.append(&mut self.early);
+        worked
+    }
+
+    /// A member did not take a message.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn not_injected(&mut self, peer: Peer, error: InjectError) -> InjectError {
+        match error {
+            InjectError::Full => {
+                if let Some(entry) = self.peers.get_mut(peer) {
+                    entry.full_there = true;
+                }
+                error
+            }
+            // The peer is known as lost here, or will be.
+            InjectError::UnknownPeer => InjectError::PeerLost,
+            _ => error,
+        }
+    }
+
+    /// Sends a message to a peer for which operations may wait, or whose route is not open; or says
+    /// why not.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn inject_after_others(
+        &mut self,
+        peer: Peer,
+        parts: &[&[u8]],
+    ) -> Result<(), InjectError> {
+        let entry = self.peers.get_mut(peer).ok_or(InjectError::UnknownPeer)?;
+        let max = self.capabilities.limits.max_inject;
+        let len = total(parts);
+        if len > max {
+            return Err(InjectError::TooLong { len, max });
+        }
+        if matches!(entry.state, PeerState::Lost(_)) {
+            return Err(InjectError::PeerLost);
+        }
+        let Route { member, peer: there } = entry.route;
+        if !entry.is_open() || self.outstanding.waits_for(member, there) {
+            if !mem::replace(&mut entry.full, true) {
+                self.full.push(peer);
+            }
+            return Err(InjectError::Full);
+        }
+        self.pace.give(member);
+        let sent = self.members[member].endpoint.inject(there, parts);
+        sent.map_err(|error| self.not_injected(peer, error))
+    }
+
+    /// A message of a peer that has not identified itself: that is what it is to do.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn introduced_by(
+        &mut self,
+        member: usize,
+        peer: Peer,
+        message: &mut Lease,
+    ) -> Option<Peer> {
+        let handshake = mem::take(message);
+        self.handshake(Route { member, peer }, &handshake);
+        None
+    }
+}
