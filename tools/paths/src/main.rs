@@ -5,8 +5,8 @@
 //! ```
 //!
 //! `scripts/instructions` runs each under callgrind, and compares with the committed counts. By
-//! itself this prints the time of one round, which is the software's alone. Calls and messages go
-//! over any transport (`--features networks`), the others over shared memory.
+//! itself this prints the time of one round, which is the software's alone. Calls, messages and
+//! operations go over any transport (`--features networks`), the others over shared memory.
 
 #![forbid(unsafe_code)]
 
@@ -14,9 +14,14 @@ mod calls;
 mod channels;
 mod decode;
 mod messages;
+mod operations;
 mod put;
 
-use petasos::channel::Force;
+use petasos::{
+    OpenOptions,
+    channel::Force,
+    fabric::{Endpoint, Event, Peer, Time},
+};
 use std::{
     error::Error,
     process::ExitCode,
@@ -24,12 +29,33 @@ use std::{
 };
 
 const USAGE: &str = "petasos-paths null_call|echo_64|bytes_LEN|message|decode|put|channel_packet|\
-                     channel_exclusive [COUNT [URL]]";
+                     channel_exclusive|write|read|send|tagged|tagged_behind [COUNT [URL]]\n\
+                     the last five also with polled_ before: completions by next_completion";
 
 fn timed(work: impl FnOnce()) -> Duration {
     let begin = Instant::now();
     work();
     begin.elapsed()
+}
+
+/// Two ends that know each other, and the handles that they have of each other.
+fn connect(url: &str) -> ([Box<dyn Endpoint>; 2], [Peer; 2]) {
+    let open = || petasos::open(url, &OpenOptions::default()).expect("an endpoint");
+    let mut ends = [open(), open()];
+    let there = ends[1].address().clone();
+    ends[0].resolve(&there, Duration::from_secs(5)).expect("an address");
+    let (mut up, mut events) = ([None; 2], Vec::new());
+    while up.contains(&None) {
+        for (end, up) in ends.iter_mut().zip(&mut up) {
+            end.progress(Time::ZERO, 8, &mut events);
+            for event in events.drain(..) {
+                if let Event::PeerUp { peer, .. } = event {
+                    *up = Some(peer);
+                }
+            }
+        }
+    }
+    (ends, up.map(|peer| peer.expect("both are up")))
 }
 
 /// Runs a path so many times, after a few that connect and fill caches.
@@ -40,9 +66,9 @@ fn run(path: &str, count: u64, url: &str) -> Result<Duration, Box<dyn Error>> {
         "put" => put::run(count),
         "channel_packet" => channels::run(Force::Mp, count),
         "channel_exclusive" => channels::run(Force::Exclusive, count),
-        _ => {
-            calls::run(path, count, url).ok_or_else(|| format!("there is no path {path:?}").into())
-        }
+        _ => operations::run(path, count, url)
+            .or_else(|| Some(Ok(calls::run(path, count, url)?)))
+            .ok_or_else(|| format!("there is no path {path:?}"))?,
     }
 }
 

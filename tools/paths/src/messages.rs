@@ -1,10 +1,7 @@
 //! Messages over the bare transport.
 
-use crate::timed;
-use petasos::{
-    OpenOptions,
-    fabric::{Endpoint, Event, Lease, Peer, Time},
-};
+use crate::{connect, timed};
+use petasos::fabric::{Endpoint, Event, Lease, Peer, Time};
 use std::time::Duration;
 
 /// One message of 32 bytes over the bare transport, sent and received.
@@ -37,15 +34,8 @@ fn receive(endpoint: &mut dyn Endpoint) -> Lease {
 
 /// Connects two ends, and runs the path.
 pub(crate) fn run(count: u64, url: &str) -> Duration {
-    let open = || petasos::open(url, &OpenOptions::default()).expect("an endpoint");
-    let (mut a, mut b) = (open(), open());
-    let to = a.resolve(b.address(), Duration::from_secs(5)).expect("an address");
+    let ([mut a, mut b], [to, _]) = connect(url);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    let met = |event: &Event| matches!(event, Event::PeerUp { .. });
-    while !ours.iter().any(met) || !theirs.iter().any(met) {
-        a.progress(Time::ZERO, 8, &mut ours);
-        b.progress(Time::ZERO, 8, &mut theirs);
-    }
     // What connecting left to be sent is not part of the path, nor is what the first message makes
     // a library do.
     a.inject(to, &[b"first"]).expect("room");
