@@ -1,6 +1,6 @@
 //! Completions of members, translated.
 
-use crate::{Auto, outstanding::is_name};
+use crate::{Auto, outstanding::is_name, pace::Due};
 use petasos_fabric::{Completion, Event, Status};
 
 /// Whether the completion of a member is one of the user's as it is.
@@ -11,6 +11,19 @@ pub(crate) fn is_ours(completion: &Completion) -> bool {
 }
 
 impl Auto {
+    /// Polls members for a completion, one after the other.
+    #[inline(never)]
+    pub(crate) fn poll_completions_of(&mut self, members: Due) -> Option<Completion> {
+        for member in members {
+            match self.members[member].endpoint.poll_completion() {
+                Some(completion) if is_ours(&completion) => return Some(completion),
+                Some(completion) => return self.translate_completion(member, completion),
+                None => {}
+            }
+        }
+        None
+    }
+
     /// Translates a completion that is not. `None` if it is none of the user's, or if other events
     /// come before it, which it caused: then the next pass reports both.
     #[inline(never)]

@@ -116,55 +116,51 @@ impl Endpoint for Auto {
         self.used(memory)
     }
 
+    /// Mostly one member is polled, and what it reports is the user's as it is.
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
         self.now = now;
+        let due = self.pace.begin_pass(now);
+        let Some(member) = due.only().filter(|_| !self.has_chores()) else {
+            return self.progress_all(due, budget, events);
+        };
         let before = events.len();
-        let limit = before.saturating_add(budget.max(1));
-        let mut worked = false;
-        let mut due = self.pace.begin_pass(now);
-        if self.has_chores() {
-            due = due.without(self.begin_with_chores(limit, events, &mut worked));
+        let worked = self.members[member].endpoint.progress(now, budget.max(1), events);
+        if worked {
+            self.pace.worked(member);
         }
-        let other = self.poll_members(due, limit, events, &mut worked);
-        if other {
-            worked |= self.end_with_chores(events);
+        match events.len() > before {
+            true => self.translate_all(member, before, events),
+            false => worked,
         }
-        worked | (events.len() > before)
     }
 
     #[inline]
     fn poll_message(&mut self, message: &mut Lease) -> Option<Peer> {
+        let mut warm = self.pace.warm();
+        let member = warm.next()?;
         if !self.early.is_empty() {
             return None;
         }
-        for member in self.pace.warm() {
-            if let Some(there) = self.members[member].endpoint.poll_message(message) {
-                self.pace.worked(member);
-                let ours = self.peers.introduced(member, there);
-                return if ours.is_some() {
-                    ours
-                } else {
-                    self.introduced_by(member, there, message)
-                };
-            }
+        match self.members[member].endpoint.poll_message(message) {
+            Some(there) => self.sender(member, there, message),
+            None if warm.is_empty() => None,
+            None => self.poll_others(warm, message),
         }
-        None
     }
 
     #[inline]
     fn poll_completion(&mut self) -> Option<Completion> {
+        let mut warm = self.pace.warm();
+        let member = warm.next()?;
         if !self.early.is_empty() {
             return None;
         }
-        for member in self.pace.warm() {
-            if let Some(completion) = self.members[member].endpoint.poll_completion() {
-                if is_ours(&completion) {
-                    return Some(completion);
-                }
-                return self.translate_completion(member, completion);
-            }
+        match self.members[member].endpoint.poll_completion() {
+            Some(completion) if is_ours(&completion) => Some(completion),
+            Some(completion) => self.translate_completion(member, completion),
+            None if warm.is_empty() => None,
+            None => self.poll_completions_of(warm),
         }
-        None
     }
 
     #[inline]

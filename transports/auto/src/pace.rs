@@ -46,12 +46,11 @@ pub(crate) struct Pace {
     warm: u32,
     /// Members that are polled in each pass.
     steady: u32,
-    /// Members that were to be polled in the last pass, when its budget was used up.
-    skipped: u32,
+    /// Members that come before the others in the next pass: all, as the caller may have slept;
+    /// or those that were to be polled in the last pass, when its budget was used up.
+    first: u32,
     /// When cold networks were polled last.
     cold: Time,
-    /// The caller may have slept since the last pass: all members are polled.
-    armed: bool,
 }
 
 impl Pace {
@@ -69,9 +68,8 @@ impl Pace {
             recent: 0,
             warm: all,
             steady: all,
-            skipped: 0,
+            first: all,
             cold: Time::ZERO,
-            armed: true,
         }
     }
 
@@ -91,13 +89,12 @@ impl Pace {
     /// Whether the next pass is one as any other.
     #[inline]
     pub(crate) fn is_steady(&self) -> bool {
-        self.skipped | u32::from(self.armed) == 0
+        self.first == 0
     }
 
     /// What the pass before, or a sleep, has left for this one: it comes before the others.
     pub(crate) fn take_first(&mut self) -> Due {
-        let all = if std::mem::take(&mut self.armed) { self.all } else { 0 };
-        Due(std::mem::take(&mut self.skipped) | all)
+        Due(std::mem::take(&mut self.first))
     }
 
     /// Finds out which members are polled in each pass from now on, and which others in this one.
@@ -125,13 +122,13 @@ impl Pace {
 
     /// All members are polled in the next pass.
     pub(crate) fn poll_all(&mut self) {
-        self.armed = true;
+        self.first = self.all;
     }
 
     /// The budget of a pass was used up before these were polled.
     #[cold]
     pub(crate) fn skip(&mut self, left: Due) {
-        self.skipped |= left.0;
+        self.first |= left.0;
     }
 
     /// A member is given something.
@@ -164,6 +161,17 @@ impl Pace {
 pub(crate) struct Due(u32);
 
 impl Due {
+    #[inline]
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The only one, if it is one.
+    #[inline]
+    pub(crate) fn only(self) -> Option<usize> {
+        self.0.is_power_of_two().then_some(self.0.trailing_zeros() as usize)
+    }
+
     /// Those that are not among others.
     #[inline]
     pub(crate) fn without(self, others: Due) -> Due {
@@ -192,7 +200,8 @@ mod tests {
     /// One member of this node, and two networks.
     fn pace() -> Pace {
         let mut pace = Pace::new(&[]);
-        (pace.all, pace.near, pace.warm, pace.steady) = (0b111, 1, 0b111, 0b111);
+        (pace.all, pace.near, pace.warm) = (0b111, 1, 0b111);
+        (pace.steady, pace.first) = (0b111, 0b111);
         pace
     }
 
@@ -255,7 +264,7 @@ mod tests {
         pace.give(2);
         assert!(pace.begin_pass(Time::ZERO).any(|member| member == 2));
         // Also in the first passes of all, and after a sleep.
-        assert!(Pace::new(&[]).armed);
+        assert_eq!(pace.take_first(), Due(0b111));
         pace.poll_all();
         assert!(!pace.is_steady());
         assert_eq!(pace.take_first(), Due(0b111));

@@ -19,9 +19,42 @@ impl Auto {
         lists != 0 || self.outstanding.is_behind() || !self.pace.is_steady()
     }
 
+    /// A pass in which there is more to do than to poll one member.
+    #[inline(never)]
+    pub(crate) fn progress_all(
+        &mut self,
+        due: Due,
+        budget: usize,
+        events: &mut Vec<Event>,
+    ) -> bool {
+        let before = events.len();
+        let limit = before.saturating_add(budget.max(1));
+        let (mut due, mut worked) = (due, false);
+        if self.has_chores() {
+            due = due.without(self.begin_with_chores(limit, events, &mut worked));
+        }
+        if self.poll_members(due, limit, events, &mut worked) {
+            worked |= self.end_with_chores(events);
+        }
+        worked | (events.len() > before)
+    }
+
+    /// Translates what one member has reported. True if anything was done.
+    #[inline]
+    pub(crate) fn translate_all(
+        &mut self,
+        member: usize,
+        from: usize,
+        events: &mut Vec<Event>,
+    ) -> bool {
+        if self.translate(member, from, events) {
+            self.end_with_chores(events);
+        }
+        true
+    }
+
     /// Polls members, as far as there is room up to `limit` events. True if there was any event but
     /// completions that are the user's as they are.
-    #[inline(always)]
     pub(crate) fn poll_members(
         &mut self,
         mut due: Due,
@@ -136,17 +169,38 @@ impl Auto {
         sent.map_err(|error| self.not_injected(peer, error))
     }
 
-    /// A message of a peer that has not identified itself: that is what it is to do.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn introduced_by(
+    /// The sender of a message that a member has found.
+    #[inline(always)]
+    pub(crate) fn sender(
         &mut self,
         member: usize,
-        peer: Peer,
+        there: Peer,
         message: &mut Lease,
     ) -> Option<Peer> {
+        self.pace.worked(member);
+        let ours = self.peers.introduced(member, there);
+        if ours.is_none() {
+            self.take_handshake(Route { member, peer: there }, message);
+        }
+        ours
+    }
+
+    /// The first message of a peer that has not identified itself: that is what it is to do.
+    #[cold]
+    #[inline(never)]
+    fn take_handshake(&mut self, route: Route, message: &mut Lease) {
         let handshake = mem::take(message);
-        self.handshake(Route { member, peer }, &handshake);
+        self.handshake(route, &handshake);
+    }
+
+    /// Polls members for a message, one after the other.
+    #[inline(never)]
+    pub(crate) fn poll_others(&mut self, others: Due, message: &mut Lease) -> Option<Peer> {
+        for member in others {
+            if let Some(there) = self.members[member].endpoint.poll_message(message) {
+                return self.sender(member, there, message);
+            }
+        }
         None
     }
 }
