@@ -381,7 +381,7 @@ pub struct Streak(u32);
 
 impl Streak {
     /// So many completions come without a pass between.
-    pub const MOST: u32 = 64;
+    pub const MOST: u32 = 16;
 
     /// Whether another one may come before the next pass.
     #[must_use]

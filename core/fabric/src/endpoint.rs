@@ -226,8 +226,9 @@ pub trait Endpoint: Send {
     ///
     /// `None` says nothing of what is under way. Nothing may be ready without a pass; or what comes
     /// next is another event, which `progress` reports, and the completions behind it, each in its
-    /// turn; or [`Streak::MOST`](crate::Streak::MOST) completions were taken since the last pass,
-    /// so that a driver that always finds one drives the endpoint all the same. In each case call
+    /// turn; or [`Streak::MOST`](crate::Streak::MOST) completions were taken since the last pass
+    /// (of each endpoint that this one is made of), so that a driver that always finds one drives
+    /// the endpoint all the same. In each case call
     /// `progress`, as [`Endpoint::next_completion`] does. Optional for both sides: transports
     /// without such a path return `None` always.
     fn poll_completion(&mut self) -> Option<Completion> {

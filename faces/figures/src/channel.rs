@@ -173,7 +173,7 @@ struct Whichever {
 impl Endpoint for Whichever {
     delegate! {
         inner: address incarnation capabilities resolve peer forget inject submit cancel progress
-        poll_message arm fd notifier alloc register export import release
+        poll_message poll_completion arm fd notifier alloc register export import release
     }
 }
 

@@ -82,6 +82,7 @@ pub mod world;
 pub mod address_space;
 pub mod atomics;
 pub mod capabilities;
+pub mod completions;
 pub mod concurrent;
 pub mod delayed;
 pub mod device;
@@ -323,6 +324,8 @@ macro_rules! probes {
             raw: every_operation, freed_when_cancelled, freed_when_lost,
                 freed_when_the_sender_is_lost, owners_return_to_their_queue;
             capabilities: of_each_peer;
+            completions: each_kind, failures, among_other_events, behind_an_event,
+                others_are_not_left;
             lifecycle: late_peer, peer_that_never_comes, peer_that_is_not_running, one_handle, wrong_scheme, killed_peer,
                 last_messages, restart_at_the_same_address, forgotten_peer,
                 forgotten_and_silent, many_lives;

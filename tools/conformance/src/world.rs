@@ -288,6 +288,12 @@ impl<'f> World<'f> {
             {
                 events.push(Event::Message { peer, message: std::mem::take(&mut message) });
             }
+            // Completions by `poll_completion`, too, in half of each of these.
+            while seat.steps & 2 != 0
+                && let Some(completion) = endpoint.poll_completion()
+            {
+                events.push(Event::from(completion));
+            }
             worked |= !events.is_empty();
             worked |= endpoint.progress(now, 64, &mut events);
             happened |= !events.is_empty();

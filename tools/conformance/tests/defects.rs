@@ -1,12 +1,13 @@
 //! The suite finds defects: an endpoint that breaks one promise fails the probe of that promise.
 
 use petasos_conformance::{
-    Fixture, RealTime, World, capabilities, driving, faults, fences, flush, keys, lifecycle,
-    messages, mix, part_keys, run, tagged,
+    Fixture, RealTime, World, capabilities, completions, driving, faults, fences, flush, keys,
+    lifecycle, messages, mix, part_keys, run, tagged,
 };
 use petasos_fabric::{
-    Access, Address, Capabilities, Done, Endpoint, Event, ExportError, InjectError, Key, KeyId,
-    Notifier, Notify, OpError, Operation, Peer, Refused, RegionId, Time, Token, delegate,
+    Access, Address, Capabilities, Completion, Done, Endpoint, Event, ExportError, InjectError,
+    Key, KeyId, Notifier, Notify, OpError, Operation, Peer, Refused, RegionId, Time, Token,
+    delegate,
 };
 use petasos_self::Local;
 use std::{
@@ -53,6 +54,10 @@ enum Defect {
     LosesOperations,
     /// Says of unknown peers what it can do with them.
     PromisesToAll,
+    /// Polls for a completion behind messages, and drops these.
+    PollsPastEvents,
+    /// Reports a completion that was polled as an event, too.
+    PollsAndReports,
 }
 
 struct Defective {
@@ -65,6 +70,9 @@ struct Defective {
     flushes: Vec<Token>,
     /// Puts that are begun once no flush is to complete early.
     puts: VecDeque<Operation>,
+    /// What was found by `poll_completion`, and is reported by the next pass.
+    polled: Vec<Event>,
+    now: Time,
 }
 
 impl Defective {
@@ -174,7 +182,34 @@ impl Endpoint for Defective {
         }
     }
 
+    fn poll_completion(&mut self) -> Option<Completion> {
+        if !matches!(self.defect, Defect::PollsPastEvents | Defect::PollsAndReports) {
+            return None;
+        }
+        let mut events = Vec::new();
+        self.inner.progress(self.now, 8, &mut events);
+        let at = events.iter().position(|event| matches!(event, Event::Done { .. }));
+        let completion = at.map(|at| Completion::from_event(events.remove(at)));
+        match self.defect {
+            // What else there was is lost.
+            Defect::PollsPastEvents => {
+                self.polled
+                    .extend(events.into_iter().filter(|e| !matches!(e, Event::Message { .. })));
+            }
+            _ => {
+                if let Some(Ok(completion)) = &completion {
+                    let result = Ok(Done::Put);
+                    self.polled.push(Event::Done { token: completion.token(), result });
+                }
+                self.polled.extend(events);
+            }
+        }
+        completion?.ok()
+    }
+
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
+        self.now = now;
+        events.append(&mut self.polled);
         if self.early.is_empty() {
             self.inner.submit(&mut self.puts);
         }
@@ -234,6 +269,8 @@ impl Fixture for DefectiveFixture {
             done: 0,
             messages: 0,
             early: Vec::new(),
+            polled: Vec::new(),
+            now: self.1.now(),
             revoked: Vec::new(),
             flushes: Vec::new(),
             puts: VecDeque::new(),
@@ -297,6 +334,12 @@ fn wake_ups_missed() {
 #[test]
 fn promises_for_unknown_peers() {
     is_found(Defect::PromisesToAll, capabilities::of_each_peer);
+}
+
+#[test]
+fn completions_that_pass_events_or_come_twice() {
+    is_found(Defect::PollsPastEvents, completions::among_other_events);
+    is_found(Defect::PollsAndReports, completions::each_kind);
 }
 
 #[test]

@@ -16,7 +16,10 @@ impl Auto {
     pub(crate) fn poll_completions_of(&mut self, members: Due) -> Option<Completion> {
         for member in members {
             match self.members[member].endpoint.poll_completion() {
-                Some(completion) if is_ours(&completion) => return Some(completion),
+                Some(completion) if is_ours(&completion) => {
+                    self.pace.found();
+                    return Some(completion);
+                }
                 Some(completion) => return self.translate_completion(member, completion),
                 None => {}
             }
@@ -32,6 +35,7 @@ impl Auto {
         member: usize,
         mut completion: Completion,
     ) -> Option<Completion> {
+        self.pace.found();
         if !is_name(completion.token())
             && completion.status() == Status::Tagged
             && let Some(peer) = completion.peer()

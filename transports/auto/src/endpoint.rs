@@ -156,7 +156,10 @@ impl Endpoint for Auto {
             return None;
         }
         match self.members[member].endpoint.poll_completion() {
-            Some(completion) if is_ours(&completion) => Some(completion),
+            Some(completion) if is_ours(&completion) => {
+                self.pace.found();
+                Some(completion)
+            }
             Some(completion) => self.translate_completion(member, completion),
             None if warm.is_empty() => None,
             None => self.poll_completions_of(warm),

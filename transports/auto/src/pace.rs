@@ -7,6 +7,9 @@
 //! long: so what comes over it waits for no more than so many passes, or that time. After a sleep
 //! all are polled.
 //!
+//! A message or a completion that was polled for counts as a pass: a program that always finds one
+//! leaves no network out for longer than another.
+//!
 //! Members are bits of a number here. Which of them are polled in each pass is found out in every
 //! eighth, so that the others cost next to nothing.
 
@@ -33,6 +36,9 @@ const _: () = assert!(MOST <= BITS);
 #[derive(Debug)]
 pub(crate) struct Pace {
     passes: u32,
+    /// The pass of the last review, and the one in which cold networks were polled last.
+    reviewed: u32,
+    chilled: u32,
     /// For each member, the review before which it last had something to do.
     busy: [u32; BITS],
     /// All members, and those of this node.
@@ -61,6 +67,8 @@ impl Pace {
         let all = (1 << members.len()) - 1;
         Pace {
             passes: 0,
+            reviewed: 0,
+            chilled: 0,
             busy: [0; BITS],
             all,
             near,
@@ -80,7 +88,7 @@ impl Pace {
         let given = std::mem::take(&mut self.given);
         let mut due = self.steady | given;
         self.recent |= given;
-        if self.passes.is_multiple_of(SHARED) {
+        if self.passes.wrapping_sub(self.reviewed) >= SHARED {
             due |= self.review(now);
         }
         Due(due)
@@ -100,6 +108,7 @@ impl Pace {
     /// Finds out which members are polled in each pass from now on, and which others in this one.
     #[inline(never)]
     fn review(&mut self, now: Time) -> u32 {
+        self.reviewed = self.passes;
         let mut warm = std::mem::take(&mut self.recent);
         for (nth, busy) in self.busy.iter_mut().enumerate() {
             match warm >> nth & 1 {
@@ -112,9 +121,9 @@ impl Pace {
         let beside = warm & self.near != 0;
         self.steady = if beside { self.near } else { self.near | warm };
         let took_long = now.0.saturating_sub(self.cold.0) >= LONG;
-        let cold = self.passes.is_multiple_of(if beside && !took_long { COLDEST } else { COLD });
-        if cold {
-            self.cold = now;
+        let wait = if beside && !took_long { COLDEST } else { COLD };
+        if self.passes.wrapping_sub(self.chilled) >= wait {
+            (self.cold, self.chilled) = (now, self.passes);
             return self.all;
         }
         warm
@@ -147,6 +156,12 @@ impl Pace {
     #[inline]
     pub(crate) fn worked(&mut self, member: usize) {
         self.recent |= 1 << member;
+    }
+
+    /// Something was polled for, and found.
+    #[inline]
+    pub(crate) fn found(&mut self) {
+        self.passes = self.passes.wrapping_add(1);
     }
 
     /// Members over which something has come or gone lately.
@@ -242,6 +257,18 @@ mod tests {
         assert_eq!((counts[1], gaps[1]), (100, COLDEST));
         let (counts, gaps) = polled(&mut pace, 25_600, 1000, &[0]);
         assert!(counts[1] >= 399 && gaps[1] <= 2 * COLD, "{counts:?} {gaps:?}");
+    }
+
+    #[test]
+    fn what_is_polled_for_counts_as_passes() {
+        let mut pace = pace();
+        polled(&mut pace, 2 * WARM, 0, &[0]);
+        let mut gap = 0;
+        while !pace.begin_pass(Time::ZERO).any(|member| member == 2) {
+            (0..15).for_each(|_| pace.found());
+            gap += 1;
+        }
+        assert!(gap <= COLDEST / 16 + 1, "{gap}");
     }
 
     #[test]

@@ -178,6 +178,7 @@ impl Auto {
         message: &mut Lease,
     ) -> Option<Peer> {
         self.pace.worked(member);
+        self.pace.found();
         let ours = self.peers.introduced(member, there);
         if ours.is_none() {
             self.take_handshake(Route { member, peer: there }, message);

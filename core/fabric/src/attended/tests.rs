@@ -192,6 +192,25 @@ fn what_comes_is_taken_in_and_kept_in_order() {
 }
 
 #[test]
+fn completions_that_were_kept_are_polled_up_to_another_event() {
+    let (mut end, net, bell) = Scripted::attended(AttendedConfig::default());
+    let done = |nth| Event::Done { token: Token(nth), result: Ok(crate::Done::Flushed) };
+    for event in [done(1), done(2), message(1, 7), done(3)] {
+        net.send(&bell, event);
+    }
+    until("all are taken in", || net.coming.lock().unwrap().is_empty());
+    let mut token = || end.poll_completion().map(|completion| completion.token().0);
+    assert_eq!([token(), token(), token(), token()], [Some(1), Some(2), None, None]);
+    let mut events = Vec::new();
+    assert!(end.next_completion(Time(1), &mut events).is_none());
+    assert_eq!(bytes(&events), [7]);
+    assert!(matches!(events[..], [_, Event::Done { token: Token(3), .. }]), "{events:?}");
+    events.remove(0);
+    let last = end.next_completion(Time(1), &mut events).expect("the last one");
+    assert_eq!((last.token(), events.len()), (Token(3), 0));
+}
+
+#[test]
 fn what_the_program_leaves_is_carried_out() {
     let (mut end, net, bell) = Scripted::attended(AttendedConfig::default());
     for nth in 1..50 {

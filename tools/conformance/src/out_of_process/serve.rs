@@ -256,10 +256,14 @@ impl Here<'_> {
             self.passes += 1;
             // Messages come by `poll_message` in every other pass, as they do on the near side.
             let short = self.passes.is_multiple_of(2);
+            let polled = self.passes & 2 != 0;
             let end = self.end();
             let mut message = Lease::default();
             while short && let Some(peer) = end.poll_message(&mut message) {
                 events.push(Event::Message { peer, message: std::mem::take(&mut message) });
+            }
+            while polled && let Some(completion) = end.poll_completion() {
+                events.push(Event::from(completion));
             }
             worked |= end.progress(now, budget, &mut events) || !events.is_empty();
             if worked {
