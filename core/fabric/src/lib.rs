@@ -154,4 +154,4 @@ pub use quota::Quota;
 pub use room::{Full, Refused, submit_each};
 pub use share::Share;
 pub use time::{Clock, Patience, Time};
-pub use tuning::{Tuning, TuningError};
+pub use tuning::{Setting, Tuning, TuningError};

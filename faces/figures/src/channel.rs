@@ -5,8 +5,9 @@
 
 use petasos::{
     OpenError, OpenOptions,
-    channel::{self, Channels, Force, Over},
-    fabric::{Endpoint, delegate},
+    channel::{self, Channels, Force},
+    fabric::{Address, Endpoint},
+    ofi, ucx,
 };
 
 /// A way between two endpoints.
@@ -18,8 +19,8 @@ pub struct Channel {
     families: &'static [&'static str],
     /// What goes along it.
     pub carries: Carries,
-    /// Of an RDMA network, with the transport's endpoint in place of a NIC.
-    pub over_device: bool,
+    /// One of the channels of RDMA networks, alone or by size.
+    pub of_nic: bool,
     /// Opens an endpoint that uses it.
     pub open: Open,
 }
@@ -49,31 +50,28 @@ pub static CHANNELS: [Channel; 11] = [
     messages(&["tcp"], "stream", 0, usize::MAX),
     messages(&["auto", "ofi", "ucx"], "messages", 0, usize::MAX),
     gets(&["tcp", "auto", "ofi", "ucx"], "get", false),
-    over(DEVICES, MP, |url, options| force(url, options, Force::Mp)),
-    over(DEVICES, SHARED, |url, options| force(url, options, Force::Shared)),
-    over(DEVICES, EXCLUSIVE, |url, options| force(url, options, Force::Exclusive)),
-    over(DEVICES, BY_SIZE, |url, options| force(url, options, Force::None)),
+    of_nic(MP, |url, options| force(url, options, Force::Mp)),
+    of_nic(SHARED, |url, options| force(url, options, Force::Shared)),
+    of_nic(EXCLUSIVE, |url, options| force(url, options, Force::Exclusive)),
+    of_nic(BY_SIZE, |url, options| force(url, options, Force::None)),
 ];
 
 /// Those of RDMA networks with as little credit as there can be; not among [`Channel::of`].
 static SCARCE: [Channel; 3] = [
-    over(DEVICES, "MP, scarce", |url, options| scarce(url, options, Force::Mp)),
-    over(DEVICES, "shared RDMA, scarce", |url, options| scarce(url, options, Force::Shared)),
-    over(DEVICES, "exclusive RDMA, scarce", |url, options| scarce(url, options, Force::Exclusive)),
+    of_nic("MP, scarce", |url, options| scarce(url, options, Force::Mp)),
+    of_nic("shared RDMA, scarce", |url, options| scarce(url, options, Force::Shared)),
+    of_nic("exclusive RDMA, scarce", |url, options| scarce(url, options, Force::Exclusive)),
 ];
 
-/// What the channels of RDMA networks go over as a device.
-const DEVICES: &[&str] = &["shm", "tcp", "ofi", "ucx"];
+/// The transports over NICs.
+const NICS: &[&str] = &["ofi", "ucx"];
 
-/// The channels of RDMA networks, over any endpoint.
+/// The channels of RDMA networks.
 pub const MP: &str = "MP";
 pub const SHARED: &str = "shared RDMA";
 pub const EXCLUSIVE: &str = "exclusive RDMA";
 /// Each size by the channel that the thresholds say.
 pub const BY_SIZE: &str = "by size";
-
-/// The longest message of theirs, so that all sizes can be compared.
-const LONGEST: usize = (128 << 10) + 1024;
 
 const fn messages(
     families: &'static [&'static str],
@@ -82,12 +80,12 @@ const fn messages(
     longest: usize,
 ) -> Channel {
     let carries = Carries::Messages { shortest, longest };
-    Channel { name, families, carries, over_device: false, open: petasos::open }
+    Channel { name, families, carries, of_nic: false, open: petasos::open }
 }
 
-const fn over(families: &'static [&'static str], name: &'static str, open: Open) -> Channel {
+const fn of_nic(name: &'static str, open: Open) -> Channel {
     let carries = Carries::Messages { shortest: 0, longest: usize::MAX };
-    Channel { name, families, carries, over_device: true, open }
+    Channel { name, families: NICS, carries, of_nic: true, open }
 }
 
 const fn gets(
@@ -96,38 +94,54 @@ const fn gets(
     of_transport: bool,
 ) -> Channel {
     let carries = Carries::Gets { of_transport };
-    Channel { name, families, carries, over_device: false, open: petasos::open }
+    Channel { name, families, carries, of_nic: false, open: petasos::open }
 }
 
-/// The channels over an endpoint of a transport, with the thresholds of this machine.
+/// One channel over the NIC of a transport, or each by the thresholds of this machine.
 fn force(url: &str, options: &OpenOptions, force: Force) -> Result<Box<dyn Endpoint>, OpenError> {
-    open_over(url, options, config(force))
+    open_with(url, options, |config| config.force = force)
 }
 
 /// The same, with room for one or two messages of 64 bytes to a peer.
 fn scarce(url: &str, options: &OpenOptions, force: Force) -> Result<Box<dyn Endpoint>, OpenError> {
-    let mut config = config(force);
-    config.window = 2;
-    config.lent = 2;
-    config.exclusive.cells = channel::fifo::MIN_CELLS;
-    open_over(url, options, config)
+    open_with(url, options, |config| {
+        config.force = force;
+        config.window = 2;
+        config.lent = 2;
+        config.exclusive.cells = channel::fifo::MIN_CELLS;
+    })
 }
 
-fn config(force: Force) -> channel::Config {
-    let mut config = channel::Config::default();
-    config.force = force;
-    config.limits.max_message = LONGEST;
-    config.limits.max_inject = LONGEST;
-    config
-}
-
-fn open_over(
+/// As [`petasos::open`] does it for these schemes, with settings of channels that `change` changes.
+fn open_with(
     url: &str,
     options: &OpenOptions,
-    config: channel::Config,
+    change: impl FnOnce(&mut channel::Config),
 ) -> Result<Box<dyn Endpoint>, OpenError> {
-    let inner = Whichever { inner: petasos::open(url, options)? };
-    Ok(Box::new(Channels::new(Over::new(inner), config)))
+    let address = Address::parse(url)?;
+    let file = options.secret_file.as_ref();
+    match address.scheme().split('+').next() {
+        Some("ofi") => {
+            let mut config = ofi::Config::default();
+            let secret = file.map(ofi::Secret::from_file).transpose();
+            config.secret = secret.map_err(ofi::OpenError::from)?;
+            let nic = ofi::Nic::open(&address, config)?;
+            let mut settings = nic.settings();
+            change(&mut settings);
+            Ok(Box::new(Channels::new(nic, settings)))
+        }
+        Some("ucx") => {
+            let mut config = ucx::Config::default();
+            let secret = file.map(ucx::Secret::from_file).transpose();
+            config.secret = secret.map_err(ucx::OpenError::from)?;
+            let nic = ucx::Nic::open(&address, config)?;
+            let mut settings = nic.settings();
+            change(&mut settings);
+            Ok(Box::new(Channels::new(nic, settings)))
+        }
+        // Channels are found by the families of their transports.
+        _ => petasos::open(url, options),
+    }
 }
 
 impl Channel {
@@ -160,20 +174,8 @@ impl Channel {
             Carries::Messages { .. } => "messages",
             Carries::Gets { .. } => "remote access",
         };
-        let device = if self.over_device { " as a device" } else { "" };
-        format!("{scheme}{device}, {what}")
-    }
-}
-
-/// An endpoint of whichever transport.
-struct Whichever {
-    inner: Box<dyn Endpoint>,
-}
-
-impl Endpoint for Whichever {
-    delegate! {
-        inner: address incarnation capabilities resolve peer forget inject submit cancel progress
-        poll_message poll_completion arm fd notifier alloc register export import release
+        let of_nic = if self.of_nic { ", each channel" } else { "" };
+        format!("{scheme}, {what}{of_nic}")
     }
 }
 
@@ -192,9 +194,10 @@ mod tests {
         for channel in &SCARCE {
             let of = CHANNELS.iter().filter_map(Channel::scarce).filter(|s| s.name == channel.name);
             assert_eq!(of.count(), 1, "{channel:?}");
-            assert!(Channel::named("shm", channel.name).is_some(), "{channel:?}");
+            assert!(Channel::named("ofi+tcp", channel.name).is_some(), "{channel:?}");
         }
         assert!(Channel::named("ofi+shm", "messages").is_some());
         assert!(Channel::named("tcp", "short packets").is_none());
+        assert!(Channel::named("ucx+posix", MP).is_some() && Channel::named("shm", MP).is_none());
     }
 }

@@ -38,7 +38,7 @@ pub struct Channels<D: Device> {
     pub(crate) engine: Engine,
     pub(crate) capabilities: Capabilities,
     pub(crate) config: Config,
-    /// Whether hot peers are asked for exclusive channels: not where puts travel as packets, nor
+    /// Whether hot peers are asked for exclusive channels: not where no size goes through them, nor
     /// where the choice is not by traffic.
     pub(crate) asks: bool,
     /// The device was asked for a packet, and had none, since it was last polled.
@@ -90,7 +90,10 @@ impl<D: Device> Channels<D> {
             capabilities.passive_target = offers.passive_target;
             capabilities.enforcement = offers.enforcement;
         }
-        let tuned = || Thresholds::of_machine(device.scheme());
+        // Where a put is a packet, a channel of puts gains nothing, unless a measurement says so.
+        let usual = Thresholds::default();
+        let usual = if offers.puts_are_packets { usual.without_exclusive() } else { usual };
+        let tuned = || Thresholds::of_machine_or(device.scheme(), usual);
         let thresholds = config.thresholds.unwrap_or_else(tuned);
         let immediate = match offers.puts_are_packets {
             true => offers.immediate,
@@ -102,7 +105,7 @@ impl<D: Device> Channels<D> {
             capabilities,
             loans: Loans::new(&config),
             fetching: Bounces::new(config.bounces, config.bounce, Rights::NONE),
-            asks: !offers.puts_are_packets && config.force == Force::None,
+            asks: thresholds.exclusive().is_some() && config.force == Force::None,
             searched: false,
             config,
             thresholds,

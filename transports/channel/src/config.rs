@@ -31,8 +31,8 @@ pub struct ExclusiveConfig {
     pub give: Cap,
     /// Those that it keeps as a sender. Default: the same.
     pub keep: Cap,
-    /// When a peer is asked for one, unless the device's puts travel as packets
-    /// ([`DeviceLimits::puts_are_packets`]). Default: after 32 messages within a millisecond.
+    /// When a peer is asked for one: only messages count that would go through it
+    /// ([`Thresholds::exclusive`]). Default: after 32 messages within a millisecond.
     pub hot: Hot,
     /// How long a peer that refused is not asked again. Default: 5 ms.
     pub pause: Duration,
@@ -56,7 +56,9 @@ pub struct Config {
     /// The longest payload of a packet of the two-sided engine. Default: 256 KiB.
     pub fragment: usize,
     /// Which size goes by which channel. Default: as `petasos tune` found it best for this machine
-    /// and the device's scheme ([`Thresholds::of_machine`]).
+    /// and the device's scheme ([`Thresholds::of_machine`]), and no exclusive channel where it
+    /// found nothing and the device's puts travel as packets
+    /// ([`DeviceLimits::puts_are_packets`]).
     pub thresholds: Option<Thresholds>,
     /// Whether the thresholds are overruled. Default: no.
     pub force: Force,

@@ -54,22 +54,24 @@ impl<D: Device> Channels<D> {
                     flow.pending = false;
                     return turn > 0;
                 };
-                self.count_message(peer, flow);
-                let (len, open) = (packet.len(), matches!(flow.out, Out::Open(_)));
+                let len = packet.len();
+                self.count_message(peer, flow, len);
+                let exclusive = self.suits_exclusive(len);
                 let shared = match self.config.force {
                     Force::Mp | Force::Exclusive => false,
                     Force::Shared => true,
-                    Force::None if open => len > self.thresholds.exclusive(),
+                    Force::None if exclusive && matches!(flow.out, Out::Open(_)) => false,
                     Force::None => len > self.thresholds.mp(),
                 };
                 let shared = shared && !packet.payload.is_empty();
-                flow.current = Some(OutPacket::new(packet, shared));
+                flow.current = Some(OutPacket::new(packet, shared, exclusive));
             }
             let Some(mut current) = flow.current.take() else { break };
-            let step = match (current.shared, &flow.out) {
+            let through = current.exclusive && matches!(flow.out, Out::Open(_));
+            let step = match (current.shared, through) {
                 (true, _) => self.lend(peer, node, flow, &mut current),
-                (false, Out::Open(_)) => self.put_part(peer, node, flow, &mut current),
-                (false, _) => self.send_part(peer, node, flow, &mut current),
+                (false, true) => self.put_part(peer, node, flow, &mut current),
+                (false, false) => self.send_part(peer, node, flow, &mut current),
             };
             if let Step::Blocked = step {
                 flow.current = Some(current);
@@ -82,10 +84,10 @@ impl<D: Device> Channels<D> {
                 continue;
             }
             self.counters.bytes += len as u64;
-            match (current.shared, &flow.out) {
+            match (current.shared, through) {
                 (true, _) => self.counters.shared += 1,
-                (false, Out::Open(_)) => self.counters.exclusive += 1,
-                (false, _) => self.counters.mp += 1,
+                (false, true) => self.counters.exclusive += 1,
+                (false, false) => self.counters.mp += 1,
             }
             // The engine is told that it is sent: at once if the bytes were copied, else when the
             // memory is free again.
@@ -96,9 +98,20 @@ impl<D: Device> Channels<D> {
         true
     }
 
-    /// Counts a message, and asks for an exclusive channel if the peer is hot.
-    pub(crate) fn count_message(&mut self, peer: Peer, flow: &mut Flow) {
-        if !self.asks {
+    /// Whether what is so long goes through an exclusive channel, if there is one.
+    #[inline]
+    pub(crate) fn suits_exclusive(&self, len: usize) -> bool {
+        match self.config.force {
+            Force::None => self.thresholds.suits_exclusive(len),
+            Force::Exclusive => true,
+            Force::Mp | Force::Shared => false,
+        }
+    }
+
+    /// Counts a message of `len` bytes, and asks for an exclusive channel if many go to the peer
+    /// that such a channel would carry.
+    pub(crate) fn count_message(&mut self, peer: Peer, flow: &mut Flow, len: usize) {
+        if !self.asks || !self.thresholds.suits_exclusive(len) {
             return;
         }
         let entry = self.peers.get_mut(peer.index);

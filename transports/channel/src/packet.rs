@@ -14,15 +14,18 @@ pub(crate) struct OutPacket {
     pub(crate) at: usize,
     /// Its payload is lent, and fetched by the receiver.
     pub(crate) shared: bool,
+    /// It goes through an exclusive channel as long as there is one.
+    pub(crate) exclusive: bool,
     /// The last record that lends memory.
     pub(crate) lent: Option<u32>,
 }
 
 impl OutPacket {
-    /// The packet, of which nothing was sent. `shared` says whether its payload is to be lent.
+    /// The packet, of which nothing was sent. `shared` says whether its payload is to be lent,
+    /// `exclusive` whether the rest is for an exclusive channel.
     #[inline]
-    pub(crate) fn new(packet: Packet, shared: bool) -> OutPacket {
-        OutPacket { packet, at: 0, shared, lent: None }
+    pub(crate) fn new(packet: Packet, shared: bool, exclusive: bool) -> OutPacket {
+        OutPacket { packet, at: 0, shared, exclusive, lent: None }
     }
 
     /// Its length with the header, in bytes.

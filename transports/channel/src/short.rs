@@ -58,20 +58,18 @@ impl<D: Device> Channels<D> {
         if flow.pending || flow.current.is_some() {
             return false;
         }
+        let total = PREFIX + len;
         let exclusive = match &flow.out {
-            Out::Open(out) => Some(fifo::max_body(out.fifo.cells())),
+            Out::Open(out) if self.suits_exclusive(total) => Some(fifo::max_body(out.fifo.cells())),
             _ => None,
         };
         let packet = self.port.packet() - HEADER;
-        let thresholds = &self.thresholds;
         let most = match (self.config.force, exclusive) {
             (Force::Exclusive, None) | (Force::Shared, _) => return false,
-            (Force::None, Some(record)) => record.min(thresholds.exclusive()),
-            (Force::None, None) => packet.min(thresholds.mp()),
             (_, Some(record)) => record,
-            (_, None) => packet,
+            (Force::None, None) => packet.min(self.thresholds.mp()),
+            (Force::Mp, None) => packet,
         };
-        let total = PREFIX + len;
         if total > most {
             return false;
         }
@@ -95,7 +93,7 @@ impl<D: Device> Channels<D> {
         counters.records += 1;
         counters.bytes += total as u64;
         self.engine.sent_around(peer, len);
-        self.count_message(peer, flow);
+        self.count_message(peer, flow, total);
         true
     }
 

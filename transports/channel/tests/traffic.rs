@@ -63,7 +63,14 @@ impl World {
             device.immediate = 0;
         }
         let mut config = Config::default();
-        config.thresholds = Some(Thresholds::new(3000, 9000, 100).unwrap());
+        let mut thresholds = Thresholds::new(3000, 9000, 100).unwrap();
+        if random.one_in(3) {
+            // Between what goes as short packets and what is fetched, or among it.
+            let from = random.below(3000) as usize;
+            let to = from + random.below(6000) as usize;
+            thresholds = thresholds.with_exclusive(from, to).unwrap();
+        }
+        config.thresholds = Some(thresholds);
         config.window = 2 + random.below(12) as u32;
         config.deferred = 1 + random.below(100) as usize;
         config.exclusive.cells = 8 + random.below(300) as u32;

@@ -33,8 +33,8 @@ const MESSAGES: [usize; 18] =
     [0, 8, 16, 32, 56, 64, 112, 113, 128, 256, 512, 1024, 2048, 4096, 8192, 16_000, 32_000, 64_000];
 const QUICK_MESSAGES: [usize; 6] = [0, 64, 112, 256, 4096, 16_000];
 
-/// The same over a device.
-const DEVICE_MESSAGES: [usize; 8] = [0, 64, 512, 4096, 8192, 16_000, 64_000, 128_000];
+/// The same over NICs.
+const NIC_MESSAGES: [usize; 7] = [0, 64, 512, 4096, 8192, 16_000, 64_000];
 
 /// Bytes of a get.
 const GETS: [usize; 8] = [64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1 << 20];
@@ -125,9 +125,9 @@ impl Experiment<'_> {
         let quick = self.bench.quick;
         let sizes: Vec<usize> = match self.channel.carries {
             Carries::Messages { shortest, longest } => {
-                let all = match (quick, self.channel.over_device) {
+                let all = match (quick, self.channel.of_nic) {
                     (true, _) => &QUICK_MESSAGES[..],
-                    (false, true) => &DEVICE_MESSAGES[..],
+                    (false, true) => &NIC_MESSAGES[..],
                     (false, false) => &MESSAGES[..],
                 };
                 let within = |bytes: &usize| (shortest..=longest.min(most)).contains(bytes);
@@ -283,10 +283,9 @@ impl Experiment<'_> {
     fn rows(&self, size: Size) -> Vec<Row> {
         let (name, scheme) = (self.channel.name, self.transport.scheme);
         let how = match self.channel.carries {
-            Carries::Messages { .. } if self.channel.over_device => {
-                "a channel of RDMA networks alone, or each size by the thresholds that `petasos tune` \
-                 found, with the transport's endpoint in place of a NIC; else as the \
-                 transport's own channels"
+            Carries::Messages { .. } if self.channel.of_nic => {
+                "a channel over the network's NIC alone, or each size by the thresholds that \
+                 `petasos tune` found; else as other transports' channels"
             }
             Carries::Messages { .. } => {
                 "bare: messages through the fabric contract; under RPC: echoes, and for bandwidth 64 \

@@ -1,7 +1,7 @@
 //! `petasos bench`: what it measures, what it prints, and the page that it writes. Speed is not
 //! asserted.
 
-use crate::common::{Place, child_of, server_of, signal, until, wait};
+use crate::common::{Place, child_of, present, server_of, signal, until, wait};
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -199,8 +199,26 @@ fn channels_bare_and_under_rpc() {
             let rpc = of_panel().filter(|found| found.1.ends_with(", under RPC")).count();
             assert!(bare == rpc && bare >= 3, "{name}, {panel}: {bare}, {rpc}");
         }
-        for channel in ["MP", "shared RDMA", "exclusive RDMA", "by size"] {
-            for panel in ["shm as a device, messages", "tcp as a device, messages"] {
+    }
+    for (scheme, channels) in [("shm", &["short packets", "ring"][..]), ("tcp", &["stream"])] {
+        for channel in channels {
+            rates(&report, scheme, channel, false);
+        }
+    }
+    place.assert_clean();
+}
+
+/// Each of the channels over NICs, on a network that has them.
+#[test]
+fn channels_of_nics() {
+    for network in present(&["ofi+tcp", "ucx+posix"]) {
+        let place = Place::new();
+        let report = bench(&place, &["channels", "--transport", network]);
+        check(&report);
+        let panel = format!("{network}, messages, each channel");
+        for name in ["channels", "channel-bandwidth"] {
+            let found = plot(&report, name);
+            for channel in ["MP", "shared RDMA", "exclusive RDMA", "by size"] {
                 let series = [format!("{channel}, bare"), format!("{channel}, under RPC")];
                 let of = |series: &String| {
                     found.iter().filter(|found| found.0 == panel && found.1 == series).count()
@@ -209,17 +227,12 @@ fn channels_bare_and_under_rpc() {
                 assert!(bare == rpc && bare >= 3, "{name}, {panel}, {channel}: {bare}, {rpc}");
             }
         }
-    }
-    for (scheme, channels) in [("shm", &["short packets", "ring"][..]), ("tcp", &["stream"])] {
-        for channel in channels {
-            rates(&report, scheme, channel, false);
-        }
         for channel in ["MP", "shared RDMA", "exclusive RDMA"] {
-            rates(&report, scheme, channel, true);
+            rates(&report, network, channel, true);
         }
-        rates(&report, scheme, "by size", false);
+        rates(&report, network, "by size", false);
+        place.assert_clean();
     }
-    place.assert_clean();
 }
 
 /// The rates of a channel that depend on credit, which can be made scarce or not.

@@ -17,8 +17,8 @@
 //! * **Puts** are packets, which the target's NIC writes to where they belong. A library's own
 //!   writes would need a completion at the target, which not all of them have; and a record of a
 //!   channel's FIFO is short. Of long puts with event to memory of programs the library writes the
-//!   data, where it has completion data. As a put is a packet, an exclusive channel gains nothing
-//!   over short packets, and channels ask for none but where they are told to.
+//!   data, where it has completion data. As a put is a packet, an exclusive channel gains little
+//!   over short packets, and channels ask for none unless `petasos tune` found sizes for it.
 //! * **Gets** are the library's reads, where it has them, and else requests that the owner's NIC
 //!   answers, part by part.
 //! * **Memory of programs** is open to no node before that asks for it, and shows the key; then
@@ -137,8 +137,9 @@ impl<N: Network> Nic<N> {
     }
 
     /// The settings of [`Channels`] that are best over it: what fits a packet is sent as one, and
-    /// what is longer is read by its receiver. What `petasos tune` found for the scheme has
-    /// priority. The limits are those with which the NIC was opened.
+    /// what is longer is read by its receiver; there are no exclusive channels. What `petasos tune`
+    /// found for the scheme has priority, and may ask for such channels for some sizes. The limits
+    /// are those with which the NIC was opened.
     #[must_use]
     pub fn settings(&self) -> petasos_channel::Config {
         let mut settings = petasos_channel::Config::default();
@@ -146,7 +147,7 @@ impl<N: Network> Nic<N> {
         // One acknowledgement is for the NIC and for the channels.
         settings.window = WINDOW;
         let whole = Config::MAX_MESSAGE + header::MAX;
-        let usual = Thresholds::new(whole, whole, whole).unwrap_or_default();
+        let usual = Thresholds::new(whole, 0, whole).unwrap_or_default();
         settings.thresholds = Some(Thresholds::of_machine_or(self.inner.medium.scheme, usual));
         settings
     }

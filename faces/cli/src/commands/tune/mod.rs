@@ -4,9 +4,14 @@
 //! the other side, rather than sent within the message: an echo of each size is measured both ways,
 //! in turn. *How long to look again before sleeping*: as long as a wake-up takes, so that a side
 //! that waits never takes more than twice what it would if it knew what comes. *Which size takes
-//! which channel*, where the channels of RDMA networks run over a transport: a bare echo of each
-//! size by short packets, by an exclusive channel, and fetched by the receiver. From which size on
-//! immediate puts cost more than others only a device that has them can tell.
+//! which channel*, over the networks of libfabric and UCX: a bare echo of each size by short
+//! packets, by an exclusive channel, and fetched by the receiver. From which size on immediate puts
+//! cost more than others only a device that has them can tell.
+//!
+//! What the file says of other transports than those that are measured stays in it.
+
+mod choice;
+mod file;
 
 use crate::{
     channel::{self, Channel},
@@ -20,22 +25,17 @@ use crate::{
     scratch::Scratch,
     waiting::Waiting,
 };
-use petasos::{
-    Transport, Tuning, TuningError, channel::Thresholds, fabric::two_sided::header, wire::Encoding,
-};
+use choice::{Choice, Through};
+use petasos::{Transport, Tuning, TuningError, wire::Encoding};
 use serde::Serialize;
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fs, path::PathBuf, time::Duration};
 
 /// The smallest size that is looked at: shorter messages are sent either way.
 const FIRST: usize = 8 << 10;
 /// Bytes of a message that are not the user's, at most.
 const HEADERS: usize = 256;
-/// The smallest and the largest message by which channels are compared.
-const THROUGH: [usize; 2] = [64, 128 << 10];
+/// The smallest message by which channels are compared. The largest is the longest.
+const THROUGH: usize = 64;
 /// The channels that are compared, the one that the receiver fetches from last.
 const CHANNELS: [&str; 3] = [channel::MP, channel::EXCLUSIVE, channel::SHARED];
 /// What lends everything, as far as that can be.
@@ -52,23 +52,15 @@ struct Report {
 /// What was found out about a transport.
 #[derive(Serialize)]
 struct Found {
+    /// The scheme of the addresses of its endpoints, with the provider.
     transport: &'static str,
     sizes: Vec<Size>,
     /// None if a message is best for all that fits into one.
     lend_above: Option<usize>,
+    /// Empty for a transport that has one channel.
     channels: Vec<Through>,
-    /// The longest message that goes by short packets, and by an exclusive channel.
-    mp: usize,
-    exclusive: usize,
-}
-
-/// A bare echo of one size by each channel: medians, in nanoseconds.
-#[derive(Clone, Serialize)]
-struct Through {
-    bytes: usize,
-    mp: f64,
-    exclusive: f64,
-    shared: f64,
+    /// None for such a transport.
+    choice: Option<Choice>,
 }
 
 /// An echo of one size both ways: medians, in nanoseconds.
@@ -81,15 +73,8 @@ struct Size {
 
 /// Says what is wrong with what is known of this machine, which everything then goes on without.
 pub(crate) fn check() {
-    let wrong = match Tuning::load() {
-        Ok(tuning) => petasos::transports().iter().find_map(|transport| {
-            let error = Thresholds::tuned(&tuning, transport.scheme).err()?;
-            Some(format!("{}.channel: {error}", transport.scheme))
-        }),
-        Err(error) => Some(error.to_string()),
-    };
-    if let Some(wrong) = wrong {
-        output::note(&format!("{wrong}; going on without\n  try: petasos tune"));
+    if let Err(error) = Tuning::load() {
+        output::note(&format!("{error}; going on without\n  try: petasos tune"));
     }
 }
 
@@ -104,7 +89,8 @@ pub(crate) fn run(options: &cli::Tune) -> Outcome {
         })?),
     };
     if let Some(path) = &path {
-        fs::create_dir_all(place_of(path)).map_err(|e| Failure::file("writing", path, &e))?;
+        fs::create_dir_all(file::place_of(path)).map_err(|e| Failure::file("writing", path, &e))?;
+        file::look(path)?;
     }
     let scratch = Scratch::new()?;
     let time = Duration::from_millis(if options.quick { 10 } else { 60 });
@@ -115,7 +101,9 @@ pub(crate) fn run(options: &cli::Tune) -> Outcome {
         scratch: scratch.path().to_owned(),
         secret: scratch.secret()?,
     };
-    let progress = Progress::steps((2 * transports.len() * tuner.rounds + 1) as u64);
+    let has_channels = |t: &&&Transport| Channel::named(t.scheme, channel::MP).is_some();
+    let parts = transports.len() + transports.iter().filter(has_channels).count();
+    let progress = Progress::steps((parts * tuner.rounds + 1) as u64);
     progress.step("waking up");
     let spin = tuner.spin()?;
     let mut found = Vec::new();
@@ -126,7 +114,10 @@ pub(crate) fn run(options: &cli::Tune) -> Outcome {
     drop(progress);
     let tuning = tuning(spin, &found).map_err(Failure::system("saying what was found out"))?;
     if let Some(path) = &path {
-        write(path, &tuning)?;
+        let schemes: Vec<&str> = found.iter().map(|found| found.transport).collect();
+        for dropped in file::write(path, &tuning, &schemes)?.dropped {
+            output::note(&format!("{}, {dropped}: it is not in the new file", path.display()));
+        }
     }
     let report = Report { spin_us: spin.as_micros() as u64, transports: found, path };
     if options.json.json { output::print_json(&report) } else { show(&report, &tuning) }
@@ -140,26 +131,11 @@ fn tuning(spin: Duration, found: &[Found]) -> Result<Tuning, TuningError> {
         if let Some(bytes) = found.lend_above {
             tuning.set(&format!("{}.lend_above", found.transport), bytes as u64)?;
         }
-        if let Some(thresholds) = found.thresholds() {
+        if let Some(thresholds) = found.choice.and_then(|choice| choice.thresholds()) {
             thresholds.tune(&mut tuning, found.transport)?;
         }
     }
     Ok(tuning)
-}
-
-fn place_of(path: &Path) -> &Path {
-    let place = path.parent().filter(|place| !place.as_os_str().is_empty());
-    place.unwrap_or(Path::new("."))
-}
-
-/// All of it, or what was there before.
-fn write(path: &Path, tuning: &Tuning) -> Outcome {
-    let failed = |error| Failure::file("writing", path, &error);
-    let mut file = tempfile::NamedTempFile::new_in(place_of(path)).map_err(failed)?;
-    let text = format!("# Written by `petasos tune`: what is best for this machine.\n{tuning}");
-    std::io::Write::write_all(&mut file, text.as_bytes()).map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))?;
-    Ok(())
 }
 
 struct Tuner {
@@ -183,11 +159,14 @@ impl Tuner {
     fn measure(&self, transport: &'static Transport, progress: &Progress) -> Outcome<Found> {
         let setting = |lend_above| self.setting(transport, None, Some(lend_above));
         let mut rounds: Vec<Vec<Size>> = Vec::new();
+        let mut scheme = transport.scheme;
         for round in 0..self.rounds {
             progress.step(format!("{}: round {} of {}", transport.scheme, round + 1, self.rounds));
             // Memory differs from one process to the next.
             let (mut sending, mut lending) =
                 (setting(usize::MAX).pair()?, setting(LEND_ALL).pair()?);
+            // Of a family of networks, that of the best one.
+            scheme = sending.engine.capabilities().scheme;
             let measured = self.sizes(&sending).into_iter().map(|bytes| {
                 let sent = self.echo(&mut sending, &lending, bytes)?;
                 let lent = self.echo(&mut lending, &sending, bytes)?;
@@ -196,29 +175,23 @@ impl Tuner {
             rounds.push(measured.collect::<Outcome<_>>()?);
         }
         let sizes: Vec<Size> = (0..rounds[0].len()).map(|at| typical(&rounds, at)).collect();
-        let channels = self.channels(transport, progress)?;
-        let times = |of: fn(&Through) -> f64| -> Vec<[f64; 2]> {
-            channels.iter().map(|through| [of(through), through.shared]).collect()
+        let channels = match Channel::named(transport.scheme, channel::MP) {
+            Some(_) => self.channels(transport, progress)?,
+            None => Vec::new(),
         };
-        let longest = |times: &[[f64; 2]]| match border(times) {
-            0 => 0,
-            first => channels[first - 1].bytes,
-        };
-        let exclusive = longest(&times(|through| through.exclusive));
-        // No channel that is open takes less than short packets do.
-        let mp = longest(&times(|through| through.mp)).min(exclusive);
+        let choice = (!channels.is_empty()).then(|| Choice::of(&channels));
         let lend_above = lend_above(&sizes);
-        Ok(Found { transport: transport.scheme, lend_above, sizes, channels, mp, exclusive })
+        Ok(Found { transport: scheme, lend_above, sizes, channels, choice })
     }
 
-    /// The channels of RDMA networks, over endpoints of this transport.
+    /// The channels over the NIC of this transport.
     fn channels(
         &self,
         transport: &'static Transport,
         progress: &Progress,
     ) -> Outcome<Vec<Through>> {
         let plan = Plan { time: self.plan.time / 2, ..self.plan };
-        let mut rounds: Vec<Vec<Through>> = Vec::new();
+        let (mut rounds, mut bytes): (Vec<Vec<Through>>, Vec<usize>) = Default::default();
         for round in 0..self.rounds {
             let (scheme, rounds_in_all) = (transport.scheme, self.rounds);
             progress.step(format!("{scheme}: channels, round {} of {rounds_in_all}", round + 1));
@@ -228,32 +201,35 @@ impl Tuner {
                 let (client, _server) = setting.bare()?;
                 // It goes before its server does.
                 let mut client = client;
-                let time = |bytes| client.echo(&plan, bytes);
-                times.push(self.through().map(time).collect::<Outcome<Vec<f64>>>()?);
+                bytes = self.through(client.longest());
+                let time = |bytes: &usize| client.echo(&plan, *bytes);
+                times.push(bytes.iter().map(time).collect::<Outcome<Vec<f64>>>()?);
             }
-            let of = |(at, bytes)| {
+            let of = |(at, bytes): (usize, &usize)| {
                 let [mp, exclusive, shared] = [0, 1, 2].map(|channel| times[channel][at]);
-                Through { bytes, mp, exclusive, shared }
+                Through { bytes: *bytes, mp, exclusive, shared }
             };
-            rounds.push(self.through().enumerate().map(of).collect());
+            rounds.push(bytes.iter().enumerate().map(of).collect());
         }
         let middle = |at: usize, of: fn(&Through) -> f64| {
             limits::median(&mut rounds.iter().map(|round| of(&round[at])).collect::<Vec<f64>>())
         };
-        let typical = |(at, bytes)| Through {
-            bytes,
+        let typical = |(at, bytes): (usize, &usize)| Through {
+            bytes: *bytes,
             mp: middle(at, |through| through.mp),
             exclusive: middle(at, |through| through.exclusive),
             shared: middle(at, |through| through.shared),
         };
-        Ok(self.through().enumerate().map(typical).collect())
+        Ok(bytes.iter().enumerate().map(typical).collect())
     }
 
-    /// The sizes by which channels are compared.
-    fn through(&self) -> impl Iterator<Item = usize> + use<> {
-        let (factor, [first, last]) = (if self.quick { 8 } else { 2 }, THROUGH);
-        std::iter::successors(Some(first), move |bytes| Some(bytes * factor))
-            .take_while(move |bytes| *bytes <= last)
+    /// The sizes by which channels are compared: up to the longest message.
+    fn through(&self, longest: usize) -> Vec<usize> {
+        let factor = if self.quick { 8 } else { 2 };
+        let sizes = std::iter::successors(Some(THROUGH), |bytes| bytes.checked_mul(factor));
+        let mut sizes: Vec<usize> = sizes.take_while(|bytes| *bytes < longest).collect();
+        sizes.push(longest);
+        sizes
     }
 
     fn setting(
@@ -291,29 +267,6 @@ impl Tuner {
     }
 }
 
-impl Found {
-    /// What the settings of channels say: of packets, which have headers.
-    fn thresholds(&self) -> Option<Thresholds> {
-        let packet = |bytes: usize| if bytes == 0 { 0 } else { bytes + header::MAX };
-        let immediate = Thresholds::default().immediate();
-        Thresholds::new(packet(self.mp), packet(self.exclusive), immediate).ok()
-    }
-}
-
-/// How many of the sizes, the smallest first, are better off with the first of two times, and all
-/// others with the second: so that the product of all times is least, whatever one of them is off.
-fn border(times: &[[f64; 2]]) -> usize {
-    let mut gained = 0.0;
-    let (mut best, mut border) = (0.0, 0);
-    for (at, [first, second]) in times.iter().enumerate() {
-        gained += (second / first).ln();
-        if gained > best {
-            (best, border) = (gained, at + 1);
-        }
-    }
-    border
-}
-
 /// The round with the median ratio.
 fn typical(rounds: &[Vec<Size>], at: usize) -> Size {
     let mut sizes: Vec<Size> = rounds.iter().map(|round| round[at].clone()).collect();
@@ -348,24 +301,9 @@ fn show(report: &Report, tuning: &Tuning) -> Outcome {
             Some(bytes) => format!("lent from {} on\n\n", output::size(bytes as u64)),
             None => "sent, as long as a message holds it\n\n".to_owned(),
         };
-        let line = |through: &Through| {
-            let times = [through.mp, through.exclusive, through.shared].map(output::time);
-            [vec![output::size(through.bytes as u64)], times.to_vec()].concat()
-        };
-        let grid = Grid {
-            caption: format!("A bare echo over {} as a device, by channel", found.transport),
-            columns: ["bytes each way", CHANNELS[0], CHANNELS[1], CHANNELS[2]]
-                .map(|name| format!(">{name}"))
-                .to_vec(),
-            lines: found.channels.iter().map(line).collect(),
-        };
-        let [mp, exclusive] = [found.mp, found.exclusive].map(|bytes| output::size(bytes as u64));
-        text += &format!(
-            "{}\n{}\nshort packets up to {mp}, an exclusive channel, where there is one, up to \
-             {exclusive}\n\n",
-            grid.caption,
-            grid.table()
-        );
+        if let Some(choice) = found.choice {
+            text += &show_channels(found, choice);
+        }
     }
     let spin = report.spin_us;
     text += &format!("spin for {spin} µs before sleeping: so long a wake-up takes\n\n{tuning}");
@@ -373,6 +311,27 @@ fn show(report: &Report, tuning: &Tuning) -> Outcome {
         text += &format!("\nwritten to {}", path.display());
     }
     output::print(text.trim_end())
+}
+
+fn show_channels(found: &Found, choice: Choice) -> String {
+    let line = |through: &Through| {
+        let times = [through.mp, through.exclusive, through.shared].map(output::time);
+        [vec![output::size(through.bytes as u64)], times.to_vec()].concat()
+    };
+    let grid = Grid {
+        caption: format!("A bare echo over {}, by channel", found.transport),
+        columns: ["bytes each way", CHANNELS[0], CHANNELS[1], CHANNELS[2]]
+            .map(|name| format!(">{name}"))
+            .to_vec(),
+        lines: found.channels.iter().map(line).collect(),
+    };
+    let size = |bytes: usize| output::size(bytes as u64);
+    let exclusive = match choice.exclusive {
+        Some((from, to)) => format!("an exclusive channel from {} to {}", size(from), size(to)),
+        None => "never an exclusive channel".to_owned(),
+    };
+    let mp = size(choice.mp);
+    format!("{}\n{}\nshort packets up to {mp}, {exclusive}\n\n", grid.caption, grid.table())
 }
 
 #[cfg(test)]
@@ -389,14 +348,5 @@ mod tests {
         assert_eq!(lend_above(&sizes(&[0.5, 0.5])), Some(1));
         assert_eq!(lend_above(&sizes(&[0.5, 2.0])), None);
         assert_eq!(lend_above(&[]), None);
-    }
-
-    #[test]
-    fn the_border_costs_least() {
-        assert_eq!(border(&[[1.0, 4.0], [2.0, 4.0], [9.0, 4.0], [20.0, 4.0]]), 2);
-        // One that is off does not move it.
-        assert_eq!(border(&[[1.0, 4.0], [5.0, 4.0], [2.0, 4.0], [20.0, 4.0]]), 3);
-        assert_eq!(border(&[[1.0, 4.0], [9.0, 4.0], [3.9, 4.0]]), 1);
-        assert_eq!((border(&[[5.0, 4.0]]), border(&[])), (0, 0));
     }
 }
