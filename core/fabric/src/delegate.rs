@@ -69,6 +69,9 @@ macro_rules! delegate {
         fn peer(&self, peer: $crate::Peer) -> Option<$crate::PeerInfo> {
             self.$to.peer(peer)
         }
+        fn channels_of(&self, peer: $crate::Peer) -> Vec<$crate::ChannelUse> {
+            self.$to.channels_of(peer)
+        }
         $crate::delegate!(@ $to quota);
     };
     (@ $to:ident quota) => {

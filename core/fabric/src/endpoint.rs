@@ -1,10 +1,10 @@
 //! The trait that every transport provides.
 
 use crate::{
-    Access, Address, AllocError, Capabilities, Completion, Event, ExportError, ImportError, InUse,
-    Incarnation, InjectError, Key, KeyId, Lease, Notifier, Operation, Peer, PeerInfo, PeerQuota,
-    PeerUsage, QuotaError, Refused, Region, RegionId, RegisterError, Remote, ResolveError, Slice,
-    Time, Token, completion::next_completion, room::submit_each,
+    Access, Address, AllocError, Capabilities, ChannelUse, Completion, Event, ExportError,
+    ImportError, InUse, Incarnation, InjectError, Key, KeyId, Lease, Notifier, Operation, Peer,
+    PeerInfo, PeerQuota, PeerUsage, QuotaError, Refused, Region, RegionId, RegisterError, Remote,
+    ResolveError, Slice, Time, Token, completion::next_completion, room::submit_each,
 };
 use std::{collections::VecDeque, ops::Range, os::fd::BorrowedFd, time::Duration};
 
@@ -98,6 +98,14 @@ pub trait Endpoint: Send {
 
     /// What is known of a peer; `None` for a stale handle.
     fn peer(&self, peer: Peer) -> Option<PeerInfo>;
+
+    /// By which channels messages to a peer travel now, where the transport has several that it
+    /// chooses from by size and traffic: those of NICs (`petasos-channel`). Nothing for a stale
+    /// handle, and from other transports. It is counted for each call, for display and tests.
+    fn channels_of(&self, peer: Peer) -> Vec<ChannelUse> {
+        let _ = peer;
+        Vec::new()
+    }
 
     /// Forgets a peer: the connection is closed, what is under way with it fails with
     /// `PeerLost(Forgotten)`, and the handle is stale from then on. No event of it is raised any

@@ -8,8 +8,8 @@ use crate::{
 };
 use bytes::Bytes;
 use petasos_fabric::{
-    Access, Address, AllocError, Endpoint, Event, ExportError, InUse, InjectError, Key, Lease,
-    LostReason, Notifier, OpError, OpErrorKind, Operation, Peer, Refused, Region, RegionId,
+    Access, Address, AllocError, ChannelUse, Endpoint, Event, ExportError, InUse, InjectError, Key,
+    Lease, LostReason, Notifier, OpError, OpErrorKind, Operation, Peer, Refused, Region, RegionId,
     RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token, answered_by_engine,
     memory::Kind, two_sided::Released,
 };
@@ -178,6 +178,10 @@ impl<D: Device> Endpoint for Channels<D> {
             self.end_accesses(peer, &LostReason::Forgotten);
             self.engine.forget(peer);
         }
+    }
+
+    fn channels_of(&self, peer: Peer) -> Vec<ChannelUse> {
+        self.describe(peer)
     }
 
     fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {

@@ -110,6 +110,7 @@ mod config;
 mod control;
 mod counters;
 mod deferred;
+mod described;
 pub mod device;
 mod endpoint;
 mod events;

@@ -51,6 +51,11 @@ impl Loans {
         Loans { bounces, count: 0, most: config.lent }
     }
 
+    /// How many more pieces may be lent to a peer to which so much is lent.
+    pub(crate) fn free(&self, to: &LentTo) -> usize {
+        (self.most - self.count).saturating_sub(to.count)
+    }
+
     /// Bytes held in bounce buffers.
     pub(crate) fn memory(&self) -> usize {
         self.bounces.memory()
@@ -65,7 +70,7 @@ impl Loans {
         packet: &OutPacket,
         from: usize,
     ) -> Option<(Loan, Lent)> {
-        if to.count >= self.most - self.count {
+        if self.free(to) == 0 {
             return None;
         }
         let (loan, lent) = match packet.piece(from) {

@@ -30,10 +30,10 @@ use self::{
     times::Times,
 };
 use crate::{
-    Access, Address, AllocError, Capabilities, Completion, Endpoint, Event, ExportError, Full,
-    Home, ImportError, InUse, Incarnation, InjectError, Key, KeyId, Lease, Notifier, Operation,
-    Peer, PeerInfo, PeerQuota, PeerUsage, QuotaError, Refused, Region, RegionId, RegisterError,
-    Remote, ResolveError, Sleep, Slice, Time, Token,
+    Access, Address, AllocError, Capabilities, ChannelUse, Completion, Endpoint, Event,
+    ExportError, Full, Home, ImportError, InUse, Incarnation, InjectError, Key, KeyId, Lease,
+    Notifier, Operation, Peer, PeerInfo, PeerQuota, PeerUsage, QuotaError, Refused, Region,
+    RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
 };
 use rustix::io::Errno;
 use std::{
@@ -290,6 +290,10 @@ impl Endpoint for Attended {
 
     fn usage(&self, peer: Peer) -> Option<PeerUsage> {
         self.core().usage(peer)
+    }
+
+    fn channels_of(&self, peer: Peer) -> Vec<ChannelUse> {
+        self.core().endpoint().channels_of(peer)
     }
 
     #[inline]

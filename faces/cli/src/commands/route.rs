@@ -1,4 +1,5 @@
-//! `petasos info PEER`: by which route a peer is reached, and why by that one.
+//! `petasos info PEER`: by which route a peer is reached, why by that one, and by which channels
+//! messages to it travel.
 
 use crate::{
     cli, client,
@@ -8,7 +9,7 @@ use crate::{
 use petasos::{
     OpenOptions,
     auto::Auto,
-    fabric::{Address, Clock, Endpoint, Event, Incarnation, Peer},
+    fabric::{Address, ChannelUse, Clock, Endpoint, Event, Incarnation, Peer},
 };
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -22,8 +23,56 @@ struct Report<'a> {
     /// Its address over the transport that was chosen.
     route: String,
     why: String,
+    /// Empty for a transport with one channel.
+    channels: Vec<Channel>,
     /// The time it took to connect.
     nanoseconds: u64,
+}
+
+/// A channel by which messages to the peer may travel.
+#[derive(Serialize)]
+struct Channel {
+    name: &'static str,
+    /// `open`, `asked for`, `closing`, `closed`, `refused`, `never`.
+    state: &'static str,
+    /// The messages that take it, or would if it were open.
+    messages: Vec<Lengths>,
+    credit: Option<Credit>,
+}
+
+/// Lengths of messages.
+#[derive(Serialize)]
+struct Lengths {
+    from_bytes: usize,
+    /// None: without an end.
+    to_bytes: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct Credit {
+    free: usize,
+    all: usize,
+    unit: &'static str,
+}
+
+impl From<ChannelUse> for Channel {
+    fn from(channel: ChannelUse) -> Channel {
+        let lengths = |sizes: &std::ops::RangeInclusive<usize>| Lengths {
+            from_bytes: *sizes.start(),
+            to_bytes: (*sizes.end() < usize::MAX).then_some(*sizes.end()),
+        };
+        let credit = |credit: petasos::fabric::ChannelCredit| Credit {
+            free: credit.free,
+            all: credit.all,
+            unit: credit.unit,
+        };
+        Channel {
+            name: channel.name,
+            state: channel.state.as_str(),
+            messages: channel.sizes.iter().map(lengths).collect(),
+            credit: channel.credit.map(credit),
+        }
+    }
 }
 
 pub(super) fn run(peer: &Address, options: &cli::Info) -> Outcome {
@@ -53,11 +102,41 @@ pub(super) fn run(peer: &Address, options: &cli::Info) -> Outcome {
     if options.json.json {
         return output::print_json(&report);
     }
-    let Report { address, incarnation, route, why, nanoseconds, .. } = &report;
+    let Report { address, incarnation, route, why, channels, nanoseconds, .. } = &report;
     output::print(&format!(
-        "{peer}\naddress      {address}\nincarnation  {incarnation}\nroute        {route}\nwhy          {why}\nconnected in {}",
+        "{peer}\naddress      {address}\nincarnation  {incarnation}\nroute        {route}\nwhy          {why}\n{}connected in {}",
+        show(channels),
         output::time(*nanoseconds as f64)
     ))
+}
+
+/// A table of the channels; nothing if there is none to choose from.
+fn show(channels: &[Channel]) -> String {
+    if channels.is_empty() {
+        return String::new();
+    }
+    let mut table = output::table(&["channel", "state", "messages", "credit"]);
+    for channel in channels {
+        // Exactly, as it is a border.
+        let size = |bytes: usize| match bytes.is_multiple_of(1024) {
+            true => output::size(bytes as u64),
+            false => format!("{bytes} B"),
+        };
+        let lengths = |lengths: &Lengths| match (lengths.from_bytes, lengths.to_bytes) {
+            (0, None) => "all".to_owned(),
+            (0, Some(to)) => format!("up to {}", size(to)),
+            (from, None) => format!("from {}", size(from)),
+            (from, Some(to)) => format!("{} to {}", size(from), size(to)),
+        };
+        let messages: Vec<String> = channel.messages.iter().map(lengths).collect();
+        let messages = if messages.is_empty() { "none".to_owned() } else { messages.join(", ") };
+        let credit = channel.credit.as_ref().map_or_else(
+            || "-".to_owned(),
+            |Credit { free, all, unit }| format!("{free} of {all} {unit}"),
+        );
+        table.add_row([channel.name, channel.state, &messages, &credit]);
+    }
+    format!("{table}\n")
 }
 
 /// A peer that has answered.
@@ -78,7 +157,8 @@ impl Connected {
         let address = by.peer(self.peer).map_or_else(String::new, |info| info.address.to_string());
         let (incarnation, nanoseconds) =
             (format!("{:?}", self.incarnation), self.took.as_nanos() as u64);
-        Report { peer: peer.as_str(), address, incarnation, route, why, nanoseconds }
+        let channels = by.channels_of(self.peer).into_iter().map(Channel::from).collect();
+        Report { peer: peer.as_str(), address, incarnation, route, why, channels, nanoseconds }
     }
 }
 

@@ -8,3 +8,4 @@ mod garbage;
 mod late;
 mod limits;
 mod rendezvous;
+mod sizes;
