@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod credit;
 mod crowd;
 mod garbage;
 mod late;
