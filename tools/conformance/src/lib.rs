@@ -75,6 +75,7 @@ pub mod processes;
 pub mod random;
 mod random_fences;
 pub mod reached;
+pub mod senders;
 pub mod stopped;
 pub mod unauthenticated;
 pub mod world;

@@ -3,3 +3,4 @@
 mod attacks;
 mod idle;
 mod open;
+mod senders;
