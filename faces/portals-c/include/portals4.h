@@ -2,8 +2,8 @@
  *
  * Names, numbers and layouts are those of the specification "The Portals 4.3 Network Programming
  * Interface" (Sandia National Laboratories), whose sections say what each call does. The comments
- * here say what is decided by this implementation. All functions may be called by any thread, at any
- * time; but for PtlFini, PtlAbort and PtlHandleIsEqual they return one of the values below.
+ * here say what is decided by this implementation. All functions may be called by any thread, at
+ * any time; but for PtlFini, PtlAbort and PtlHandleIsEqual they return one of the values below.
  */
 #ifndef PORTALS4_H
 #define PORTALS4_H
@@ -25,7 +25,7 @@ enum ptl_retvals {
     PTL_FAIL = 5,            /* of another reason; PtlNIInit prints it */
     PTL_IGNORED = 6,         /* the map was set already */
     PTL_IN_USE = 7,
-    PTL_LIST_TOO_LONG = 8,
+    PTL_LIST_TOO_LONG = 8,   /* not returned: a list that is full is PTL_NO_SPACE */
     PTL_NO_INIT = 9,         /* PtlInit was not called */
     PTL_NO_SPACE = 10,       /* a limit of the interface is reached */
     PTL_PID_IN_USE = 11,
@@ -126,8 +126,9 @@ typedef enum {
 #define PTL_SR_LAST (PTL_SR_OPERATION_VIOLATIONS + 1)
 typedef int ptl_sr_value_t;
 
-/* iface: PTL_IFACE_DEFAULT or 0. Limits that are desired are lowered to what there can be; those of
- * 0 or less are the defaults. A later PtlNIInit for an interface that is open gets what that has. */
+/* iface: PTL_IFACE_DEFAULT or 0. Limits that are desired are lowered to what there can be; those
+ * of 0 or less are the defaults. A later PtlNIInit for an interface that is open gets what that
+ * has. */
 int PtlNIInit(ptl_interface_t iface, unsigned int options, ptl_pid_t pid,
               const ptl_ni_limits_t *desired, ptl_ni_limits_t *actual, ptl_handle_ni_t *ni_handle);
 /* Waits until what was sent has arrived, a second at most. */
@@ -410,7 +411,8 @@ int PtlSwap(ptl_handle_md_t get_md_handle, ptl_size_t local_get_offset,
             ptl_op_t operation, ptl_datatype_t datatype);
 int PtlAtomicSync(void);
 
-/* Triggered operations: run when successes and failures of a counter reach the threshold together. */
+/* Triggered operations: run when successes and failures of a counter together reach the
+ * threshold. */
 int PtlTriggeredPut(ptl_handle_md_t md_handle, ptl_size_t local_offset, ptl_size_t length,
                     ptl_ack_req_t ack_req, ptl_process_t target_id, ptl_pt_index_t pt_index,
                     ptl_match_bits_t match_bits, ptl_size_t remote_offset, void *user_ptr,

@@ -15,7 +15,6 @@ pub(crate) const EQ_EMPTY: Code = 4;
 pub(crate) const FAIL: Code = 5;
 pub(crate) const IGNORED: Code = 6;
 pub(crate) const IN_USE: Code = 7;
-pub(crate) const LIST_TOO_LONG: Code = 8;
 pub(crate) const NO_INIT: Code = 9;
 pub(crate) const NO_SPACE: Code = 10;
 pub(crate) const PID_IN_USE: Code = 11;

@@ -5,11 +5,11 @@
 //! kind    interface  stamp, and slot
 //! ```
 //!
-//! The crate's own handles have 64 bits and their interface. So for each slot the generation that was
-//! given out last is kept here ([`Slots`]); a handle has its lowest bits, mixed with the number of
-//! the interface's opening: a handle of an interface that was ended, or to something that is gone, is
-//! refused. How far stamps reach depends on the kind: with 7 bits for entries, a handle that is stale
-//! by a multiple of 128 uses of its slot names what is there now.
+//! The crate's own handles have 64 bits and their interface. So for each slot the generation that
+//! was given out last is kept here ([`Slots`]); a handle has its lowest bits, mixed with the number
+//! of the interface's opening: a handle of an interface that was ended, or to something that is
+//! gone, is refused. How far stamps reach depends on the kind: with 7 bits for entries, a handle
+//! that is stale by a multiple of 128 uses of its slot names what is there now.
 
 use crate::abi::{ARG_INVALID, CHandle, Code};
 use petasos_portals::{Handle, InterfaceId};

@@ -2,9 +2,8 @@
 
 use crate::{
     abi::{
-        ABORTED, ARG_INVALID, CHandle, CT_NONE, Code, EQ_NONE, FAIL, IN_USE, LIST_TOO_LONG,
-        NO_INIT, NO_SPACE, PID_IN_USE, PT_FULL, PT_IN_USE, features, ni, ptl_ni_limits_t,
-        ptl_process_t,
+        ABORTED, ARG_INVALID, CHandle, CT_NONE, Code, EQ_NONE, FAIL, IN_USE, NO_INIT, NO_SPACE,
+        PID_IN_USE, PT_FULL, PT_IN_USE, features, ni, ptl_ni_limits_t, ptl_process_t,
     },
     directory::Processes,
     handle::{self, Kind, Slots},
@@ -447,8 +446,8 @@ pub(crate) fn code(error: &Error) -> Code {
         Error::NoPortal => PT_FULL,
         Error::PortalTaken(_) | Error::InUse("the portal") => PT_IN_USE,
         Error::InUse(_) => IN_USE,
-        Error::ListTooLong { .. } => LIST_TOO_LONG,
-        Error::NoSpace { .. } => NO_SPACE,
+        // Programs know the one that the reference implementation returns for both.
+        Error::ListTooLong { .. } | Error::NoSpace { .. } => NO_SPACE,
         Error::Aborted => ABORTED,
         Error::System(_) => FAIL,
         _ => ARG_INVALID,

@@ -1,13 +1,13 @@
-//! Portals 4.3 for programs of C: `libportals.so.4` with `portals4.h`, over `petasos-portals`. How a
-//! program is built and started is in `docs/portals-c.md`.
+//! Portals 4.3 for programs of C: `libportals.so.4` with `portals4.h`, over `petasos-portals`. How
+//! a program is built and started is in `docs/portals-c.md`.
 //!
 //! # How it works
 //!
 //! * `face` is the border to C: the functions of the header, which check pointers, handles and
 //!   numbers, and call the crate's interface. A panic ends there, as `PTL_FAIL`.
 //! * `interface` has the interfaces of the process: at most four, one of each combination of
-//!   matching and naming, each with an endpoint and an engine's thread of its own, so that a process
-//!   that computes answers.
+//!   matching and naming, each with an endpoint and an engine's thread of its own, so that a
+//!   process that computes answers.
 //! * `handle` makes 32 bits of the crate's handles, and recognises those that are stale, of another
 //!   kind, or of an interface that was ended.
 //! * `place` computes addresses: node and process number give that of the endpoint. So nothing is

@@ -181,6 +181,25 @@ fn limits() {
 }
 
 #[test]
+fn what_is_wrong_with_the_environment_is_said() {
+    for (name, value, said) in [
+        ("PETASOS_PORTALS_HOST", "10.1.2.3", "takes a secret"),
+        ("PETASOS_PORTALS_HOST", "somewhere", "no IPv4 address"),
+        ("PETASOS_PORTALS_TRANSPORT", "tcp", "takes a secret"),
+        ("PETASOS_PORTALS_TRANSPORT", "pigeons", "auto or tcp"),
+        ("PETASOS_PORTALS_PORT", "80", "from 1024 on"),
+        ("PETASOS_PORTALS_PORT", "65000", "from 1024 on"),
+        ("PETASOS_PORTALS_SECRET_FILE", "/nowhere", "PETASOS_PORTALS_SECRET_FILE: "),
+    ] {
+        let mut command = Command::new(made().folder.join("pair"));
+        let output = command.arg("moves").env(name, value).output().expect("it runs");
+        let all = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && all.contains(said), "{name}={value}: {all}");
+        assert!(all.contains("is 5 and not 0"), "PTL_FAIL: {all}");
+    }
+}
+
+#[test]
 fn process_numbers() {
     pair("numbers");
 }

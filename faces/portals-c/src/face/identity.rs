@@ -42,8 +42,8 @@ pub(super) fn set_map(ni: CHandle, processes: &[ptl_process_t]) -> Result<(), Co
 }
 
 /// # Safety
-/// `map_size` processes may be written where `mapping` points, and a number where the other does, if
-/// they are not null.
+/// `map_size` processes may be written where `mapping` points, and a number where the other does,
+/// if they are not null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PtlGetMap(
     ni_handle: CHandle,

@@ -52,10 +52,10 @@ pub(super) fn is_everything(start: *mut c_void, length: u64, options: u32) -> bo
 /// [`ARG_INVALID`] for memory at null that has a length, and for more than `most` pieces.
 ///
 /// # Safety
-/// With [`IOVEC`], `length` pieces are described where `start` points, if it is not null. The memory
-/// is there until nothing uses it any more, as the specification has it: until the descriptor is
-/// released, or the entry unlinked, or an event says that it was. The program has no references of
-/// Rust's into it, and changes it meanwhile at most as the specification allows.
+/// With [`IOVEC`], `length` pieces are described where `start` points, if it is not null. The
+/// memory is there until nothing uses it any more, as the specification has it: until the
+/// descriptor is released, or the entry unlinked, or an event says that it was. The program has no
+/// references of Rust's into it, and changes it meanwhile at most as the specification allows.
 pub(super) unsafe fn memory(
     start: *mut c_void,
     length: u64,

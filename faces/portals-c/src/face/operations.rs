@@ -113,7 +113,7 @@ pub(super) fn atomic(
     Ok(Operation { ack: ack(known, ack_req)?, ..with(words, operation) })
 }
 
-/// A fetching atomic operation, or a swap. `local`: where the old elements go, and where the data is.
+/// A fetching atomic operation, or a swap: where the old elements go, and where the data is.
 ///
 /// # Safety
 /// If `operand` is some pointer that is not null, an element of the type is there.
@@ -134,8 +134,8 @@ pub(super) unsafe fn fetch(
     let mut value = [0; 16];
     if operator.has_operand() {
         let from = operand.filter(|from| !from.is_null()).ok_or(ARG_INVALID)?;
-        // SAFETY: an element is there (the caller's promise), which has 16 bytes at most; `value` is
-        // memory of its own.
+        // SAFETY: an element is there (the caller's promise), which has 16 bytes at most; `value`
+        // is memory of its own.
         unsafe {
             std::ptr::copy_nonoverlapping(from.cast::<u8>(), value.as_mut_ptr(), kind.size());
         }

@@ -33,8 +33,8 @@ extern "C" fn PtlAbort() {
 }
 
 /// # Safety
-/// `desired` is null or points at limits; limits and a handle may be written where the others point,
-/// if they are not null.
+/// `desired` is null or points at limits; limits and a handle may be written where the others
+/// point, if they are not null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PtlNIInit(
     iface: c_uint,

@@ -1,5 +1,5 @@
-/* What the test programs have in common: checks that name the line, and two processes that know each
- * other's physical id. */
+/* What the test programs have in common: checks that name the line, and two processes that know
+ * each other's physical id. */
 #ifndef COMMON_H
 #define COMMON_H
 

@@ -1,5 +1,6 @@
-/* The processes of a job, whose ranks are from the launcher (portals4_job.h): each puts to the next, and
- * adds at the first. With "kill" rank 1 dies in the middle, with "stop" it is stopped for a while. */
+/* The processes of a job, whose ranks are from the launcher (portals4_job.h): each puts to the
+ * next, and adds at the first. With "kill" rank 1 dies in the middle, with "stop" it is stopped for
+ * a while. */
 #include "common.h"
 #include <portals4_job.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* Sizes and offsets of portals4.h, where they are part of the binary interface. The same numbers are
- * in src/abi.rs. */
+/* Sizes and offsets of portals4.h, where they are part of the binary interface. The same numbers
+ * are in src/abi.rs. */
 #include <portals4.h>
 #include <portals4_job.h>
 #include <stddef.h>

@@ -251,7 +251,7 @@ static void limits(void)
     if (which) {
         for (int list = 0; list < 2; list++)
             OK(PtlMEAppend(ni, pt, &me, PTL_OVERFLOW_LIST, NULL, &handle));
-        IS(PtlMEAppend(ni, pt, &me, PTL_OVERFLOW_LIST, NULL, &handle), PTL_LIST_TOO_LONG);
+        IS(PtlMEAppend(ni, pt, &me, PTL_OVERFLOW_LIST, NULL, &handle), PTL_NO_SPACE);
         ptl_handle_ct_t ct;
         OK(PtlCTAlloc(ni, &ct));
         IS(PtlCTAlloc(ni, &handle), PTL_NO_SPACE);
