@@ -83,49 +83,6 @@ fn engines_lend() {
     with_file("engines_lend", "shm.lend_above = 2048\nspin_us = 3\n");
 }
 
-/// A message of 10,000 bytes goes by short packets if the file says so.
-#[cfg(feature = "channel")]
-#[test]
-fn channels_choose() {
-    use petasos::{
-        channel::{Channels, Config, Over, Thresholds},
-        fabric::Time,
-        shm::Shm,
-    };
-    if role().is_none() {
-        return with_file("channels_choose", "shm.channel.mp = 12000\n");
-    }
-    let open = |thresholds| {
-        let address = petasos::fabric::Address::parse("shm://*").unwrap();
-        let mut config = Config::default();
-        config.thresholds = thresholds;
-        config.limits.max_inject = config.limits.max_message;
-        Channels::new(Over::new(Shm::open(&address).unwrap()), config)
-    };
-    for (thresholds, by_packets) in [(None, 1), (Some(Thresholds::default()), 0)] {
-        let mut ends = [open(thresholds), open(None)];
-        let to = ends[1].address().clone();
-        let peer = ends[0].resolve(&to, Duration::from_secs(10)).unwrap();
-        let (begin, mut sent) = (std::time::Instant::now(), false);
-        let counters = loop {
-            assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", ends[0].counters());
-            let now = Time(1 + begin.elapsed().as_nanos() as u64);
-            ends.iter_mut().for_each(|end| _ = end.progress(now, 64, &mut Vec::new()));
-            sent = sent || ends[0].inject(peer, &[&[7; 10_000]]).is_ok();
-            let counters = ends[0].counters();
-            if counters.bytes > 10_000 {
-                break counters;
-            }
-        };
-        // One short packet asks for the credit that the message needs.
-        assert_eq!(
-            (counters.mp, counters.shared),
-            (1 + by_packets, 1 - by_packets),
-            "{counters:?}"
-        );
-    }
-}
-
 /// Runs a test again in a process for which this file is the tuning.
 fn with_file(test: &str, text: &str) {
     let file = tempfile::NamedTempFile::new().unwrap();

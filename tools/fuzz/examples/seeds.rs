@@ -38,7 +38,6 @@ fn main() -> io::Result<()> {
     write("notes", petasos_shm::fuzzing::notes())?;
     write("pair", pairs())?;
     write("channels", channels())?;
-    write("over", overs())?;
     write("portals", one_sided())?;
     write("jobs", jobs())?;
     write("admission", petasos_launch::fuzzing::admission_seeds())?;
@@ -371,33 +370,6 @@ fn channels() -> Vec<Vec<u8>> {
     );
     let script = |deed: Vec<u8>| [&honest.concat()[..], &deed, drive, record, drive].concat();
     deeds.into_iter().map(script).collect()
-}
-
-/// Steps of the target: an immediate put to each memory, in bounds and not, with what else there
-/// is.
-fn overs() -> Vec<Vec<u8>> {
-    // Which memory, its route as it is, where, whether there is an event, what it carries, the
-    // bytes.
-    let put = |at: u8, from: u8| [1, at, 0, 0, from, 1, 1, 5, 4, 1, 2, 3, 4];
-    let poll: &[u8] = &[10, 11, 0, 15];
-    let mut seeds = Vec::new();
-    for at in 0..3 {
-        let deeds: [&[u8]; 6] = [
-            &[0, 3, 2, 1, 1],
-            &[4, at, 3, 1, 2, 3],
-            &[4, 3, 1, at],
-            &[5, at],
-            &[6, at, 9, 1, 4, 1, 2, 3, 4],
-            &[9],
-        ];
-        for deed in deeds {
-            let close: &[u8] = &[7, at];
-            let parts =
-                [&put(at, 10)[..], poll, deed, poll, &put(at, 255), poll, close, &put(at, 1), poll];
-            seeds.push(parts.concat());
-        }
-    }
-    seeds
 }
 
 /// Each kind of request, short and with all that it can have, and responses.

@@ -1,15 +1,14 @@
-//! A message of 32 bytes over one channel, with shared memory in place of a NIC, both ends
-//! on one thread.
+//! A message of 32 bytes over one channel, over the shortest device there is, both ends on one
+//! thread.
 
-use crate::timed;
+use crate::{timed, wire};
 use petasos::{
-    channel::{Channels, Config, Force, Over},
-    fabric::{Address, Endpoint, Event, Lease, Peer, Time},
-    shm::Shm,
+    channel::{Channels, Config, Force},
+    fabric::{Endpoint, Event, Lease, Peer, Time},
 };
 use std::{error::Error, time::Duration};
 
-type End = Channels<Over<Shm>>;
+type End = Channels<wire::End>;
 
 /// How far time goes on for each message, so that the counts are the same every time.
 const STEP: Duration = Duration::from_micros(1);
@@ -31,11 +30,7 @@ impl Line {
     fn new(force: Force) -> Result<Line, Box<dyn Error>> {
         let mut config = Config::default();
         config.force = force;
-        let open = || -> Result<End, Box<dyn Error>> {
-            let device = Over::new(Shm::open(&Address::parse("shm://*")?)?);
-            Ok(Channels::new(device, config.clone()))
-        };
-        let (mut a, b) = (open()?, open()?);
+        let [mut a, b] = wire::pair()?.map(|end| Channels::new(end, config.clone()));
         let ab = a.resolve(&b.address().clone(), Duration::from_secs(3600))?;
         let now = Time(1);
         Ok(Line { a, b, ab, now, message: Lease::default(), events: Vec::new() })

@@ -16,6 +16,7 @@ mod decode;
 mod messages;
 mod operations;
 mod put;
+mod wire;
 
 use petasos::{
     OpenOptions,

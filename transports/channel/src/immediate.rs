@@ -1,5 +1,5 @@
-//! Operations that ride in messages: what devices share that carry immediate puts so, as
-//! [`Over`](crate::Over) and the NICs of `petasos-datagram`.
+//! Operations that ride in messages, for devices that carry immediate puts so, as the NICs of
+//! `petasos-datagram`.
 //!
 //! The target's side writes what arrives into the memory that is registered there. It names the
 //! memory by a [`Name`] with a secret that is part of the key: a peer that was not given the key

@@ -75,7 +75,9 @@
 //!
 //! # Giving and recalling exclusive channels
 //!
-//! A sender whose traffic with a peer is hot ([`policy`]) asks for an exclusive channel. The
+//! Which lengths go through an exclusive channel, while there is one, the [`Thresholds`] say, which
+//! come from measurement: all up to a limit, those between two, or none. A sender with much of such
+//! traffic with a peer ([`policy`]) asks for a channel; other messages do not count. The
 //! receiver gives it within its cap, or first recalls the one that was not used for the longest
 //! time, or refuses. A sender whose channel is recalled sends its next records as short packets,
 //! waits until all records in the FIFO were acknowledged, and then says that the channel is closed.
@@ -89,9 +91,8 @@
 //!
 //! One device is simulated (`petasos_sim::device`), with slots, latencies, reordering, deaths and a
 //! memory account; its puts read their source when they land, so that memory that is reused too
-//! early is found. Another, [`Over`], makes a device of any endpoint, so that the channels run
-//! between real processes. The third, the `Nic` of `petasos-datagram`, is made of the datagrams and
-//! the reads of libfabric or UCX.
+//! early is found. The other, the `Nic` of `petasos-datagram`, is made of the datagrams and the
+//! reads of libfabric or UCX, between real processes.
 //!
 //! # What is trusted
 //!
@@ -124,7 +125,6 @@ pub mod immediate;
 mod inbound;
 mod loans;
 mod outbound;
-pub mod over;
 mod packet;
 mod peers;
 pub mod policy;
@@ -141,7 +141,6 @@ pub use channels::Channels;
 pub use config::{Config, ExclusiveConfig, Force};
 pub use counters::Counters;
 pub use device::{Device, DeviceEvent, DeviceLimits};
-pub use over::Over;
 pub use policy::{Cap, Hot};
 pub use thresholds::{ThresholdError, Thresholds};
 

@@ -4,11 +4,10 @@
 mod common;
 
 use common::{End, join, net, open};
-use petasos_channel::{Channels, Config, Device, Force, Over};
-use petasos_fabric::{Address, Endpoint, Event, Lease, Peer, Time};
-use petasos_shm::Shm;
+use petasos_channel::{Channels, Config, Device, Force};
+use petasos_fabric::{Endpoint, Event, Lease, Peer, Time};
 use petasos_sim::device::DeviceNet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Messages before it is counted, and while it is.
 const WARM: u32 = 4000;
@@ -120,34 +119,4 @@ fn none_by_short_packets() {
 #[test]
 fn none_by_the_exclusive_channel() {
     none(Force::Exclusive);
-}
-
-/// Over shared memory, where the device's own puts may allocate.
-fn over_shared_memory(force: Force) {
-    let time = Instant::now();
-    let now = || Time(1 + time.elapsed().as_nanos() as u64);
-    let mut config = Config::default();
-    config.force = force;
-    let mut ends = ["a", "b"].map(|name| {
-        let name = format!("shm://channel-allocations-{}-{force:?}-{name}", std::process::id());
-        let device = Shm::open(&Address::parse(&name).unwrap()).unwrap();
-        Channels::new(Over::new(device), config.clone())
-    });
-    let to = ends[1].address().clone();
-    let ab = ends[0].resolve(&to, Duration::from_secs(10)).unwrap();
-    let [a, b] = ends;
-    let mut line = Line { a, b, ab, inboxes: Default::default() };
-    for len in [8, 90, 140, 600] {
-        let count = line.allocations(len, true, now);
-        println!("{force:?} over shared memory, {len} bytes: {count} for {COUNTED} messages");
-        let by_put = line.a.counters().immediate > 0;
-        assert!(by_put == (force == Force::Exclusive), "{:?}", line.a);
-        assert!(len == 600 || count <= 3, "{force:?}, {len} bytes: {count} allocations");
-    }
-}
-
-#[test]
-fn none_over_shared_memory() {
-    over_shared_memory(Force::Mp);
-    over_shared_memory(Force::Exclusive);
 }

@@ -150,4 +150,10 @@ mod exclusive {
     use super::*;
     conformance!(OverUcx::new(network(), Force::Exclusive));
     conformance!(stopped, OverUcx::new(network(), Force::Exclusive));
+
+    mod posix {
+        use super::*;
+        conformance!(OverUcx::new(POSIX, Force::Exclusive));
+        conformance!(stopped, OverUcx::new(POSIX, Force::Exclusive));
+    }
 }
