@@ -12,8 +12,8 @@ use petasos_channel::{
 };
 use petasos_datagram::frame::{Control, HEADER_LEN, Header, Permission, TARGET};
 use petasos_datagram::nic::packet as nic;
-use petasos_fabric::{Access, Address, Incarnation, Key, key::KeyParts};
-use petasos_fuzz::zoo;
+use petasos_fabric::{Access, Address, Incarnation, Key, key::KeyParts, two_sided::header};
+use petasos_fuzz::{KINDS, zoo};
 use petasos_tcp::{
     Secret,
     handshake::{Client, Goal, Identity, Server, Verdict},
@@ -27,6 +27,9 @@ use petasos_wire::{
 use std::{fs, io, path::Path};
 
 fn main() -> io::Result<()> {
+    // Kinds of packets go on from 1, and the targets choose among all of them.
+    let is_kind = |kind| header::frame([kind, header::VERSION, 0, 0, 0, 0, 0, 0]).is_ok();
+    assert!((1..KINDS).all(is_kind) && !is_kind(KINDS), "petasos_fuzz::KINDS is another number");
     write("address", addresses().iter().map(|text| text.as_bytes().to_vec()))?;
     write("hello", hellos())?;
     write("key", keys())?;
@@ -234,9 +237,10 @@ fn name(spot: petasos_noise::ResponderAddress) -> petasos_tcp::handshake::Name {
 /// Steps of the target: operations of the program, what is sent, and an answer of each kind.
 fn packets() -> Vec<Vec<u8>> {
     /// Numbers in the header of each kind, a region counted as two.
-    const NUMBERS: [u8; 23] = [0, 0, 1, 2, 1, 2, 3, 1, 4, 7, 1, 5, 4, 2, 1, 1, 5, 1, 1, 0, 0, 1, 0];
+    const NUMBERS: [u8; KINDS as usize] =
+        [0, 0, 1, 2, 1, 2, 3, 1, 4, 7, 1, 5, 4, 2, 1, 1, 5, 1, 1, 0, 0, 1, 0, 1, 1, 0];
     let mut seeds = Vec::new();
-    for kind in 1..23u8 {
+    for kind in 1..KINDS {
         for status in [0, 1] {
             let mut script = Vec::new();
             for operation in 0..11 {
@@ -314,7 +318,7 @@ fn pairs() -> Vec<Vec<u8>> {
     // Entries of the table, and notes.
     deeds.extend((0..7).map(|nth| vec![6, nth & 1, nth, 1, 0, 16]));
     deeds.extend((0..5).map(|nth| vec![7, nth, 1, 9, nth, 10, 8]));
-    deeds.extend((1..17).map(|kind| vec![3, kind, 0, 8, 0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6]));
+    deeds.extend((1..KINDS).map(|kind| vec![3, kind, 0, 8, 0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6]));
     let script = |deed: Vec<u8>| {
         let mut script = Vec::new();
         for operation in 0..10 {
@@ -359,8 +363,8 @@ fn channels() -> Vec<Vec<u8>> {
         [&operation[..], drive, drive, &[0, 12, choice, 1, 20, 0, 0], drive, fetched, drive]
             .concat()
     }));
-    deeds.extend((8..32u8).map(|kind| {
-        let packet = [0, 1, 0, 0, 40, 0, kind, 0, 3, 0, 1, 5, 0, 1, 0, 7, 0];
+    deeds.extend((0..KINDS).map(|kind| {
+        let packet = [0, 1, 0, 0, 40, 0, 8 + kind, 0, 3, 0, 1, 5, 0, 1, 0, 7, 0];
         [&packet[..], drive].concat()
     }));
     // The endpoint talks, too: so much that it wants a channel, and gets one.

@@ -262,9 +262,9 @@ impl<'a> World<'a> {
 
     /// The engine's header of a packet with so many bytes.
     fn header(&mut self, len: usize) -> Vec<u8> {
-        let (kind, flags) = match self.cut.u8() % 32 {
+        let (kind, flags) = match self.cut.u8() % 64 {
             0..8 => return header::message_header(len as u32).to_vec(),
-            other => (other % 17, self.cut.u8() % 8),
+            other => ((other - 8) % petasos_fuzz::KINDS, self.cut.u8() % 8),
         };
         let [low, high] = (len as u16).to_le_bytes();
         let prefix = [kind, header::VERSION, flags, 0, low, high, 0, 0];

@@ -215,7 +215,7 @@ impl<'a> World<'a> {
 
     /// A packet whose parts make sense one by one.
     fn packet(&mut self) -> Vec<u8> {
-        let kind = self.cut.u8() % 23;
+        let kind = self.cut.u8() % petasos_fuzz::KINDS;
         let (flags, len) = (self.cut.u8() % 8, self.cut.u16() % 1100);
         let len = if self.cut.u8() & 3 == 0 { len } else { 0 };
         let [low, high] = len.to_le_bytes();

@@ -249,7 +249,7 @@ impl<'a> World<'a> {
 
     /// A packet of the engine's, whose parts make sense.
     fn packet(&mut self) -> Vec<u8> {
-        let kind = self.cut.u8() % 17;
+        let kind = self.cut.u8() % petasos_fuzz::KINDS;
         let len = if self.cut.u8() & 1 == 0 { self.cut.u8() } else { 0 };
         let prefix = [kind, header::VERSION, self.cut.u8() % 8, 0, len, 0, 0, 0];
         let mut packet = prefix.to_vec();

@@ -10,6 +10,9 @@ pub mod zoo;
 pub use cut::Cut;
 pub use guarded::Guarded;
 
+/// The kinds of packets of the two-sided engine are less than this.
+pub const KINDS: u8 = 26;
+
 /// Runs `work`, and makes sure that it took no more than `limit` bytes of memory at any time.
 ///
 /// # Panics
