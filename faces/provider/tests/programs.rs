@@ -207,8 +207,10 @@ fn what_fi_info_shows() {
     }
     let transmit = set(line("fi_tx_attr:", "caps:"));
     assert!(transmit.contains("FI_FENCE") && !transmit.contains("FI_RECV"), "{transmit}");
+    assert!(!transmit.contains("COMM"), "of the domain: {transmit}");
     let receive = set(line("fi_rx_attr:", "caps:"));
     assert!(!receive.contains("FI_FENCE") && receive.contains("FI_MULTI_RECV"), "{receive}");
+    assert!(!receive.contains("COMM"), "of the domain: {receive}");
     for (name, value) in [
         ("inject_size:", "4096"),
         ("iov_limit:", "8"),

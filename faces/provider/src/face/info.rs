@@ -29,13 +29,15 @@ const TAG_FORMAT: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 const TRANSFERS: u64 = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
 const OUT: u64 = FI_SEND | FI_READ | FI_WRITE;
 const IN: u64 = FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE;
+/// What a domain has, which both directions may be asked for as well.
+const COMM: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
 /// What asks for nothing but what is there anyway.
-const ALWAYS: u64 = FI_SOURCE | FI_LOCAL_COMM | FI_REMOTE_COMM;
+const ALWAYS: u64 = FI_SOURCE | COMM;
 /// Everything.
 pub(super) const ALL: u64 =
     TRANSFERS | OUT | IN | FI_FENCE | FI_MULTI_RECV | FI_DIRECTED_RECV | ALWAYS;
-const TRANSMIT: u64 = TRANSFERS | OUT | FI_FENCE | FI_LOCAL_COMM | FI_REMOTE_COMM;
-const RECEIVE: u64 = TRANSFERS | IN | FI_MULTI_RECV | FI_DIRECTED_RECV | ALWAYS;
+const TRANSMIT: u64 = TRANSFERS | OUT | FI_FENCE;
+const RECEIVE: u64 = TRANSFERS | IN | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE;
 /// Flags that may be those of all operations of an endpoint.
 const TRANSMIT_FLAGS: u64 =
     FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
@@ -133,14 +135,14 @@ unsafe fn offer(hints: &fi_info, api: u32) -> Result<Offer, Errno> {
         need(of.max_order_raw_size | of.max_order_war_size | of.max_order_waw_size == 0)?;
     }
     if let Some(of) = transmit {
-        need(of.caps & !(TRANSMIT | RECEIVE) == 0 && of.op_flags & !TRANSMIT_FLAGS == 0)?;
+        need(of.caps & !(TRANSMIT | RECEIVE | COMM) == 0 && of.op_flags & !TRANSMIT_FLAGS == 0)?;
         need(of.msg_order & !FI_ORDER_SAS == 0 && of.comp_order == 0)?;
         need(of.inject_size <= INJECT && of.size <= OPERATIONS)?;
         need(of.iov_limit <= PIECES && of.rma_iov_limit <= 1)?;
         offer.transmit_flags = of.op_flags;
     }
     if let Some(of) = receive {
-        need(of.caps & !(TRANSMIT | RECEIVE) == 0 && of.op_flags & !RECEIVE_FLAGS == 0)?;
+        need(of.caps & !(TRANSMIT | RECEIVE | COMM) == 0 && of.op_flags & !RECEIVE_FLAGS == 0)?;
         need(of.msg_order & !FI_ORDER_SAS == 0 && of.comp_order == 0)?;
         need(of.size <= OPERATIONS && of.iov_limit <= PIECES)?;
         offer.receive_flags = of.op_flags;
@@ -153,7 +155,7 @@ unsafe fn offer(hints: &fi_info, api: u32) -> Result<Offer, Errno> {
         need(of.cq_data_size <= 8 && of.mr_key_size <= 8 && of.mr_iov_limit <= 1)?;
         need(of.max_ep_tx_ctx <= 1 && of.max_ep_rx_ctx <= 1 && of.auth_key_size == 0)?;
         need(of.max_ep_stx_ctx == 0 && of.max_ep_srx_ctx == 0)?;
-        need(of.caps & !(FI_LOCAL_COMM | FI_REMOTE_COMM) == 0)?;
+        need(of.caps & !COMM == 0)?;
         if of.threading != 0 {
             offer.threading = of.threading;
         }
@@ -274,7 +276,7 @@ impl Offer {
         domain.max_ep_rx_ctx = 1;
         domain.cntr_cnt = 256;
         domain.mr_iov_limit = 1;
-        domain.caps = FI_LOCAL_COMM | FI_REMOTE_COMM;
+        domain.caps = COMM;
         domain.mr_cnt = 65_536;
 
         fabric.name = name()?;
