@@ -109,7 +109,7 @@ fn a_peer_that_is_killed_in_the_middle() {
 
 #[test]
 fn a_peer_that_is_stopped_in_the_middle() {
-    fault("halted", &[]);
+    fault("halted", &[("FI_LOG_LEVEL", "warn")]);
     fault("halted", &[("PETASOS_SHM_NO_CMA", "1")]);
 }
 
@@ -236,7 +236,7 @@ fn a_peer_that_is_killed() {
 
 #[test]
 fn a_peer_that_is_stopped() {
-    run("stopped", &[]);
+    run("stopped", &[("FI_LOG_LEVEL", "warn")]);
 }
 
 #[test]

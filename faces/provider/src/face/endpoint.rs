@@ -350,8 +350,11 @@ unsafe extern "C" fn close_endpoint(fid: *mut fid) -> c_int {
                     }
                     return Ok(());
                 }
+                let busy = began.elapsed() > 2 * LEAVE;
+                let under_way = busy.then(|| endpoint.under_way());
                 drop(state);
-                if began.elapsed() > 2 * LEAVE {
+                if let Some(under_way) = under_way {
+                    log::warn(&format!("an endpoint is not closed yet: {under_way}"));
                     // A peer that is stopped may be in memory of the program's, which has to stay.
                     return Err(libc::EBUSY);
                 }

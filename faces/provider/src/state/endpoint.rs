@@ -176,6 +176,28 @@ impl Endpoint {
         Ok(())
     }
 
+    /// What its end waits for, in words.
+    pub(crate) fn under_way(&self) -> String {
+        let kind = |op: &Op| match op {
+            Op::Silent => "a message to discard",
+            Op::Sent { long: true, .. } => "a long message sent",
+            Op::Sent { .. } => "a message sent",
+            Op::Landed(_) => "a message that is received",
+            Op::Accessed(_) => "an access to memory of a peer",
+            Op::Closed { .. } => "memory that peers may be in",
+            Op::Farewell => "a farewell",
+        };
+        let mut kinds: Vec<&str> = self.operations.iter().map(|(_, op)| kind(op)).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        let (operations, regions) = (self.operations.len(), self.regions.len());
+        let waiting = self.backlog.len();
+        format!(
+            "{operations} operations ({}), {waiting} of them not begun, and {regions} regions",
+            kinds.join(", ")
+        )
+    }
+
     /// How many connections it has refused.
     pub(crate) fn refused_connections(&self) -> u64 {
         self.refusals.count()
