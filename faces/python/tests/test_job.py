@@ -45,12 +45,13 @@ class Jobs(unittest.TestCase):
             with petasos.job() as job:
                 assert petasos.job() is job
                 assert job.size == 3 and len(job.peers) == 3 and job.restarts == 0
-                for value in (7, -1, 2**64 - 1, 1.5, "text", b"bytes", True):
-                    job.put("key", value)
-                    job.commit()
-                    job.fence()
-                    if value == 7:
-                        assert job.get((job.rank + 1) % 3, "key") == 7
+                values = [7, -1, 2**64 - 1, 1.5, "text", b"bytes", True]
+                for at, value in enumerate(values):
+                    job.put(f"key {at}", value)
+                job.commit()
+                job.fence()
+                got = [job.get((job.rank + 1) % 3, f"key {at}") for at in range(len(values))]
+                assert got == values and got[-1] is True, got
                 for turn in range(3):
                     got = job.allgather([job.rank, turn, None])
                     assert got == [[rank, turn, None] for rank in range(3)], got

@@ -34,7 +34,7 @@ SERVER = """
 """
 
 #: What is promised on one node, and what a loaded machine may add.
-PROMISE, SLACK = 0.1, 2.0
+PROMISE, SLACK = 0.1, 5.0
 
 
 @petasos.service

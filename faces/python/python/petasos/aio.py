@@ -36,6 +36,7 @@ class _Driver:
     def __init__(self, native: Any, loop: asyncio.AbstractEventLoop) -> None:
         self.native, self.loop = native, loop
         self.scheduled = False
+        self.stopped = False
         self.timer: Optional[asyncio.TimerHandle] = None
         self.fd: Optional[int] = native.fileno()
         if self.fd is not None:
@@ -50,6 +51,9 @@ class _Driver:
 
     def run(self) -> None:
         self.scheduled = False
+        if self.stopped:
+            # It was scheduled before the engine was closed.
+            return
         wait = self.native.pump()
         if wait is None:
             if self.native.closed():
@@ -72,6 +76,7 @@ class _Driver:
         self.run()
 
     def stop(self) -> None:
+        self.stopped = True
         if self.fd is not None:
             self.loop.remove_reader(self.fd)
             self.fd = None
