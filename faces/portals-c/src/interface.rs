@@ -357,6 +357,9 @@ struct Asked {
 const IOVECS: i32 = 1024;
 /// Bytes of a message, where nothing else is asked for: programs allocate buffers of this size.
 const MESSAGE: u64 = 16 << 20;
+/// Bytes of an atomic operation, as far as the transport takes them: as many as of a volatile one,
+/// which Sandia OpenSHMEM takes for granted.
+const ATOMIC: u64 = 16 << 10;
 /// Portal table entries, where nothing else is asked for, and at most.
 const PORTALS: (i32, i32) = (256, 4096);
 
@@ -402,7 +405,7 @@ impl Asked {
             queues: cap(wanted.max_eqs, usual.queues, Kind::Queue.most()),
             counters: cap(wanted.max_cts, usual.counters, Kind::Counter.most()),
             triggered: cap(wanted.max_triggered_ops, usual.triggered, 1 << 24),
-            atomic: (usual.atomic as u64).min(atomic).min(fetching) as usize,
+            atomic: ATOMIC.min(atomic).min(fetching) as usize,
             ..usual
         };
         Asked {
