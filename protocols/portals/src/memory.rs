@@ -33,6 +33,8 @@ use smallvec::{SmallVec, smallvec};
 pub struct Memory {
     pieces: SmallVec<[Slice; 1]>,
     len: u64,
+    /// Whether some of it is the address space of the process.
+    faults: bool,
 }
 
 impl Memory {
@@ -47,7 +49,8 @@ impl Memory {
     pub fn pieces(pieces: impl IntoIterator<Item = Slice>) -> Memory {
         let pieces: SmallVec<[Slice; 1]> = pieces.into_iter().filter(|p| !p.is_empty()).collect();
         let len = pieces.iter().map(|piece| piece.len() as u64).sum();
-        Memory { pieces, len }
+        let faults = pieces.iter().any(|piece| piece.kind() == Kind::AddressSpace);
+        Memory { pieces, len, faults }
     }
 
     /// Its length in bytes.
@@ -71,7 +74,7 @@ impl Memory {
     /// Whether some of it is the address space of the process: then copies may fail, and the
     /// endpoint does not move data there.
     pub(crate) fn may_fault(&self) -> bool {
-        self.pieces.iter().any(|piece| piece.kind() == Kind::AddressSpace)
+        self.faults
     }
 
     /// The address of its first byte, if it is one piece of the process's memory; addresses follow
@@ -174,10 +177,11 @@ impl Memory {
     /// As [`Memory::read`].
     #[inline]
     pub(crate) fn try_read(&self, offset: u64, into: &mut [u8]) -> Result<(), Failure> {
-        match &self.pieces[..] {
-            [only] => only.try_read(offset as usize, into).map_err(|_| Failure::Fault),
-            _ => self.try_read_pieces(offset, into),
+        if self.faults {
+            return self.try_read_pieces(offset, into);
         }
+        self.read(offset, into);
+        Ok(())
     }
 
     #[inline(never)]
@@ -201,10 +205,11 @@ impl Memory {
     /// As [`Memory::write`].
     #[inline]
     pub(crate) fn try_write(&self, offset: u64, from: &[u8]) -> Result<(), Failure> {
-        match &self.pieces[..] {
-            [only] => only.try_write(offset as usize, from).map_err(|_| Failure::Fault),
-            _ => self.try_write_pieces(offset, from),
+        if self.faults {
+            return self.try_write_pieces(offset, from);
         }
+        self.write(offset, from);
+        Ok(())
     }
 
     #[inline(never)]
@@ -271,7 +276,8 @@ impl Memory {
 impl From<Slice> for Memory {
     fn from(slice: Slice) -> Memory {
         let len = slice.len() as u64;
-        Memory { pieces: smallvec![slice], len }
+        let faults = slice.kind() == Kind::AddressSpace;
+        Memory { pieces: smallvec![slice], len, faults }
     }
 }
 

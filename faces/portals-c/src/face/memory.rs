@@ -161,7 +161,7 @@ unsafe extern "C" fn PtlMDBind(
 }
 
 /// How long a release waits for answers that are on their way, and between two looks.
-const PATIENCE: (Duration, u32) = (Duration::from_micros(50), 200);
+const PATIENCE: (Duration, u32) = (Duration::from_micros(200), 1000);
 
 #[unsafe(no_mangle)]
 extern "C" fn PtlMDRelease(md_handle: CHandle) -> Code {
