@@ -236,9 +236,8 @@ pub trait Endpoint: Send {
     /// next is another event, which `progress` reports, and the completions behind it, each in its
     /// turn; or [`Streak::MOST`](crate::Streak::MOST) completions were taken since the last pass
     /// (of each endpoint that this one is made of), so that a driver that always finds one drives
-    /// the endpoint all the same. In each case call
-    /// `progress`, as [`Endpoint::next_completion`] does. Optional for both sides: transports
-    /// without such a path return `None` always.
+    /// the endpoint all the same. In each case call `progress`, as [`Endpoint::next_completion`]
+    /// does. Optional for both sides: transports without such a path return `None` always.
     fn poll_completion(&mut self) -> Option<Completion> {
         None
     }
@@ -250,9 +249,9 @@ pub trait Endpoint: Send {
     /// `events` is what was reported and is still to be handled, in its order. If it is empty, a
     /// pass may put events there. Then the first of them is taken out, if it is a completion. If it
     /// is not, that and what follows stay there, and this returns `None`, now and until the caller
-    /// has handled them: nothing is lost, and nothing passes another event. So a caller handles all
-    /// of `events` after `None`, completions among them included. `None` with no events: there was
-    /// nothing to report.
+    /// has handled them: nothing is lost, and nothing passes another event. So after `None` a
+    /// caller handles `events`: the first one alone, and calls again; or all of them, completions
+    /// among them included. `None` with no events: there was nothing to report.
     ///
     /// `now` is as for `progress`. A failure is a completion: [`Completion::error`] has it.
     ///
@@ -270,11 +269,12 @@ pub trait Endpoint: Send {
     ///     if let Some(completion) = here.next_completion(clock.now(), &mut events) {
     ///         break completion;
     ///     }
-    ///     for event in events.drain(..) {
-    ///         assert!(matches!(event, Event::PeerUp { .. }));
+    ///     if events.is_empty() {
+    ///         there.progress(clock.now(), 64, &mut Vec::new());
+    ///     } else {
+    ///         // Another event came first; the completion may be right behind it.
+    ///         assert!(matches!(events.remove(0), Event::PeerUp { .. }));
     ///     }
-    ///     there.progress(clock.now(), 64, &mut events);
-    ///     events.clear();
     /// };
     /// assert_eq!((done.token(), done.status()), (Token(1), Status::Sent));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
