@@ -160,7 +160,8 @@ unsafe extern "C" fn PtlMDBind(
     })
 }
 
-/// How long a release waits for answers that are on their way, and between two looks.
+/// Of a release that waits for answers that are on their way: the time between two looks, and how
+/// many there are.
 const PATIENCE: (Duration, u32) = (Duration::from_micros(200), 1000);
 
 #[unsafe(no_mangle)]

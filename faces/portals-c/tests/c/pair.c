@@ -75,6 +75,8 @@ static void moves(void)
             for (ptl_size_t at = 0; at < len; at++) CHECK(data[at] == (unsigned char)(at * 7 + len));
             event = next(eq, PTL_EVENT_GET);
             CHECK(event.mlength == len);
+            /* A changes it after that. */
+            meet();
         }
         if (matching) {
             OK(PtlMEUnlink(handle));
@@ -94,6 +96,7 @@ static void moves(void)
             OK(PtlGet(get, 0, len, other, pt, 5, 0, back));
             CHECK(next(eq, PTL_EVENT_REPLY).mlength == len);
             CHECK(memcmp(data, back, len) == 0);
+            meet();
         }
         OK(PtlMDRelease(md));
         OK(PtlMDRelease(get));
