@@ -160,9 +160,9 @@ unsafe extern "C" fn PtlMDBind(
     })
 }
 
-/// Of a release that waits for answers that are on their way: the time between two looks, and how
-/// many there are.
-const PATIENCE: (Duration, u32) = (Duration::from_micros(200), 1000);
+/// Of a release that waits for operations to end: the time between two looks, and how many there
+/// are. Those for a process that is gone have ended by then.
+const PATIENCE: (Duration, u32) = (Duration::from_micros(200), 12_500);
 
 #[unsafe(no_mangle)]
 extern "C" fn PtlMDRelease(md_handle: CHandle) -> Code {
