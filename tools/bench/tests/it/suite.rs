@@ -211,7 +211,7 @@ fn channels_bare_and_under_rpc() {
 /// Each of the channels over NICs, on a network that has them.
 #[test]
 fn channels_of_nics() {
-    for network in present(&["ofi+tcp", "ucx+posix"]) {
+    for network in present(&["ucx+posix"]) {
         let place = Place::new();
         let report = bench(&place, &["channels", "--transport", network]);
         check(&report);
