@@ -74,7 +74,7 @@ fn channels_to_a_peer() {
         );
         assert_eq!(channel(&report, "exclusive FIFO")["state"], "never", "{report}");
         let fetched = &channel(&report, "rendezvous")["messages"][0];
-        assert!(fetched["from_bytes"].as_u64() > Some(60_000), "{report}");
+        assert!(fetched["from_bytes"].as_u64() > Some(16_000), "{report}");
         assert!(fetched["to_bytes"].is_null(), "{report}");
 
         let tuning = format!(

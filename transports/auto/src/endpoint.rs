@@ -2,10 +2,10 @@
 
 use crate::{Auto, completions::is_ours, peers::Route, turn::total};
 use petasos_fabric::{
-    Access, Address, AllocError, Capabilities, Completion, Endpoint, Event, ExportError,
-    ImportError, InUse, Incarnation, InjectError, Key, KeyId, Lease, Notifier, Operation, Peer,
-    PeerInfo, PeerQuota, PeerUsage, QuotaError, Refused, Region, RegionId, RegisterError, Remote,
-    ResolveError, Sleep, Slice, Time, Token,
+    Access, Address, AllocError, Capabilities, ChannelUse, Completion, Endpoint, Event,
+    ExportError, ImportError, InUse, Incarnation, InjectError, Key, KeyId, Lease, Notifier,
+    Operation, Peer, PeerInfo, PeerQuota, PeerUsage, QuotaError, Refused, Region, RegionId,
+    RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
 };
 use std::{
     collections::VecDeque,
@@ -70,6 +70,13 @@ impl Endpoint for Auto {
         let Route { member, peer: there } = entry.route;
         let usage = self.members[member].endpoint.usage(there);
         Some(usage.unwrap_or_else(|| PeerUsage::new(entry.quota.unwrap_or_default())))
+    }
+
+    fn channels_of(&self, peer: Peer) -> Vec<ChannelUse> {
+        let route = self.peers.get(peer).map(|entry| entry.route);
+        route.map_or_else(Vec::new, |Route { member, peer }| {
+            self.members[member].endpoint.channels_of(peer)
+        })
     }
 
     fn set_attended(&mut self) {
