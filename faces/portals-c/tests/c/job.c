@@ -5,6 +5,20 @@
 #include <portals4_job.h>
 #include <stdint.h>
 
+/* Waits until a process is stopped: what was to let it go on before would have no effect. */
+static void until_stopped(pid_t process)
+{
+    char path[64], text[256], *end;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
+    do {
+        FILE *file = fopen(path, "r");
+        CHECK(file && fgets(text, sizeof text, file));
+        fclose(file);
+        end = strrchr(text, ')');
+        usleep(1000);
+    } while (end && end[2] != 'T');
+}
+
 int main(int argc, char **argv)
 {
     ptl_handle_ni_t ni, matching;
@@ -85,6 +99,7 @@ int main(int argc, char **argv)
             OK(PtlCTWait(done, 1, &count));
         } else {
             OK(PtlCTWait(ct, size - 1, &count));
+            until_stopped((pid_t)numbers[0]);
             kill((pid_t)numbers[0], SIGCONT);
         }
         IS(count.failure, 0);
