@@ -18,9 +18,9 @@ use std::{
 /// How long each wait may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How many are killed, one after the other.
-const KILLED: u32 = 8;
+const KILLED: u32 = 6;
 /// How often one is stopped.
-const STOPPED: u32 = 12;
+const STOPPED: u32 = 5;
 /// Bytes of the messages of those: in several packets or fetched by the receiver, and in one packet.
 const LENGTHS: [usize; 2] = [64 << 10, 12_000];
 /// Bytes that come while a process is stopped: more than an endpoint has memory to receive into.
