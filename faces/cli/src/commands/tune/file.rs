@@ -133,14 +133,14 @@ mod tests {
 
     #[test]
     fn other_transports_stay() {
-        let former = "# mine\nshm.lend_above = 4096 # as measured\nofi+tcp.channel.exclusive = never\n\
+        let former = "# mine\nshm.lend_above = 4096 # as measured\nofi+tcp.channel.exclusive = 4096\n\
                       tcp.lend_above = 2048\nspin_us = 9\ntcp.later = 1\n\
                       ofi+tcp.channel.exclusive_from = 5\nspin_us = 8\n";
         let new = found("spin_us = 3\ntcp.channel.exclusive = never\n");
         let (text, dropped) = merged(former, &new, &["tcp"]);
         assert_eq!(
             text,
-            "# mine\nshm.lend_above = 4096 # as measured\nofi+tcp.channel.exclusive = never\n\
+            "# mine\nshm.lend_above = 4096 # as measured\nofi+tcp.channel.exclusive = 4096\n\
              spin_us = 3\ntcp.later = 1\nofi+tcp.channel.exclusive_from = 5\n\
              tcp.channel.exclusive = never\n"
         );
