@@ -6,8 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What else stands in them: sessions on a terminal, and pictures.
-const OTHERS: [&str; 4] = ["text", "sh", "console", "toml"];
+/// What else stands in them: sessions on a terminal, pictures, and programs in other languages, which
+/// the tests of their packages compile or run.
+const OTHERS: [&str; 8] =
+    ["text", "sh", "console", "toml", "c", "python", "python numpy", "python job"];
 /// What is quoted instead of compiled as documentation, and from where. That is a test that passes.
 const QUOTED: (&str, &str) = ("docs/writing-a-transport.md", "tools/guide/tests/conformance.rs");
 /// The first piece of the guide to jobs is a program as well, which a test of the command runs.

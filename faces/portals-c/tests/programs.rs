@@ -94,6 +94,23 @@ fn pair(what: &str) {
     }
 }
 
+/// The pieces of C in the guide are programs.
+#[test]
+fn the_guide() {
+    let text = fs::read_to_string(source("../../docs/portals-c.md")).expect("the guide");
+    let pieces: Vec<&str> = text.split("\n```c\n").skip(1).collect();
+    assert!(!pieces.is_empty());
+    let folder = &made().folder;
+    for (nth, piece) in pieces.iter().enumerate() {
+        let file = folder.join(format!("guide{nth}.c"));
+        fs::write(&file, piece.split("\n```").next().expect("a piece")).expect("a file");
+        let mut command = compiler("cc");
+        command.arg(&file).arg("-o").arg(file.with_extension("program"));
+        command.arg("-L").arg(folder).arg("-lportals");
+        assert!(command.status().expect("a C compiler").success(), "piece {nth} compiles");
+    }
+}
+
 /// The header is C99 and C++ as well, and its sizes and offsets are those of the specification.
 #[test]
 fn headers() {
