@@ -20,6 +20,8 @@ use std::{
 const PACKET: Mark = Mark::Packet { link: 0, serial: 0 };
 const ACCESS: Mark = Mark::Access { access: 0, serial: 0 };
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes beyond what goes by a buffer of the network's own, and within a packet of each of them.
+const LONG: usize = 12_000;
 
 fn open(place: Place) -> Net {
     let (kind, _) = Net::kind(&place.anywhere()).unwrap();
@@ -30,7 +32,7 @@ fn open(place: Place) -> Net {
 /// Whether nothing at all can be sent to this node, or written to or read from it.
 fn is_refused(net: &mut Net, node: Node) -> bool {
     let refused = |refusal| matches!(refusal, Refusal::Failed(_));
-    let payload = || Outgoing::Bytes(Bytes::from(vec![1; 20_000]));
+    let payload = || Outgoing::Bytes(Bytes::from(vec![1; LONG]));
     let inject = net.inject(node, 16, |room| room.fill(1), PACKET);
     let short = net.send_short(node, &[b"head"], &[b"more"], PACKET);
     let long = net.send(node, b"head", payload(), PACKET).map_err(|(refusal, _)| refusal);
@@ -118,7 +120,7 @@ fn memory(place: Place) {
     assert!(fixed.to_vec().iter().all(|byte| *byte == 5));
     // Nor what came copied there.
     let back = peer.insert(net.name()).unwrap();
-    for len in [100, 20_000] {
+    for len in [100, LONG] {
         send(&mut peer, back, &mut net, len);
         let packet = received(&mut net, &mut peer);
         assert_eq!(packet.len, len);
