@@ -328,6 +328,7 @@ mod tests {
 
     /// A limit of the system refuses memory, and ends no process.
     #[test]
+    #[cfg(not(loom))]
     #[cfg_attr(miri, ignore = "no files are mapped there")]
     fn longer_than_files_may_be() {
         use petasos_testing::{again, role};
