@@ -130,7 +130,7 @@ impl Encoder<'_> {
         } else if let Ok(remote) = value.cast::<Remote>() {
             self.extension(LENT, remote.get().descriptor());
         } else if let Ok(array) = value.cast::<Array>() {
-            self.extension(LOAN, array.get().loan()?);
+            self.extension(LOAN, array.get().loan());
         } else if let Ok(loan) = value.cast::<Loan>() {
             self.extension(LOAN, loan.get().loan());
         } else if let Ok(lent) = value.getattr(intern!(py, "__petasos__")) {
