@@ -30,7 +30,9 @@ pub struct Config {
     /// The number of slabs of memory for receiving, at least 2, where the library is given some
     /// (libfabric). Default: 4.
     pub slabs: usize,
-    /// The length of a slab, at least four times [`Config::MAX_MESSAGE`]. Default: 1 MiB.
+    /// The length of a slab, at least four times [`Config::MAX_MESSAGE`]. Where each packet is
+    /// received into memory of its own (networks of libfabric), all slabs together say how much of it
+    /// there is, for at most 256 packets. Default: 1 MiB.
     pub slab: usize,
     /// The most sends and accesses under way at a time, at least 2; the library may have fewer.
     /// Default: 256.

@@ -43,9 +43,9 @@ pub const MAX_NAME: usize = 2048;
 pub const TARGET: usize = 16;
 /// The longest name of a library's protocol, in bytes.
 pub const MAX_PROTOCOL: usize = 64;
-/// What stands before it: the version of what packets carry. Endpoints of different versions refuse
-/// each other.
-pub const CHANNELS: &str = "channels 3;";
+/// What stands before it: the version of what packets carry, and of how long they may be where that
+/// depends on the library. Endpoints of different versions refuse each other.
+pub const CHANNELS: &str = "channels 4;";
 /// The longest description of memory that is open to a peer, in bytes.
 pub const MAX_LOCATION: usize = 1024;
 /// The version of this format.

@@ -621,6 +621,6 @@ fn others_are_refused() {
         assert!(Instant::now() < end, "{told:?}");
     }
     let both =
-        |why: &String| ["mock", "other"].iter().all(|p| why.contains(&format!("`channels 3;{p}`")));
+        |why: &String| ["mock", "other"].iter().all(|p| why.contains(&format!("`channels 4;{p}`")));
     assert!(told.iter().any(both), "{told:?}");
 }

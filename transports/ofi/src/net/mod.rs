@@ -60,7 +60,7 @@ pub struct Net {
     /// The number of slots at first.
     sends: usize,
     slabs: Slabs,
-    /// Messages that could not be received since the last one that was.
+    /// Messages that could not be received since the last one that was, or since there was nothing.
     failed: u32,
     batch: Batch,
     /// For short messages, which the library copies.

@@ -9,8 +9,9 @@ use petasos_datagram::{Happened, Packet};
 use petasos_fabric::{Region, Slice};
 use std::{ffi::c_int, mem::MaybeUninit};
 
-/// So many messages can fail one after the other, with none between that is received, before nothing
-/// can be received any more: as many as a great number of killed senders have under way.
+/// So many messages can fail one after the other, with none between that is received and no moment
+/// without completions, before nothing can be received any more: more than killed senders have under
+/// way, or than a process that reaches the port can have fail between two passes.
 const FAILED: u32 = 1 << 16;
 
 /// A write of a peer, with completion data.
@@ -48,7 +49,10 @@ impl Net {
         match count {
             1.. => Some(true),
             code if code == -FI_EAVAIL => Some(false),
-            _ => None,
+            _ => {
+                self.failed = 0;
+                None
+            }
         }
     }
 
