@@ -128,7 +128,7 @@ fn open_with(
             let nic = ofi::Nic::open(&address, config)?;
             let mut settings = nic.settings();
             change(&mut settings);
-            Ok(Box::new(Channels::new(nic, settings)))
+            Ok(ofi::boxed(Channels::new(nic, settings)))
         }
         Some("ucx") => {
             let mut config = ucx::Config::default();
@@ -137,7 +137,7 @@ fn open_with(
             let nic = ucx::Nic::open(&address, config)?;
             let mut settings = nic.settings();
             change(&mut settings);
-            Ok(Box::new(Channels::new(nic, settings)))
+            Ok(ucx::boxed(Channels::new(nic, settings)))
         }
         // Channels are found by the families of their transports.
         _ => petasos::open(url, options),

@@ -59,7 +59,7 @@ fn open_bare(url: &str, options: &OpenOptions) -> Result<Box<dyn Endpoint>, Open
                 (None, path) => path.as_ref().map(petasos_ofi::Secret::from_file),
             };
             config.secret = secret.transpose().map_err(petasos_ofi::OpenError::from)?;
-            Ok(Box::new(petasos_ofi::open(&address, config)?))
+            Ok(petasos_ofi::boxed(petasos_ofi::open(&address, config)?))
         }
         #[cfg(feature = "ucx")]
         scheme if scheme == "ucx" || scheme.starts_with("ucx+") => {
@@ -69,7 +69,7 @@ fn open_bare(url: &str, options: &OpenOptions) -> Result<Box<dyn Endpoint>, Open
                 (None, path) => path.as_ref().map(petasos_ucx::Secret::from_file),
             };
             config.secret = secret.transpose().map_err(petasos_ucx::OpenError::from)?;
-            Ok(Box::new(petasos_ucx::open(&address, config)?))
+            Ok(petasos_ucx::boxed(petasos_ucx::open(&address, config)?))
         }
         #[cfg(feature = "auto")]
         "auto" => Ok(Box::new(open_auto(&address, options)?)),

@@ -42,7 +42,7 @@ mod probe;
 mod providers;
 mod sys;
 
-use petasos_fabric::Address;
+use petasos_fabric::{Address, Endpoint};
 
 pub use error::{LoadError, OpenError};
 #[doc(hidden)]
@@ -76,6 +76,13 @@ pub type Ofi = petasos_datagram::Channels<Nic>;
 /// As [`Nic::open`](petasos_datagram::Nic::open).
 pub fn open(address: &Address, config: Config) -> Result<Ofi, OpenError> {
     petasos_datagram::open::<Net>(address, config)
+}
+
+/// An endpoint as any other. What [`Endpoint`] does over this network is compiled here then, once, and not
+/// in each program and test that uses it.
+#[must_use]
+pub fn boxed(endpoint: Ofi) -> Box<dyn Endpoint> {
+    Box::new(endpoint)
 }
 
 /// A NIC made of the library: a device for `petasos_channel::Channels`.

@@ -57,7 +57,7 @@ mod signals;
 mod sys;
 
 pub use error::{LoadError, OpenError};
-use petasos_fabric::Address;
+use petasos_fabric::{Address, Endpoint};
 
 pub use kinds::{Kind, kinds};
 #[doc(hidden)]
@@ -88,6 +88,13 @@ pub type Ucx = petasos_datagram::Channels<Nic>;
 /// As [`Nic::open`](petasos_datagram::Nic::open).
 pub fn open(address: &Address, config: Config) -> Result<Ucx, OpenError> {
     petasos_datagram::open::<Net>(address, config)
+}
+
+/// An endpoint as any other. What [`Endpoint`] does over this network is compiled here then, once, and not
+/// in each program and test that uses it.
+#[must_use]
+pub fn boxed(endpoint: Ucx) -> Box<dyn Endpoint> {
+    Box::new(endpoint)
 }
 
 /// A NIC made of the library: a device for `petasos_channel::Channels`. Long messages are

@@ -1,9 +1,7 @@
 //! NICs: what a device promises, packets that overtake each other, peers that send garbage, and
 //! peers that are lost.
 
-mod common;
-
-use common::{LATE, Mock, be_silent, complete_all, speak, tamper};
+use crate::common::{LATE, Mock, be_silent, complete_all, speak, tamper};
 use petasos_channel::{
     Device, DeviceEvent,
     device::{Class, Fault, Node, Readiness, RemoteKey, Search, Target, Ticket},

@@ -1,8 +1,6 @@
 //! A key that its program releases while an access by it waits for what the owner says.
 
-mod common;
-
-use common::{Mock, open_memory};
+use crate::common::{Mock, open_memory};
 use petasos_channel::Channels;
 use petasos_datagram::{Config, Nic};
 use petasos_fabric::{

@@ -1,9 +1,7 @@
 //! Operations with lost peers that a library never completes: their memory stays held, and others
 //! take their place, up to a bound, which an error then names.
 
-mod common;
-
-use common::{LATE, Mock, be_silent, complete_all, nodes};
+use crate::common::{LATE, Mock, be_silent, complete_all, nodes};
 use petasos_channel::Channels;
 use petasos_datagram::{Config, Nic};
 use petasos_fabric::{

@@ -1,8 +1,6 @@
 //! A network library within one thread, which can be told to be silent: operations that are posted
 //! then never complete, until it is told to complete them.
 
-#![allow(dead_code, reason = "each test uses its own part of it")]
-
 use petasos_datagram::{
     Config, Facts, Handle, Happened, Mark, Medium, Meeting, Network, Node, Nodes, Objects,
     OpenError, Packet, Refusal, RemoteOp, Taken, slots,

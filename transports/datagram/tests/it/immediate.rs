@@ -1,9 +1,7 @@
 //! What a peer writes, and what it only sends: immediate puts land where their key allows it, and
 //! packets that are not asked for are bounded.
 
-mod common;
-
-use common::Mock;
+use crate::common::Mock;
 use petasos_channel::{
     Device, DeviceEvent,
     device::{Class, Fault, Node, RemoteKey, Target},
