@@ -1,6 +1,6 @@
 //! Nodes that come and go.
 
-use super::Nic;
+use super::{Nic, receive::stashed};
 use crate::{network::Network, peers::News};
 use petasos_channel::{DeviceEvent, device::Node};
 use petasos_fabric::{LostReason, Peer};
@@ -76,7 +76,7 @@ impl<N: Network> Nic<N> {
             if let DeviceEvent::Packet { node, bytes, .. } = &packet
                 && let Some(reached) = self.nodes.get_mut(*node)
             {
-                reached.stashed -= bytes.len();
+                reached.stashed -= stashed(bytes.len());
             }
             events.push(packet);
         }

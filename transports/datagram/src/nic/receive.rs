@@ -23,9 +23,16 @@ pub(super) const MOST: usize = 256;
 /// The most bytes of data packets of one node that wait to be asked for: more than the windows of a
 /// correct peer hold.
 const STASHED: usize = 256 << 20;
+/// What a short one counts as: no window has room for more packets than 65,536.
+const LEAST_STASHED: usize = STASHED >> 16;
 /// The most answers that one node may wait for, and not take: a correct one has far fewer puts and
 /// gets under way.
 const OWED: usize = 1024;
+
+/// What a data packet of so many bytes counts as, while it waits.
+pub(super) fn stashed(len: usize) -> usize {
+    len.max(LEAST_STASHED)
+}
 
 /// Where a packet lies, without the header of the stream.
 pub(super) enum Source<'p> {
@@ -243,7 +250,7 @@ impl<N: Network> Nic<N> {
     /// Keeps a data packet until it is asked for.
     fn stash(&mut self, node: Node, len: usize, packet: DeviceEvent) -> Result<(), Garbled> {
         let Some(reached) = self.nodes.live(node) else { return Ok(()) };
-        reached.stashed += len;
+        reached.stashed += stashed(len);
         if reached.stashed > STASHED {
             return Err(Garbled("more packets that wait than its window holds"));
         }

@@ -430,6 +430,26 @@ fn garbage() {
     assert!(matches!(pair.lost(1), LostReason::Protocol(_)));
 }
 
+/// A peer that sends data packets without end, while none are asked for, is cut off: also with
+/// packets of no bytes.
+#[test]
+fn data_packets_that_wait() {
+    let mut pair = Pair::new(true);
+    let mut sent = 0;
+    let lost =
+        |events: &[DeviceEvent]| events.iter().any(|e| matches!(e, DeviceEvent::Lost { .. }));
+    while !lost(&pair.events[1]) {
+        for _ in 0..32 {
+            sent += u32::from(pair.nics[0].send(pair.nodes[0], Class::Data, &[]).is_ok());
+        }
+        pair.poll(1, false);
+        pair.poll(0, false);
+        assert!(sent < 1 << 18, "{sent} packets wait");
+    }
+    assert!(sent > 1 << 16, "more than the longest window: {sent}");
+    assert!(matches!(pair.lost(1), LostReason::Protocol(_)));
+}
+
 /// Answers that do not fit what was asked.
 #[test]
 fn false_answers() {
