@@ -69,15 +69,16 @@ impl<N: Network> Nic<N> {
     fn granted(&mut self, peer: Peer, target: Name, permission: Option<Permission>) {
         let lower = &mut self.inner;
         let node = lower.links.of(peer).and_then(|link| link.node());
-        let Some(grant @ Grant::Asked) = lower.grants.get_mut(peer, target) else {
-            return lower.cut_off(peer.index, "a grant that is not waited for");
+        let answer = match permission {
+            None => Grant::Refused,
+            Some(Permission { location, access: rights, notice: name }) => {
+                let key = node.and_then(|node| lower.net.key(node, &location));
+                key.map_or(Grant::Useless, |key| Grant::Given { key, rights, name, running: 0 })
+            }
         };
-        let given = permission.zip(node).and_then(|(permission, node)| {
-            let Permission { location, access: rights, notice: name } = permission;
-            let key = lower.net.key(node, &location)?;
-            Some(Grant::Given { key, rights, name, running: 0 })
-        });
-        *grant = given.unwrap_or(Grant::Refused);
+        if !lower.grants.answer(peer, target, answer) {
+            return lower.cut_off(peer.index, "a grant that is not waited for");
+        }
         if let Some(node) = self.nodes.node(peer) {
             self.mail.push_back(DeviceEvent::Room { node });
         }

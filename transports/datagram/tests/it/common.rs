@@ -20,6 +20,8 @@ struct World {
     silent: bool,
     /// Whether no memory can be opened.
     closed: bool,
+    /// Whether keys are of no use.
+    keyless: bool,
     /// What endpoints speak that are opened from now on, if not `mock`.
     protocol: Option<&'static str>,
     complete_all: bool,
@@ -51,6 +53,11 @@ pub(crate) fn speak(protocol: &'static str) {
 /// Whether libraries open memory from now on.
 pub(crate) fn open_memory(open: bool) {
     world(|world| world.closed = !open);
+}
+
+/// Whether libraries can use keys from now on.
+pub(crate) fn take_keys(take: bool) {
+    world(|world| world.keyless = !take);
 }
 
 /// Operations that had not completed do.
@@ -335,6 +342,9 @@ impl Network for Mock {
     }
 
     fn key(&mut self, _: Node, place: &[u8]) -> Option<u64> {
+        if world(|world| world.keyless) {
+            return None;
+        }
         Some(u64::from_le_bytes(place.try_into().ok()?))
     }
 }

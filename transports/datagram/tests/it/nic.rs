@@ -1,7 +1,7 @@
 //! NICs: what a device promises, packets that overtake each other, peers that send garbage, and
 //! peers that are lost.
 
-use crate::common::{LATE, Mock, be_silent, complete_all, speak, tamper};
+use crate::common::{LATE, Mock, be_silent, complete_all, speak, take_keys, tamper};
 use petasos_channel::{
     Device, DeviceEvent,
     device::{Class, Fault, Node, Readiness, RemoteKey, Search, Target, Ticket},
@@ -332,6 +332,25 @@ fn memory_of_programs() {
     // SAFETY: the region is held until the end.
     let raw = unsafe { Slice::raw(NonNull::new(memory.whole().as_ptr()).unwrap(), 10) };
     assert!(pair.nics[1].expose(&raw, Access::ALL, 2).is_err());
+}
+
+/// A grant whose key the library cannot use is returned as any other, and no peer is lost by that.
+#[test]
+fn memory_of_programs_whose_key_is_of_no_use() {
+    let mut pair = Pair::new(true);
+    let memory = Region::zeroed(LONG);
+    let (registration, key) = pair.nics[1].expose(&memory.whole(), Access::ALL, 1).unwrap();
+    take_keys(false);
+    assert_eq!(pair.readiness(&key), Readiness::Never);
+    take_keys(true);
+    pair.nics[1].deregister(registration, Some(Ticket(99)));
+    pair.find(1, "it is closed", |event| {
+        matches!(event, DeviceEvent::Done { ticket: Ticket(99), result: Ok(_) }).then_some(())
+    });
+    pair.nics[0].send(pair.nodes[0], Class::Control, &[b"still there"]).unwrap();
+    assert_eq!(pair.packet(1).1, b"still there");
+    let lost = |event: &DeviceEvent| matches!(event, DeviceEvent::Lost { .. });
+    assert!(!pair.events.iter().flatten().any(lost));
 }
 
 /// What a node reaches that is lost stays open for a while.
