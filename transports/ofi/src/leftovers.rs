@@ -10,7 +10,7 @@
 use petasos_fabric::Incarnation;
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
-    io::ErrorKind,
+    io::{self, ErrorKind},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::Path,
     thread,
@@ -81,13 +81,22 @@ pub(crate) fn making() -> Making {
 }
 
 impl Making {
-    /// Locks the file of the endpoint of this name, for as long as the result lives. `None` if
-    /// there is none.
-    pub(crate) fn hold(self, name: &str) -> Option<File> {
-        let (file, _) = parts(name.as_bytes())?;
-        let held = open(Path::new(PLACE).join(file).as_path())?;
-        held.try_lock().ok()?;
-        Some(held)
+    /// Locks the file of the endpoint of this name, for as long as the result lives, and has all of
+    /// its pages made: a process that writes to one for which there is no room is ended by a signal
+    /// (SIGBUS), and the library makes each when it first writes there. `None` if there is none.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub(crate) fn hold(self, name: &str) -> io::Result<Option<File>> {
+        let Some((file, _)) = parts(name.as_bytes()) else { return Ok(None) };
+        let opened = options().write(true).open(Path::new(PLACE).join(file));
+        let Some(held) = opened.ok().filter(|held| held.try_lock().is_ok()) else {
+            return Ok(None);
+        };
+        let len = held.metadata()?.len();
+        // What is there stays.
+        rustix::fs::fallocate(&held, rustix::fs::FallocateFlags::empty(), 0, len)?;
+        Ok(Some(held))
     }
 }
 
@@ -119,9 +128,14 @@ pub(crate) fn sweep() {
 }
 
 fn open(path: &Path) -> Option<File> {
-    // A link, or a pipe without a writer, is none of ours.
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
-    OpenOptions::new().read(true).custom_flags(flags).open(path).ok()
+    options().open(path).ok()
+}
+
+/// How files are opened: a link, or a pipe without a writer, is none of ours.
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC);
+    options
 }
 
 fn is_ours(file: &File) -> bool {

@@ -11,7 +11,7 @@ use petasos_conformance::{
 use petasos_fabric::{Endpoint, Support};
 use petasos_ofi::Ofi;
 use petasos_testing::{again, role};
-use std::{ffi::OsString, time::Instant};
+use std::{ffi::OsString, io::Write, time::Instant};
 
 fn open(network: Network) -> Ofi {
     let mut config = config(network);
@@ -83,6 +83,40 @@ fn nobody_saw_it_die() {
     // Nor does this test leave anything to others.
     lives.kill();
     drop(opened_until_nothing_is_left(lives.id()));
+}
+
+/// The file system of its memory becomes full while endpoints are open: they go on, and the next one
+/// is refused.
+#[test]
+fn shared_memory_is_full() {
+    const NAME: &str = "shared_memory_is_full";
+    if found().is_none() {
+        return;
+    }
+    match role().as_deref() {
+        Some("server") => return serve(&mut open(SHM)),
+        Some("in a small one") => return goes_on_where_it_is_full(NAME),
+        _ => {}
+    }
+    if !petasos_testing::is_root() {
+        return petasos_testing::skip("mounting needs root");
+    }
+    let script = "mount -t tmpfs -o size=64m small /dev/shm && exec \"$0\" \"$@\"";
+    let within = again(NAME, "in a small one").by("unshare", &["-m", "sh", "-c", script]);
+    within.start().line("went on");
+}
+
+fn goes_on_where_it_is_full(name: &str) {
+    let mut server = again(name, "server").start();
+    let (address, key) = (server.line("at "), server.line("key "));
+    let mut client = Client::meet(open(SHM), &address, &key);
+    let mut file = std::fs::File::create("/dev/shm/full").unwrap();
+    while file.write(&[1; 4096]).is_ok_and(|written| written > 0) {}
+    client.storm();
+    client.there_and_back();
+    client.puts_with_event();
+    petasos_ofi::open(&SHM.anywhere(), config(SHM)).unwrap_err();
+    println!("went on");
 }
 
 /// Opens endpoints until one has removed what the process left. The first one does, but while

@@ -190,7 +190,12 @@ impl Net {
             }
             check(((*(*ep.fid()).ops).control)(ep.fid(), FI_ENABLE, context), "fi_enable")?;
         }
-        let held = making.and_then(|(name, making)| making.hold(&name));
+        let held = match making {
+            Some((name, making)) => making.hold(&name).map_err(|error| {
+                failed("memory in /dev/shm")(-(error.raw_os_error().unwrap_or(libc::EIO) as isize))
+            })?,
+            None => None,
+        };
         // Over a network each message has memory of its own: there the providers lose the end of
         // memory for several whose last one fails, when its sender is killed, and so all of it.
         let multi = shares_memory && offer.has_multi_recv();
