@@ -321,14 +321,15 @@ fn open_endpoint(
         let endpoint = place.open(number, own.pid).map_err(|error| say(own, &error))?;
         return Ok((place.clone(), own, endpoint));
     }
-    let place = Place::find(&job::place()).map_err(|error| {
+    let failed = |error: &dyn std::fmt::Display| {
         eprintln!("portals: {error}");
         FAIL
-    })?;
+    };
+    let place = Place::find(&job::place()).map_err(|error| failed(&error))?;
     // Numbers that were tried are kept until one is good, so that others are tried.
     let mut tried: Vec<Claim> = Vec::new();
     loop {
-        let claim = place.claim(wanted);
+        let claim = place.claim(wanted).map_err(|error| failed(&error))?;
         let claim = claim.ok_or(if wanted.is_some() { PID_IN_USE } else { NO_SPACE })?;
         let own = named(&place, &claim);
         match place.open(number, own.pid) {

@@ -35,8 +35,16 @@ fn failed(error: &JobError) -> Code {
 pub(crate) fn place() -> FromJob {
     let joined = joined();
     let Some(Joined { job, .. }) = &*joined else { return FromJob::default() };
+    let own = job.peer(job.rank()).ok();
+    // `shm:///DIRECTORY/NAME`, by itself or as a part.
+    let directory = own.as_ref().and_then(|address| {
+        let text = address.as_str();
+        let path = &text[text.rfind("shm:///")? + "shm://".len()..];
+        let (directory, _) = path.split([',', '?']).next()?.rsplit_once('/')?;
+        Some(directory.to_owned()).filter(|directory| !directory.is_empty())
+    });
     // `tcp://HOST:PORT`, by itself or as a part.
-    let host = job.peer(job.rank()).ok().and_then(|address| {
+    let host = own.and_then(|address| {
         let text = address.as_str();
         let tcp = &text[text.rfind("tcp://")? + "tcp://".len()..];
         let socket: SocketAddr = tcp.split([',', '?']).next()?.parse().ok()?;
@@ -45,7 +53,7 @@ pub(crate) fn place() -> FromJob {
             IpAddr::V6(_) => None,
         }
     });
-    FromJob { secret: job.secret().ok().flatten(), host }
+    FromJob { secret: job.secret().ok().flatten(), host, directory }
 }
 
 /// Joins the job: rank and size.

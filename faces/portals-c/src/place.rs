@@ -12,10 +12,16 @@ use petasos_shm::Shm;
 use petasos_tcp::{Config, Secret, TcpEndpoint};
 use std::{
     env,
+    fs::{File, OpenOptions, TryLockError},
+    io::{self, ErrorKind},
     net::{Ipv4Addr, SocketAddrV4, UdpSocket},
     os::{
+        fd::OwnedFd,
         linux::net::SocketAddrExt,
-        unix::net::{SocketAddr, UnixListener},
+        unix::{
+            fs::OpenOptionsExt,
+            net::{SocketAddr, UnixListener},
+        },
     },
 };
 
@@ -30,6 +36,11 @@ const TRANSPORT: &str = "PETASOS_PORTALS_TRANSPORT";
 
 /// Below the ports that the system gives to those that do not care.
 const FIRST_PORT: u16 = 24_000;
+/// What the names of sockets begin with.
+const NAME: &str = "portals4-";
+/// The longest directory in which they fit: the address of a socket has 107 bytes.
+const LONGEST: usize = 107 - "/portals4-01234567-1023-3".len();
+
 /// Interfaces of a process, each with a port.
 pub(crate) const INTERFACES: u32 = 4;
 /// Process numbers: from 1 on, and no more.
@@ -50,6 +61,8 @@ pub(crate) struct Place {
     nid: u32,
     user: u32,
     network: Option<Network>,
+    /// Where names are that no other user can take: of the job, on this node.
+    directory: Option<String>,
 }
 
 /// What the job of this process gives, where the environment says nothing else.
@@ -57,6 +70,8 @@ pub(crate) struct Place {
 pub(crate) struct FromJob {
     pub(crate) secret: Option<Vec<u8>>,
     pub(crate) host: Option<Ipv4Addr>,
+    /// The private directory of its sockets on this node.
+    pub(crate) directory: Option<String>,
 }
 
 fn setting(name: &str) -> Option<String> {
@@ -117,7 +132,8 @@ impl Place {
         };
         let network = secret.map(|secret| Network { first_port, secret, alone });
         let user = rustix::process::geteuid().as_raw();
-        Ok(Place { nid: host.to_bits(), user, network })
+        let directory = job.directory.clone().filter(|directory| directory.len() <= LONGEST);
+        Ok(Place { nid: host.to_bits(), user, network, directory })
     }
 
     /// The node number of this process.
@@ -126,7 +142,11 @@ impl Place {
     }
 
     fn shm(&self, interface: u32, id: ptl_process_t) -> String {
-        format!("shm://portals4-{}-{:08x}-{}-{interface}", self.user, id.nid, id.pid)
+        let of = format!("{:08x}-{}-{interface}", id.nid, id.pid);
+        match &self.directory {
+            Some(directory) => format!("shm://{directory}/{NAME}{of}"),
+            None => format!("shm://{NAME}{}-{of}", self.user),
+        }
     }
 
     fn socket(network: &Network, interface: u32, id: ptl_process_t) -> SocketAddrV4 {
@@ -156,10 +176,10 @@ impl Place {
     pub(crate) fn process(&self, interface: u32, address: &Address) -> Option<ptl_process_t> {
         let id = match &self.network {
             None => {
-                let rest = address.rest().strip_prefix("portals4-")?;
-                let mut parts = rest.split('-').skip(1);
+                let mut parts = address.rest().rsplit('-').skip(1);
+                let pid = parts.next()?.parse().ok()?;
                 let nid = u32::from_str_radix(parts.next()?, 16).ok()?;
-                ptl_process_t { nid, pid: parts.next()?.parse().ok()? }
+                ptl_process_t { nid, pid }
             }
             Some(network) => {
                 let text = address.as_str();
@@ -208,18 +228,41 @@ impl Place {
     }
 
     /// Takes a process number: the one that is wanted, or any; `None` if it is taken, or all are.
-    pub(crate) fn claim(&self, wanted: Option<u32>) -> Option<Claim> {
-        let claim = |pid: u32| {
-            let name = format!("petasos-portals4-{}-{:08x}-{pid}", self.user, self.nid);
-            let name = SocketAddr::from_abstract_name(name).ok()?;
-            Some(Claim { pid, _held: UnixListener::bind_addr(&name).ok()? })
-        };
+    ///
+    /// # Errors
+    /// What the system says, if it is not that.
+    pub(crate) fn claim(&self, wanted: Option<u32>) -> io::Result<Option<Claim>> {
         if let Some(pid) = wanted {
-            return claim(pid);
+            return self.claim_one(pid);
         }
         // Processes that start together do not try the same ones.
         let first = std::process::id() % (PIDS - 1);
-        (0..PIDS - 1).find_map(|at| claim(1 + (first + at) % (PIDS - 1)))
+        let mut all = (0..PIDS - 1).map(|at| 1 + (first + at) % (PIDS - 1));
+        all.find_map(|pid| self.claim_one(pid).transpose()).transpose()
+    }
+
+    fn claim_one(&self, pid: u32) -> io::Result<Option<Claim>> {
+        let held = match &self.directory {
+            Some(directory) => {
+                let name = format!("{directory}/{NAME}{:08x}-{pid}", self.nid);
+                let mut how = OpenOptions::new();
+                let file: File = how.write(true).create(true).mode(0o600).open(name)?;
+                match file.try_lock() {
+                    Ok(()) => OwnedFd::from(file),
+                    Err(TryLockError::WouldBlock) => return Ok(None),
+                    Err(TryLockError::Error(error)) => return Err(error),
+                }
+            }
+            None => {
+                let name = format!("petasos-{NAME}{}-{:08x}-{pid}", self.user, self.nid);
+                match UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?) {
+                    Ok(listener) => listener.into(),
+                    Err(error) if error.kind() == ErrorKind::AddrInUse => return Ok(None),
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        Ok(Some(Claim { pid, _held: held }))
     }
 }
 
@@ -227,7 +270,7 @@ impl Place {
 #[derive(Debug)]
 pub(crate) struct Claim {
     pub(crate) pid: u32,
-    _held: UnixListener,
+    _held: OwnedFd,
 }
 
 /// The address by which this host reaches others; nothing is sent for it.
@@ -252,12 +295,18 @@ mod tests {
         let network =
             Network { first_port: 23_000, secret: Secret::new(vec![7; 32]).unwrap(), alone };
         let network = secret.then_some(network);
-        Place { nid: Ipv4Addr::LOCALHOST.to_bits(), user: 1000, network }
+        Place { nid: Ipv4Addr::LOCALHOST.to_bits(), user: 1000, network, directory: None }
+    }
+
+    fn within(directory: &str, secret: bool) -> Place {
+        Place { directory: Some(directory.to_owned()), ..place(secret, false) }
     }
 
     #[test]
     fn addresses_lead_to_their_processes_and_back() {
-        for place in [place(false, false), place(true, false), place(true, true)] {
+        let within = ["/tmp/a-job", &"/d".repeat(LONGEST / 2)].map(|at| within(at, false));
+        let all = [place(false, false), place(true, false), place(true, true)];
+        for place in all.into_iter().chain(within) {
             let here = ptl_process_t { nid: place.nid, pid: 77 };
             let there = ptl_process_t { nid: place.nid + 1, pid: 77 };
             for id in [here, there] {
@@ -280,7 +329,13 @@ mod tests {
             }
             let beyond = ptl_process_t { pid: PIDS, ..here };
             assert_eq!(place.address(0, beyond), None);
-            for bad in ["shm://portals4-1-x-y-0", "tcp://127.0.0.1:80", "self://a", "auto://h:1"] {
+            for bad in [
+                "shm://portals4-1-x-y-0",
+                "shm:///tmp/portals4-7f000001-77-2",
+                "tcp://127.0.0.1:80",
+                "self://a",
+                "auto://h:1",
+            ] {
                 assert_eq!(place.process(0, &Address::parse(bad).unwrap()), None);
             }
         }
@@ -288,13 +343,32 @@ mod tests {
 
     #[test]
     fn a_number_is_taken_once() {
-        let place = place(false, false);
-        let one = place.claim(None).unwrap();
-        assert!(place.claim(Some(one.pid)).is_none());
-        let two = place.claim(None).unwrap();
-        assert_ne!(one.pid, two.pid);
-        let pid = one.pid;
-        drop(one);
-        assert!(place.claim(Some(pid)).is_some());
+        let private = tempfile::tempdir().unwrap();
+        let directory = private.path().to_str().unwrap();
+        for place in [place(false, false), within(directory, false), within(directory, true)] {
+            let one = place.claim(None).unwrap().unwrap();
+            assert!(place.claim(Some(one.pid)).unwrap().is_none());
+            let two = place.claim(None).unwrap().unwrap();
+            assert_ne!(one.pid, two.pid);
+            let pid = one.pid;
+            drop(one);
+            assert!(place.claim(Some(pid)).unwrap().is_some());
+        }
+        assert!(within("/nowhere", false).claim(None).is_err(), "that is not a number in use");
+    }
+
+    /// Names that every user can take are those of processes without a job alone.
+    #[test]
+    fn names_of_a_job_are_in_its_directory() {
+        let private = tempfile::tempdir().unwrap();
+        let directory = private.path().to_str().unwrap();
+        let job = FromJob { directory: Some(directory.to_owned()), ..FromJob::default() };
+        let place = Place::find(&job).unwrap();
+        let endpoint = place.open(0, 5).unwrap();
+        assert!(endpoint.address().as_str().starts_with(&format!("shm://{directory}/")));
+        let id = ptl_process_t { nid: place.nid(), pid: 5 };
+        assert_eq!(place.process(0, endpoint.address()), Some(id));
+        let claim = place.claim(Some(5)).unwrap().unwrap();
+        assert_eq!(std::fs::read_dir(directory).unwrap().count(), 2, "{claim:?}");
     }
 }

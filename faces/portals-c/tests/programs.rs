@@ -216,6 +216,18 @@ fn what_is_wrong_with_the_environment_is_said() {
     }
 }
 
+/// A shortage of descriptors is no shortage of process numbers.
+#[test]
+fn no_descriptors_are_left() {
+    // Enough for the line between its two processes, and one more.
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec 3<&- 4<&-; ulimit -n 5; exec \"$0\" moves"]);
+    let output = command.arg(made().folder.join("pair")).output().expect("it runs");
+    let all = String::from_utf8_lossy(&output.stderr);
+    assert!(all.contains("portals: Too many open files"), "{all}");
+    assert!(all.contains("is 5 and not 0"), "PTL_FAIL: {all}");
+}
+
 #[test]
 fn process_numbers() {
     pair("numbers");
