@@ -81,6 +81,9 @@ static void matching(int first)
             if (got == -FI_EAVAIL) fi_cq_readerr(cq, &error, 0);
         }
         CHECK(entry.len == 50000 && entry.tag == 44);
+        /* A context names one message that is claimed. */
+        message.tag = 43;
+        CHECK(fi_trecvmsg(ep, &message, FI_PEEK | FI_CLAIM) == -FI_EBUSY);
         message.tag = 42;
         OK(fi_trecvmsg(ep, &message, FI_PEEK | FI_DISCARD));
         CHECK(next(NULL).tag == 42);

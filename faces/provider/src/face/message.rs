@@ -163,6 +163,10 @@ unsafe fn receive(
     let multi = flags & FI_MULTI_RECV != 0;
     let (claim, discard) = (flags & FI_CLAIM != 0, flags & FI_DISCARD != 0);
     if flags & FI_PEEK != 0 {
+        if claim && endpoint.has_claimed(context) {
+            // It is by its context that it will be received.
+            return Err(libc::EBUSY);
+        }
         endpoint.progress(shared);
         endpoint.peek(shared, by.list, source, tag, Peek { context, claim, discard });
     } else if claim {

@@ -364,6 +364,11 @@ impl Endpoint {
         shared.done(self.receive, None, true, entry);
     }
 
+    /// Whether there is a message that was claimed with this context.
+    pub(crate) fn has_claimed(&self, context: usize) -> bool {
+        self.lists.claimed.contains_key(&context)
+    }
+
     /// Receives the message that was claimed with the same context, or discards it. False: there is
     /// none.
     pub(crate) fn claimed(&mut self, shared: &mut Shared, receive: Receive, discard: bool) -> bool {
