@@ -215,12 +215,35 @@ static void descriptors(int first)
     stop();
 }
 
+/* More memory is registered than an endpoint takes: it says so, and all of it can be closed again. */
+static void registered(int first)
+{
+    enum { MOST = 65536 };
+    static struct fid_mr *all[MOST + 1];
+    if (!first) return;
+    OK(enable());
+    OK(fi_close(&ep->fid));
+    /* Without an endpoint there is no limit, so the next one has none. */
+    for (size_t k = 0; k <= MOST; k++)
+        OK(fi_mr_reg(domain, memory + k, 1, FI_REMOTE_READ, 0, k, 0, &all[k], NULL));
+    OK(fi_endpoint(domain, info, &ep, NULL));
+    OK(fi_ep_bind(ep, &av->fid, 0));
+    OK(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV));
+    CHECK(fi_enable(ep) == -FI_ENOMEM);
+    OK(fi_close(&all[MOST]->fid));
+    OK(fi_enable(ep));
+    CHECK(fi_mr_reg(domain, memory, 1, FI_REMOTE_READ, 0, MOST, 0, &all[MOST], NULL) == -FI_ENOMEM);
+    for (size_t k = 0; k < MOST; k++) OK(fi_close(&all[k]->fid));
+    stop();
+}
+
 int main(int count, char **args)
 {
     static const struct test all[] = {
         { "busy", busy },
         { "halted", halted },
         { "descriptors", descriptors },
+        { "registered", registered },
     };
     return run(all, sizeof all / sizeof *all, count, args);
 }

@@ -122,6 +122,11 @@ fn no_descriptors_are_left() {
     }
 }
 
+#[test]
+fn more_memory_is_registered_than_an_endpoint_takes() {
+    fault("registered", &[]);
+}
+
 /// Nothing of the provider's is in `/dev/shm`, which is full on many a machine of containers.
 #[test]
 fn shared_memory_of_files_is_full() {

@@ -150,15 +150,23 @@ impl Endpoint {
     /// From now on it is reached, and all memory of the domain through it.
     ///
     /// # Errors
-    /// An endpoint of the fabric does not take the memory.
+    /// An endpoint of the fabric does not take the memory, or a queue does not watch it. Then it is
+    /// as it was.
     pub(crate) fn enable(&mut self, opened: Opened, shared: &mut Shared) -> Result<(), Errno> {
         self.net = Some(opened.net);
+        if let Err(error) = self.open_to(shared) {
+            self.net = None;
+            self.regions.clear();
+            return Err(error);
+        }
         (self.job, self.refusals) = (opened.job, opened.refusals);
+        shared.job = Some(self.job);
+        Ok(())
+    }
+
+    fn open_to(&mut self, shared: &Shared) -> Result<(), Errno> {
         for (key, registered) in &shared.memory {
-            if let Err(error) = self.open_memory(*key, registered) {
-                self.net = None;
-                return Err(error);
-            }
+            self.open_memory(*key, registered)?;
         }
         // Its descriptor ends the sleep of all threads that wait for something of it.
         let queues = [self.transmit.queue, self.receive.queue].into_iter().flatten();
@@ -167,12 +175,10 @@ impl Endpoint {
         let counters = [send, receive, read, write].into_iter().flatten();
         let of_counters = counters.filter_map(|at| shared.counters.get(at)?.bed.as_deref());
         let own = shared.driver.as_ref().map(|(bed, _)| &**bed);
-        if let Some(fd) = self.fd() {
-            for bed in of_queues.chain(of_counters).chain(own) {
-                bed.watch(fd).map_err(|error| error.raw_os_error())?;
-            }
+        let Some(fd) = self.fd() else { return Ok(()) };
+        for bed in of_queues.chain(of_counters).chain(own) {
+            bed.watch(fd).map_err(|error| error.raw_os_error())?;
         }
-        shared.job = Some(self.job);
         Ok(())
     }
 
