@@ -111,6 +111,8 @@ pub(crate) struct Endpoint {
     pub(super) scratch: wire::Bytes,
     /// Peers that were told to keep what they send.
     held: Vec<Peer>,
+    /// Since what waits for room was tried last something has happened: there may be room.
+    has_moved: bool,
     events: Vec<Event>,
     lease: Lease,
 }
@@ -138,6 +140,7 @@ impl Endpoint {
             regions: HashMap::new(),
             scratch: wire::Bytes::new(),
             held: Vec::new(),
+            has_moved: false,
             events: Vec::new(),
             lease: Lease::inline(&[]),
         }
@@ -219,8 +222,10 @@ impl Endpoint {
     }
 
     pub(super) fn arm(&mut self, now: Time) -> Sleep {
+        let waits = !self.backlog.is_empty() || !self.answers.is_empty();
         match &mut self.net {
-            _ if !self.backlog.is_empty() || !self.answers.is_empty() => Sleep::Busy,
+            // Otherwise an event says when there is room: a peer that is stopped costs no passes.
+            _ if waits && self.has_moved => Sleep::Busy,
             Some(net) => net.arm(now),
             None => Sleep::Until(Time::NEVER),
         }
@@ -352,6 +357,7 @@ impl Endpoint {
         let Some(net) = &mut self.net else { return busy };
         let mut events = std::mem::take(&mut self.events);
         busy |= net.progress(shared.now(), 64, &mut events);
+        self.has_moved = !events.is_empty();
         for event in events.drain(..) {
             self.event(shared, event);
         }
