@@ -3,11 +3,12 @@
 
 mod common;
 
-use common::{POSIX, is_here};
+use common::{POSIX, config, is_here, network};
 use petasos_conformance::Network as Place;
 use petasos_datagram::{Config, Happened, Mark, Network};
 use petasos_testing::{again, role};
 use petasos_ucx::{Net, OpenError};
+use rustix::process::{Resource, Rlimit, setrlimit};
 use std::{
     fs::{File, OpenOptions},
     os::unix::fs::FileExt,
@@ -109,4 +110,28 @@ fn a_queue_that_is_written_to_too_early_is_replaced() {
     writes.join().unwrap();
     opens.tell("go on");
     assert!(opens.wait(PATIENCE).success());
+}
+
+/// Where a process has few descriptors, an endpoint is opened or refused, and no assertion of the
+/// library's ends the process.
+#[test]
+fn few_descriptors() {
+    if let Some(limit) = role() {
+        let limit = limit.parse().ok();
+        setrlimit(Resource::Nofile, Rlimit { current: limit, maximum: limit }).unwrap();
+        for place in [POSIX, network()] {
+            let opened = petasos_ucx::open(&place.anywhere(), config(place));
+            println!("opened {}", opened.is_ok());
+        }
+        return;
+    }
+    if !is_here(POSIX) {
+        return;
+    }
+    for limit in (6..48).step_by(2) {
+        let mut process = again("few_descriptors", &limit.to_string()).start();
+        for _ in 0..2 {
+            process.line("opened ");
+        }
+    }
 }

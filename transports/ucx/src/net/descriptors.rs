@@ -62,6 +62,17 @@ pub(super) fn prepare() {
     }
 }
 
+/// Descriptors that the library opens to begin with.
+const FIRST: usize = 12;
+
+/// Whether there are as many descriptors as the library needs to begin: 1.13 ends the process by an
+/// assertion where its thread for events gets none.
+pub(super) fn suffice() -> rustix::io::Result<()> {
+    let null = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let others = (1..FIRST).map(|_| fcntl_dupfd_cloexec(&null, 0));
+    others.collect::<Result<Vec<_>, _>>().map(drop)
+}
+
 /// Calls `destroy`, which destroys a worker, and keeps the numbers of segments that it closed.
 pub(super) fn keep_those_closed_by(destroy: impl FnOnce()) {
     let segments = segments();

@@ -77,6 +77,13 @@ impl Context {
             }
             config.set("NET_DEVICES", &name).map_err(refused("device"))?;
         }
+        descriptors::suffice().map_err(|error| OpenError::Refused {
+            version: library.version_text(),
+            transports,
+            call: "descriptors",
+            reason: error.to_string(),
+            advice: " (raise the limit of this process with `ulimit -n`)",
+        })?;
         let mut params = MaybeUninit::<ucp_params>::zeroed();
         let mut context = ptr::null_mut();
         // SAFETY: of the parameters those fields are filled that the mask names, the rest is not
