@@ -6,9 +6,10 @@ mod common;
 use common::{POSIX, config, is_here, network};
 use petasos_conformance::Network as Place;
 use petasos_datagram::{Config, Happened, Mark, Network};
+use petasos_fabric::{Clock, Endpoint, Event};
 use petasos_testing::{again, role};
 use petasos_ucx::{Net, OpenError};
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{
     fs::{File, OpenOptions},
     os::unix::fs::FileExt,
@@ -134,4 +135,41 @@ fn few_descriptors() {
             process.line("opened ");
         }
     }
+}
+
+/// The same when a peer comes: it is connected or refused.
+#[test]
+fn few_descriptors_when_a_peer_comes() {
+    if role().is_some() {
+        return meet_with_few();
+    }
+    if is_here(POSIX) {
+        again("few_descriptors_when_a_peer_comes", "meets").start().line("met");
+    }
+}
+
+fn meet_with_few() {
+    for place in [POSIX, network()] {
+        for left in 0..12 {
+            let mut ends =
+                [(); 2].map(|()| petasos_ucx::open(&place.anywhere(), config(place)).unwrap());
+            let to = ends[1].address().clone();
+            let limit = Rlimit { current: Some(150), maximum: getrlimit(Resource::Nofile).maximum };
+            setrlimit(Resource::Nofile, limit).unwrap();
+            let null = File::open("/dev/null").unwrap();
+            let mut taken: Vec<File> = std::iter::from_fn(|| null.try_clone().ok()).collect();
+            taken.truncate(taken.len().saturating_sub(left));
+            ends[0].resolve(&to, Duration::from_millis(50)).unwrap();
+            let (clock, mut events, end) = (Clock::start(), Vec::new(), Instant::now() + PATIENCE);
+            let is_over =
+                |event: &Event| matches!(event, Event::PeerUp { .. } | Event::PeerLost { .. });
+            while !events.iter().any(is_over) {
+                for end in &mut ends {
+                    end.progress(clock.now(), 64, &mut events);
+                }
+                assert!(Instant::now() < end, "neither up nor lost");
+            }
+        }
+    }
+    println!("met");
 }

@@ -62,14 +62,16 @@ pub(super) fn prepare() {
     }
 }
 
-/// Descriptors that the library opens to begin with.
-const FIRST: usize = 12;
+/// Descriptors that the library opens at most to begin with.
+pub(super) const FIRST: usize = 12;
+/// The same for a peer: with the first one a worker begins to listen to a network.
+pub(super) const PEER: usize = 8;
 
-/// Whether there are as many descriptors as the library needs to begin: 1.13 ends the process by an
-/// assertion where its thread for events gets none.
-pub(super) fn suffice() -> rustix::io::Result<()> {
+/// Whether the library may open so many descriptors: 1.13 ends the process by an assertion where
+/// some of its parts get none.
+pub(super) fn suffice(count: usize) -> rustix::io::Result<()> {
     let null = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    let others = (1..FIRST).map(|_| fcntl_dupfd_cloexec(&null, 0));
+    let others = (1..count).map(|_| fcntl_dupfd_cloexec(&null, 0));
     others.collect::<Result<Vec<_>, _>>().map(drop)
 }
 

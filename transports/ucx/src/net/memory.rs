@@ -1,6 +1,6 @@
 //! Nodes, memory that is opened to them, and keys to theirs.
 
-use super::{Net, objects::made};
+use super::{Net, descriptors, objects::made};
 use crate::form::SLACK;
 use crate::sys::{
     UCP_EP_CLOSE_FLAG_FORCE, UCP_EP_PARAM_FIELD_ERR_HANDLER, UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
@@ -88,6 +88,9 @@ impl Net {
     /// Makes a node known, of the address of its worker.
     pub(super) fn connect(&mut self, name: &[u8]) -> Result<Node, String> {
         self.addresses.check(name)?;
+        descriptors::suffice(descriptors::PEER).map_err(|error| {
+            format!("there are no descriptors for UCX here (`ulimit -n`): {error}")
+        })?;
         let address = [name, &SLACK].concat();
         let mode = match self.kind.tells_of_death() {
             true => UCP_ERR_HANDLING_MODE_PEER,

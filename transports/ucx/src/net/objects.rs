@@ -77,7 +77,7 @@ impl Context {
             }
             config.set("NET_DEVICES", &name).map_err(refused("device"))?;
         }
-        descriptors::suffice().map_err(|error| OpenError::Refused {
+        descriptors::suffice(descriptors::FIRST).map_err(|error| OpenError::Refused {
             version: library.version_text(),
             transports,
             call: "descriptors",
