@@ -79,11 +79,13 @@ impl Element {
 /// The most dimensions of an array, as of the buffer protocol.
 pub(crate) const DIMENSIONS: usize = 64;
 
-/// How many bytes an array has; `None` if that is more than there can be.
+/// How many bytes an array has; `None` if that is more than there can be, or if its strides are,
+/// which are not those of nothing where it has no numbers.
 pub(crate) fn bytes(element: Element, shape: &[u64]) -> Option<usize> {
-    let mut bytes = u64::from(element.size);
+    let mut reached = u64::from(element.size);
     for len in shape {
-        bytes = bytes.checked_mul(*len)?;
+        reached = reached.checked_mul((*len).max(1))?;
     }
-    usize::try_from(bytes).ok().filter(|bytes| *bytes <= isize::MAX as usize)
+    let reached = isize::try_from(reached).ok()?;
+    Some(if shape.contains(&0) { 0 } else { reached.unsigned_abs() })
 }

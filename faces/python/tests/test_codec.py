@@ -160,6 +160,10 @@ class Hostile(unittest.TestCase):
             shaped("f", 8, 2, data=b"\0" * 17),
             shaped("f", 8, 1 << 61, data=b""),
             shaped("f", 8, 1 << 32, 1 << 32, data=b""),
+            # Without a number, and with strides or lengths that are none.
+            shaped("u", 1, 0, 1 << 62, 1 << 62),
+            shaped("u", 1, 0, (1 << 64) - 1),
+            shaped("u", 1, (1 << 64) - 1, 0),
             shaped("u", 1, *([1] * 65), data=b"\0"),
         ):
             self.refused(extension(1, payload))
