@@ -12,7 +12,7 @@ use crate::{
 };
 use petasos::{
     Access, BulkError, Exported, Region,
-    fabric::{Key, OpErrorKind},
+    fabric::{Key, OpError, OpErrorKind},
 };
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyTuple};
 use std::rc::Rc;
@@ -215,7 +215,9 @@ async fn fetch(
     if len > limit {
         return Err(BulkError::TooLarge { len, limit }.into());
     }
-    let region = Region::zeroed(bytes);
+    let region = Region::try_zeroed(bytes).map_err(|error| {
+        BulkError::Transfer(OpError::local(OpErrorKind::System(error.to_string())))
+    })?;
     remote.get(0, region.whole()).await?;
     Ok((region, false))
 }

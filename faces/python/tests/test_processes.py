@@ -137,6 +137,48 @@ class LostOverTcp(Lost):
     URL = "tcp://127.0.0.1:0"
 
 
+LIMITED = """
+    import os, resource, sys, petasos
+    from tests.test_processes import Source
+
+    def refused(kind, act):
+        try:
+            act()
+        except kind as error:
+            return str(error)
+
+    engine = petasos.Engine("shm://*")
+    client = engine.client(Source, sys.argv[1])
+    remote = client.lend()
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), limits[1]))
+    for act in (lambda: remote.pull(0, 200 << 20), lambda: engine.array((200 << 20,), "u1")):
+        print("memory" in refused(petasos.TransferError, act))
+    print(client.ping(), len(remote.pull(0, 1 << 20)))
+    resource.setrlimit(resource.RLIMIT_AS, limits)
+    taken = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    while refused(OSError, lambda: taken.append(os.dup(0))) is None:
+        pass
+    print("open files" in refused(petasos.OpenError, lambda: petasos.Engine("shm://*")))
+    for number in taken:
+        os.close(number)
+    print(client.ping(), len(remote.pull(0, 200 << 20)))
+"""
+
+
+class UsedUp(unittest.TestCase):
+    """Memory and descriptors: what is not there is an exception, and the engine goes on."""
+
+    def test_memory_and_descriptors(self):
+        with Process(SERVER, "shm://*") as server:
+            status, out, error = run(LIMITED, server.line())
+        said = ["True", "True", "1 1048576", "True", "1 209715200"]
+        self.assertEqual((status, out.splitlines()), (0, said), error)
+
+
 def child_of_fork(queue):
     import petasos
 

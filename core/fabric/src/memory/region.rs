@@ -9,7 +9,7 @@ use super::{
     pieces::Pieces,
     releases::{Owner, Queue, Releases},
 };
-use crate::Buffer;
+use crate::{AllocError, Buffer};
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
     fmt,
@@ -107,23 +107,37 @@ impl Region {
     #[must_use]
     pub fn zeroed(len: usize) -> Region {
         let layout = Layout::from_size_align(len.max(1), PAGE).expect("a length that can exist");
+        Region::try_zeroed(len).unwrap_or_else(|_| handle_alloc_error(layout))
+    }
+
+    /// The same, for a length that a peer chose, or that may be more than there is.
+    ///
+    /// # Errors
+    /// [`AllocError::BadLength`] for more than `isize::MAX` bytes, [`AllocError::System`] when there
+    /// is no such memory.
+    ///
+    /// ```
+    /// use petasos_fabric::Region;
+    ///
+    /// assert_eq!(Region::try_zeroed(100)?.len(), 100);
+    /// assert!(Region::try_zeroed(isize::MAX as usize / 2).is_err());
+    /// # Ok::<(), petasos_fabric::AllocError>(())
+    /// ```
+    pub fn try_zeroed(len: usize) -> Result<Region, AllocError> {
+        let layout = Layout::from_size_align(len.max(1), PAGE);
+        let layout = layout.map_err(|_| AllocError::BadLength(len))?;
+        let none = || AllocError::System { len, reason: "out of memory".to_owned() };
         // Under Miri all of it is on the heap: it knows no advice to the system, nor parts of
         // mappings.
-        if len >= LARGE && !cfg!(miri) {
-            let Some(pages) = Pages::map(len) else { handle_alloc_error(layout) };
-            let (base, backing) = (pages.base(), Backing::Pages(pages));
-            return Region(Arc::new(Inner { base, len, writable: true, shared: false, backing }));
-        }
-        // SAFETY: the layout's size is not zero.
-        let base = unsafe { alloc_zeroed(layout) };
-        let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
-        Region(Arc::new(Inner {
-            base,
-            len,
-            writable: true,
-            shared: false,
-            backing: Backing::Heap(layout),
-        }))
+        let (base, backing) = if len >= LARGE && !cfg!(miri) {
+            let pages = Pages::map(len).ok_or_else(none)?;
+            (pages.base(), Backing::Pages(pages))
+        } else {
+            // SAFETY: the layout's size is not zero.
+            let base = NonNull::new(unsafe { alloc_zeroed(layout) });
+            (base.ok_or_else(none)?, Backing::Heap(layout))
+        };
+        Ok(Region(Arc::new(Inner { base, len, writable: true, shared: false, backing })))
     }
 
     /// The memory of a vector, without a copy.

@@ -3,10 +3,13 @@
 use super::BulkHandle;
 use crate::{BulkError, inner::Inner, memory::Imported, operation::Pending};
 use bytes::Bytes;
-use petasos_fabric::{Access, Key, Level, Operation, Peer, Region, RemoteSpan, Slice};
+use petasos_fabric::{
+    Access, Key, Level, OpError, OpErrorKind, Operation, Peer, Region, RemoteSpan, Slice,
+};
 use smallvec::smallvec;
 use std::{
     cell::Cell,
+    hint::black_box,
     pin::{Pin, pin},
     rc::Rc,
     task::{Context, Poll, ready},
@@ -50,6 +53,23 @@ struct Shared {
     /// To be sent when the memory is given back; none if the data travelled within the descriptor.
     key: Bytes,
     released: Cell<bool>,
+}
+
+/// From so many bytes on it is seen first whether there is such memory.
+const LARGE: usize = 1 << 20;
+
+/// Zeroes, as many as a peer says: where there is no such memory, that is an error, and not the end
+/// of the process.
+fn zeroes(len: u64) -> Result<Region, BulkError> {
+    let len = len as usize;
+    let mut room = Vec::<u8>::new();
+    // The optimiser would leave out what is not used.
+    if len >= LARGE && black_box(&mut room).try_reserve_exact(len).is_err() {
+        let none = OpErrorKind::System(format!("no memory of {len} bytes"));
+        return Err(OpError::local(none).into());
+    }
+    drop(black_box(room));
+    Ok(Region::from_vec(vec![0; len]))
 }
 
 /// In which direction the data moves.
@@ -112,7 +132,8 @@ impl RemoteBulk {
     ///
     /// # Errors
     /// [`BulkError::TooLarge`] beyond that limit, [`BulkError::OutOfBounds`] beyond the end of the
-    /// bulk memory, [`BulkError::Transfer`] if the peer is lost or has closed the memory.
+    /// bulk memory, [`BulkError::Transfer`] if the peer is lost or has closed the memory, or if there
+    /// is no memory here.
     pub fn pull(
         &self,
         offset: u64,
@@ -122,7 +143,7 @@ impl RemoteBulk {
         let begun = match len > limit {
             true => Err(BulkError::TooLarge { len, limit }),
             false => self.check(offset, len).and_then(|()| {
-                let region = Region::from_vec(vec![0; len as usize]);
+                let region = zeroes(len)?;
                 Ok((self.transfer(Direction::Pull, offset, region.whole())?, region))
             }),
         };
@@ -170,13 +191,13 @@ impl RemoteBulk {
     /// `EngineConfig::max_body` bytes.
     ///
     /// # Errors
-    /// [`BulkError::TooLarge`] beyond that limit.
+    /// [`BulkError::TooLarge`] beyond that limit, [`BulkError::Transfer`] if there is no memory.
     pub fn local(&self) -> Result<Region, BulkError> {
         let (len, limit) = (self.len(), self.shared.inner.config.max_body);
         if len > limit {
             return Err(BulkError::TooLarge { len, limit });
         }
-        Ok(Region::from_vec(vec![0; len as usize]))
+        zeroes(len)
     }
 
     /// Maps all of it, to be read in place; `None` if the data travelled within the descriptor, or
