@@ -37,7 +37,6 @@ use crate::{
 };
 use rustix::io::Errno;
 use std::{
-    collections::VecDeque,
     fmt, mem,
     ops::Range,
     os::fd::{AsFd, BorrowedFd},
@@ -316,10 +315,6 @@ impl Endpoint for Attended {
             core.full_again(peer);
         }
         refused
-    }
-
-    fn submit(&mut self, operations: &mut VecDeque<Operation>) {
-        self.call().endpoint_mut().submit(operations);
     }
 
     fn cancel(&mut self, token: Token) {

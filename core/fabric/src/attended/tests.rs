@@ -3,6 +3,7 @@
 use super::{unread::*, *};
 use crate::{Clock, Doorbell, LostReason, Notify, PeerState, driver::sleep_on};
 use std::{
+    collections::VecDeque,
     sync::{
         Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -85,6 +86,9 @@ impl Endpoint for Scripted {
         Ok(())
     }
     fn try_submit(&mut self, operation: Operation) -> Result<(), Refused> {
+        if operation.target() == Some(FULL) {
+            return Err(Refused { operation, full: Full::Peer });
+        }
         // Complete in the next pass, of which nothing tells the thread.
         let event = Event::Done { token: operation.token(), result: Ok(crate::Done::Flushed) };
         self.net.coming.lock().unwrap().push_back(event);
@@ -133,6 +137,9 @@ impl Drop for Scripted {
         self.net.dropped.fetch_add(1, Ordering::SeqCst);
     }
 }
+
+/// A peer that takes no operations.
+const FULL: Peer = Peer { index: 99, generation: 0 };
 
 fn peer(index: u32) -> Peer {
     Peer { index, generation: 0 }
@@ -425,6 +432,23 @@ fn what_was_full_again_is_not_writable() {
     unread.full_again(peer(1));
     let (left, _) = unread.pop().unwrap();
     assert!(matches!(left, Event::Writable { peer: of } if of == peer(2)) && unread.is_empty());
+}
+
+/// Also where that was found by submitting several operations.
+#[test]
+fn what_was_full_again_when_several_were_submitted_is_not_writable() {
+    let (mut end, net, bell) = Scripted::attended(AttendedConfig::default());
+    for of in [FULL, peer(2)] {
+        net.send(&bell, Event::Writable { peer: of });
+    }
+    until("the thread has taken both", || net.coming.lock().unwrap().is_empty());
+    end.submit(&mut [Operation::Flush { token: Token(1), peer: FULL }].into());
+    let mut events = Vec::new();
+    end.progress(Clock::start().now(), 64, &mut events);
+    assert!(
+        matches!(events[..], [Event::Writable { peer: of }] if of == peer(2)),
+        "{events:?}: a second one would follow"
+    );
 }
 
 #[test]
