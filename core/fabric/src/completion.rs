@@ -228,8 +228,26 @@ impl Completion {
         }
     }
 
+    /// Whether it names no peer, and is no failure, which may: then it is the same at every endpoint.
+    /// For endpoints that are made of others. False of values that are [long](Status::Fetched), too.
+    #[must_use]
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        match &self.outcome {
+            Outcome::Plain(_)
+            | Outcome::Received(_)
+            | Outcome::Fetched { .. }
+            | Outcome::Mapped(_) => true,
+            Outcome::Tagged { .. }
+            | Outcome::Peeked(_)
+            | Outcome::Apart(_)
+            | Outcome::Failed(_) => false,
+        }
+    }
+
     /// Names the sender of a message that was received or found, and of its claim, by another
     /// handle: for endpoints that are made of others.
+    #[inline]
     pub fn set_peer(&mut self, ours: Peer) {
         match &mut self.outcome {
             Outcome::Tagged { peer, .. } => *peer = ours,

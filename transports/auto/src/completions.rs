@@ -1,57 +1,64 @@
 //! Completions of members, translated.
 
 use crate::{Auto, outstanding::is_name, pace::Due};
-use petasos_fabric::{Completion, Event, Status};
-
-/// Whether the completion of a member is one of the user's as it is.
-#[inline(always)]
-pub(crate) fn is_ours(completion: &Completion) -> bool {
-    let of_peer = matches!(completion.status(), Status::Tagged | Status::Peeked | Status::Failed);
-    !of_peer && !is_name(completion.token())
-}
+use petasos_fabric::{Completion, Event};
+use std::mem;
 
 impl Auto {
     /// Polls members for a completion, one after the other.
     #[inline(never)]
     pub(crate) fn poll_completions_of(&mut self, members: Due) -> Option<Completion> {
         for member in members {
-            match self.members[member].endpoint.poll_completion() {
-                Some(completion) if is_ours(&completion) => {
-                    self.pace.found();
-                    return Some(completion);
-                }
-                Some(completion) => return self.translate_completion(member, completion),
-                None => {}
+            if let Some(mut completion) = self.members[member].endpoint.poll_completion() {
+                let ours = self.translate_completion(member, &mut completion);
+                return ours.then_some(completion);
             }
         }
         None
     }
 
-    /// Translates a completion that is not. `None` if it is none of the user's, or if other events
-    /// come before it, which it caused: then the next pass reports both.
-    #[inline(never)]
+    /// Makes a completion of a member one of the user's. False if it is none of these, or if other
+    /// events come before it, which it caused: then the next pass reports both.
+    #[inline(always)]
     pub(crate) fn translate_completion(
         &mut self,
         member: usize,
-        mut completion: Completion,
-    ) -> Option<Completion> {
+        completion: &mut Completion,
+    ) -> bool {
         self.pace.found();
-        if !is_name(completion.token())
-            && completion.status() == Status::Tagged
-            && let Some(peer) = completion.peer()
-            && let Some(ours) = self.peers.introduced(member, peer)
+        if is_name(completion.token()) {
+            return self.translate_fully(member, completion);
+        }
+        if completion.is_plain() {
+            return true;
+        }
+        if let Some(there) = completion.peer()
+            && let Some(ours) = self.peers.introduced(member, there)
         {
             completion.set_peer(ours);
-            return Some(completion);
+            return true;
         }
-        let mut event = Event::from(completion);
+        self.translate_fully(member, completion)
+    }
+
+    /// The same of one that is more than a handle away.
+    #[inline(never)]
+    fn translate_fully(&mut self, member: usize, completion: &mut Completion) -> bool {
+        let token = completion.token();
+        let mut event = Event::from(mem::replace(completion, Completion::sent(token)));
         if !self.translate_one(member, &mut event) {
-            return None;
+            return false;
         }
-        if self.early.is_empty() {
-            return Completion::from_event(event).ok();
+        if !self.early.is_empty() {
+            self.report(event);
+            return false;
         }
-        self.early.push(event);
-        None
+        match Completion::from_event(event) {
+            Ok(ours) => {
+                *completion = ours;
+                true
+            }
+            Err(_) => false,
+        }
     }
 }

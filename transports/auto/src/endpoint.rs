@@ -1,6 +1,6 @@
 //! The contract of the fabric.
 
-use crate::{Auto, completions::is_ours, peers::Route, turn::total};
+use crate::{Auto, peers::Route, turn::total};
 use petasos_fabric::{
     Access, Address, AllocError, Capabilities, ChannelUse, Completion, Endpoint, Event,
     ExportError, ImportError, InUse, Incarnation, InjectError, Key, KeyId, Lease, Notifier,
@@ -94,10 +94,10 @@ impl Endpoint for Auto {
     fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
         let len = if let [part] = parts { part.len() } else { total(parts) };
         if let Some(&through) = self.peers.through(peer)
-            && self.outstanding.is_flushed_bit(through.bit)
+            && self.outstanding.is_flushed_mask(through.mask)
             && len <= self.capabilities.limits.max_inject
         {
-            self.pace.give_bit(through.bit);
+            self.pace.give_mask(through.mask);
             return match self.members[through.member()].endpoint.inject(through.there, parts) {
                 Ok(()) => Ok(()),
                 Err(error) => Err(self.not_injected(peer, error)),
@@ -126,9 +126,8 @@ impl Endpoint for Auto {
     /// Mostly one member is polled, and what it reports is the user's as it is.
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
         self.now = now;
-        let due = self.pace.begin_pass(now);
-        let Some(member) = due.only().filter(|_| !self.has_chores()) else {
-            return self.progress_all(due, budget, events);
+        let Some(member) = self.begin_plain_pass() else {
+            return self.progress_all(budget, events);
         };
         let before = events.len();
         let worked = self.members[member].endpoint.progress(now, budget.max(1), events);
@@ -143,34 +142,32 @@ impl Endpoint for Auto {
 
     #[inline]
     fn poll_message(&mut self, message: &mut Lease) -> Option<Peer> {
-        let mut warm = self.pace.warm();
-        let member = warm.next()?;
+        let mut polled = self.pace.polled();
+        let member = polled.next()?;
         if !self.early.is_empty() {
             return None;
         }
         match self.members[member].endpoint.poll_message(message) {
             Some(there) => self.sender(member, there, message),
-            None if warm.is_empty() => None,
-            None => self.poll_others(warm, message),
+            None if polled.is_empty() => None,
+            None => self.poll_others(polled, message),
         }
     }
 
     #[inline]
     fn poll_completion(&mut self) -> Option<Completion> {
-        let mut warm = self.pace.warm();
-        let member = warm.next()?;
+        let mut polled = self.pace.polled();
+        let member = polled.next()?;
         if !self.early.is_empty() {
             return None;
         }
-        match self.members[member].endpoint.poll_completion() {
-            Some(completion) if is_ours(&completion) => {
-                self.pace.found();
-                Some(completion)
-            }
+        let mut found = self.members[member].endpoint.poll_completion();
+        let ours = match &mut found {
             Some(completion) => self.translate_completion(member, completion),
-            None if warm.is_empty() => None,
-            None => self.poll_completions_of(warm),
-        }
+            None if polled.is_empty() => false,
+            None => return self.poll_completions_of(polled),
+        };
+        if ours { found } else { None }
     }
 
     #[inline]
@@ -249,6 +246,7 @@ impl Endpoint for Auto {
 
     fn release(&mut self, remote: Remote) {
         self.released.push(remote);
+        self.pace.add_chores();
         self.release_unused();
     }
 }

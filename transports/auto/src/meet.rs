@@ -133,6 +133,7 @@ impl Auto {
         let (incarnation, address) = (self.incarnation, self.address.clone());
         let handshake = Handshake { wish, incarnation, address }.encode();
         self.pace.give(route.member);
+        self.pace.add_chores();
         let sent = self.members[route.member].endpoint.inject(route.peer, &[&handshake]);
         let link = self.peers.link_or_new(route);
         match sent {
@@ -199,6 +200,7 @@ impl Auto {
         if !link.is_introduced() {
             link.patience = Some(Patience::new(INTRODUCTION));
             self.greetings.add(route);
+            self.pace.add_chores();
         }
     }
 
@@ -319,7 +321,7 @@ impl Auto {
         self.peers.introduce(route);
         let Some(entry) = self.peers.get_mut(peer) else { return };
         (entry.state, entry.incarnation) = (PeerState::Up, Some(incarnation));
-        self.early.push(Event::PeerUp { peer, incarnation });
+        self.report(Event::PeerUp { peer, incarnation });
     }
 
     /// A member has lost a peer.
@@ -349,7 +351,7 @@ impl Auto {
         let resolved = entry.resolved;
         self.peers.unname(peer);
         self.fail_all(waiting, &OpErrorKind::PeerLost(reason.clone()), &address);
-        self.early.push(Event::PeerLost { peer, reason });
+        self.report(Event::PeerLost { peer, reason });
         if !self.expected.is_flowing() {
             self.release_held();
         }

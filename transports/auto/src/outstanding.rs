@@ -132,10 +132,10 @@ impl Outstanding {
         self.behind != 0
     }
 
-    /// Whether the member with this bit has taken all operations.
+    /// The same of the member whose bit is the only one in the lowest byte.
     #[inline]
-    pub(crate) fn is_flushed_bit(&self, bit: u32) -> bool {
-        self.behind & bit == 0
+    pub(crate) fn is_flushed_mask(&self, mask: u32) -> bool {
+        self.behind & mask == 0
     }
 
     pub(crate) fn push(&mut self, member: usize, operation: Operation) {

@@ -11,7 +11,8 @@
 //! leaves no network out for longer than another.
 //!
 //! Members are bits of a number here. Which of them are polled in each pass is found out in every
-//! eighth, so that the others cost next to nothing.
+//! eighth, so that the others cost next to nothing; and mostly that is one member, and a pass is
+//! one test.
 
 use crate::{Member, Scope, address::MOST};
 use petasos_fabric::Time;
@@ -32,24 +33,47 @@ const SHARED: u32 = 8;
 const BITS: usize = 8;
 const _: () = assert!(MOST <= BITS);
 
+// What is looked at in each pass and by each poll is in one word. Its three lowest bytes have a bit
+// for each member:
+
+/// Members that are polled for messages and completions: something has come or gone over them
+/// lately.
+const POLLED: u32 = 0xff;
+/// Of these, those over which something has come or gone since the last review.
+const RECENT: u32 = POLLED << BITS;
+/// Members that were given something, and have had no pass since.
+const GIVEN: u32 = RECENT << BITS;
+/// There may be more to do in the next pass than to poll members.
+const CHORES: u32 = 1 << 24;
+/// Always there.
+const ALWAYS: u32 = 1 << 25;
+
+/// What a member that something was given to sets in that word.
+#[inline]
+pub(crate) const fn given(member: usize) -> u32 {
+    (1 | 1 << BITS | 1 << (2 * BITS)) << member
+}
+
 /// The rhythm of an endpoint.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    passes: u32,
+    /// See above.
+    bits: u32,
+    /// Which of them make a pass more than that of `steady_member`.
+    strays: u32,
+    /// The only member that is polled in each pass, if it is one.
+    steady_member: usize,
+    /// Passes until the next review.
+    left: i32,
     /// The pass of the last review, and the one in which cold networks were polled last.
     reviewed: u32,
     chilled: u32,
     /// For each member, the review before which it last had something to do.
     busy: [u32; BITS],
-    /// All members, and those of this node.
+    /// How many members there are; all of them, and those of this node.
+    count: usize,
     all: u32,
     near: u32,
-    /// Members that were given something and have not been polled since.
-    given: u32,
-    /// Members over which something has come or gone since the last review.
-    recent: u32,
-    /// The same lately.
-    warm: u32,
     /// Members that are polled in each pass.
     steady: u32,
     /// Members that come before the others in the next pass: all, as the caller may have slept;
@@ -63,41 +87,76 @@ impl Pace {
     pub(crate) fn new(members: &[Member]) -> Pace {
         let bits = members.iter().enumerate();
         let near = bits.filter(|(_, member)| member.scope == Scope::Node);
-        let near = near.fold(0, |near, (nth, _)| near | 1 << nth);
-        let all = (1 << members.len()) - 1;
-        Pace {
-            passes: 0,
+        Pace::of(members.len(), near.fold(0, |near, (nth, _)| near | 1 << nth))
+    }
+
+    fn of(count: usize, near: u32) -> Pace {
+        let all = (1 << count) - 1;
+        let mut pace = Pace {
+            bits: all | CHORES | ALWAYS,
+            strays: 0,
+            steady_member: 0,
+            left: SHARED as i32,
             reviewed: 0,
             chilled: 0,
             busy: [0; BITS],
+            count,
             all,
             near,
-            given: 0,
-            recent: 0,
-            warm: all,
-            steady: all,
+            steady: 0,
             first: all,
             cold: Time::ZERO,
+        };
+        pace.set_steady(all);
+        pace
+    }
+
+    fn set_steady(&mut self, steady: u32) {
+        self.steady = steady;
+        self.steady_member = steady.trailing_zeros() as usize;
+        let others = GIVEN & !(steady << (2 * BITS));
+        self.strays = CHORES | if steady.is_power_of_two() { others } else { ALWAYS };
+    }
+
+    /// A pass begins that is one as most: the only member that is polled in it.
+    #[inline]
+    pub(crate) fn begin_plain_pass(&mut self) -> Option<usize> {
+        if self.left <= 1 || self.bits & self.strays != 0 {
+            return None;
         }
+        self.left -= 1;
+        self.bits &= !GIVEN;
+        Some(self.steady_member)
     }
 
     /// A pass begins: the members that are polled in it.
-    #[inline]
     pub(crate) fn begin_pass(&mut self, now: Time) -> Due {
-        self.passes = self.passes.wrapping_add(1);
-        let given = std::mem::take(&mut self.given);
-        let mut due = self.steady | given;
-        self.recent |= given;
-        if self.passes.wrapping_sub(self.reviewed) >= SHARED {
+        self.left = self.left.wrapping_sub(1);
+        let mut due = self.steady | (self.bits & GIVEN) >> (2 * BITS);
+        self.bits &= !GIVEN;
+        if self.left <= 0 {
             due |= self.review(now);
         }
         Due(due)
     }
 
-    /// Whether the next pass is one as any other.
+    /// There may be more to do in the next pass than to poll members.
     #[inline]
-    pub(crate) fn is_steady(&self) -> bool {
-        self.first == 0
+    pub(crate) fn add_chores(&mut self) {
+        self.bits |= CHORES;
+    }
+
+    /// Whether there may be.
+    #[inline]
+    pub(crate) fn has_chores(&self) -> bool {
+        self.bits & CHORES != 0
+    }
+
+    /// There is nothing but to poll members, unless some of them are to come first.
+    pub(crate) fn end_chores(&mut self) {
+        if self.first == 0 {
+            self.bits &= !CHORES;
+        }
     }
 
     /// What the pass before, or a sleep, has left for this one: it comes before the others.
@@ -108,22 +167,25 @@ impl Pace {
     /// Finds out which members are polled in each pass from now on, and which others in this one.
     #[inline(never)]
     fn review(&mut self, now: Time) -> u32 {
-        self.reviewed = self.passes;
-        let mut warm = std::mem::take(&mut self.recent);
-        for (nth, busy) in self.busy.iter_mut().enumerate() {
+        let passes = self.reviewed.wrapping_add((SHARED as i32).wrapping_sub(self.left) as u32);
+        (self.reviewed, self.left) = (passes, SHARED as i32);
+        let mut warm = (self.bits & RECENT) >> BITS;
+        for (nth, busy) in self.busy.iter_mut().enumerate().take(self.count) {
             match warm >> nth & 1 {
-                0 => warm |= u32::from(self.passes.wrapping_sub(*busy) < WARM) << nth,
-                _ => *busy = self.passes,
+                0 => warm |= u32::from(passes.wrapping_sub(*busy) < WARM) << nth,
+                _ => *busy = passes,
             }
         }
-        warm &= self.all;
-        self.warm = warm;
+        self.bits = self.bits & !(POLLED | RECENT) | warm;
         let beside = warm & self.near != 0;
-        self.steady = if beside { self.near } else { self.near | warm };
+        let steady = if beside { self.near } else { self.near | warm };
+        if steady != self.steady {
+            self.set_steady(steady);
+        }
         let took_long = now.0.saturating_sub(self.cold.0) >= LONG;
         let wait = if beside && !took_long { COLDEST } else { COLD };
-        if self.passes.wrapping_sub(self.chilled) >= wait {
-            (self.cold, self.chilled) = (now, self.passes);
+        if passes.wrapping_sub(self.chilled) >= wait {
+            (self.cold, self.chilled) = (now, passes);
             return self.all;
         }
         warm
@@ -132,42 +194,44 @@ impl Pace {
     /// All members are polled in the next pass.
     pub(crate) fn poll_all(&mut self) {
         self.first = self.all;
+        self.add_chores();
     }
 
     /// The budget of a pass was used up before these were polled.
     #[cold]
     pub(crate) fn skip(&mut self, left: Due) {
         self.first |= left.0;
+        self.add_chores();
     }
 
     /// A member is given something.
     #[inline]
     pub(crate) fn give(&mut self, member: usize) {
-        self.give_bit(1 << member);
+        self.give_mask(given(member));
     }
 
-    /// The same by the member's bit.
+    /// The same by what [`given`] says.
     #[inline]
-    pub(crate) fn give_bit(&mut self, bit: u32) {
-        self.given |= bit;
+    pub(crate) fn give_mask(&mut self, mask: u32) {
+        self.bits |= mask;
     }
 
     /// Something came over a member.
     #[inline]
     pub(crate) fn worked(&mut self, member: usize) {
-        self.recent |= 1 << member;
+        self.bits |= (1 | 1 << BITS) << member;
     }
 
     /// Something was polled for, and found.
     #[inline]
     pub(crate) fn found(&mut self) {
-        self.passes = self.passes.wrapping_add(1);
+        self.left = self.left.wrapping_sub(1);
     }
 
     /// Members over which something has come or gone lately.
     #[inline]
-    pub(crate) fn warm(&self) -> Due {
-        Due(self.warm | self.recent | self.given)
+    pub(crate) fn polled(&self) -> Due {
+        Due(self.bits & POLLED)
     }
 }
 
@@ -179,12 +243,6 @@ impl Due {
     #[inline]
     pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
-    }
-
-    /// The only one, if it is one.
-    #[inline]
-    pub(crate) fn only(self) -> Option<usize> {
-        self.0.is_power_of_two().then_some(self.0.trailing_zeros() as usize)
     }
 
     /// Those that are not among others.
@@ -214,10 +272,18 @@ mod tests {
 
     /// One member of this node, and two networks.
     fn pace() -> Pace {
-        let mut pace = Pace::new(&[]);
-        (pace.all, pace.near, pace.warm) = (0b111, 1, 0b111);
-        (pace.steady, pace.first) = (0b111, 0b111);
+        let mut pace = Pace::of(3, 1);
+        assert_eq!(pace.take_first(), Due(0b111));
+        pace.end_chores();
         pace
+    }
+
+    /// The members that are polled in a pass.
+    fn begin(pace: &mut Pace, now: Time) -> Due {
+        match pace.begin_plain_pass() {
+            Some(member) => Due(1 << member),
+            None => pace.begin_pass(now),
+        }
     }
 
     /// How often each member was polled in so many passes of one microsecond each, and the longest
@@ -226,7 +292,7 @@ mod tests {
         let (mut counts, mut gaps, mut last) = ([0; 3], [0; 3], [0; 3]);
         for pass in 1..=passes {
             let now = Time(u64::from(pass) * each);
-            for member in pace.begin_pass(now) {
+            for member in begin(pace, now) {
                 counts[member] += 1;
                 gaps[member] = gaps[member].max(pass - last[member]);
                 last[member] = pass;
@@ -264,7 +330,7 @@ mod tests {
         let mut pace = pace();
         polled(&mut pace, 2 * WARM, 0, &[0]);
         let mut gap = 0;
-        while !pace.begin_pass(Time::ZERO).any(|member| member == 2) {
+        while !begin(&mut pace, Time::ZERO).any(|member| member == 2) {
             (0..15).for_each(|_| pace.found());
             gap += 1;
         }
@@ -289,21 +355,23 @@ mod tests {
         let mut pace = pace();
         polled(&mut pace, 2 * WARM, 0, &[]);
         pace.give(2);
-        assert!(pace.begin_pass(Time::ZERO).any(|member| member == 2));
-        // Also in the first passes of all, and after a sleep.
-        assert_eq!(pace.take_first(), Due(0b111));
+        assert!(begin(&mut pace, Time::ZERO).any(|member| member == 2));
+        assert!(!begin(&mut pace, Time::ZERO).any(|member| member == 2));
+        // Also after a sleep.
         pace.poll_all();
-        assert!(!pace.is_steady());
+        assert_eq!(pace.begin_plain_pass(), None);
+        pace.end_chores();
+        assert!(pace.has_chores());
         assert_eq!(pace.take_first(), Due(0b111));
-        assert!(pace.is_steady());
+        pace.end_chores();
+        assert!(!pace.has_chores());
     }
 
     #[test]
     fn what_was_skipped_comes_first() {
         let mut pace = pace();
-        let _ = pace.take_first();
         pace.skip(Due(0b110));
-        assert!(!pace.is_steady());
+        assert!(pace.has_chores());
         let first = pace.take_first();
         assert_eq!(first.collect::<Vec<_>>(), [1, 2]);
         assert_eq!(Due(0b111).without(first).collect::<Vec<_>>(), [0]);

@@ -1,6 +1,6 @@
 //! Peers by their handles, and the handles by which each member knows them.
 
-use crate::{Member, handshake::Wish};
+use crate::{Member, handshake::Wish, pace};
 use petasos_fabric::{
     Address, Incarnation, LostReason, OpErrorKind, Operation, Patience, Peer, PeerInfo, PeerQuota,
     PeerState,
@@ -84,18 +84,23 @@ impl Link {
 /// All that an operation has to know of a peer: the route to it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Through {
-    generation: u32,
-    /// The member as a bit; none of a peer that is not open, or lost.
-    pub(crate) bit: u32,
+    /// That of our handle; [`NONE`] of a peer that is not open, or lost.
+    generation: u64,
+    /// What an operation sets in the rhythm of the members ([`pace::given`]), and in which the
+    /// lowest byte has the member as a bit.
+    pub(crate) mask: u32,
     member: u32,
     /// Its handle there.
     pub(crate) there: Peer,
 }
 
+/// The generation of no handle.
+const NONE: u64 = u64::MAX;
+
 impl Through {
     /// No route.
     const CLOSED: Through =
-        Through { generation: 0, bit: 0, member: 0, there: Peer { index: 0, generation: 0 } };
+        Through { generation: NONE, mask: 0, member: 0, there: Peer { index: 0, generation: 0 } };
 
     #[inline]
     pub(crate) fn member(&self) -> usize {
@@ -104,11 +109,16 @@ impl Through {
 }
 
 /// All that a message has to know of its sender.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Sender {
-    generation: u32,
-    /// Our handle; `None` before its handshake message has arrived.
-    ours: Option<Peer>,
+    /// That of the member's handle; [`NONE`] before the sender's handshake message has arrived.
+    generation: u64,
+    /// Our handle.
+    ours: Peer,
+}
+
+impl Sender {
+    const UNKNOWN: Sender = Sender { generation: NONE, ours: Peer { index: 0, generation: 0 } };
 }
 
 /// All peers.
@@ -142,7 +152,7 @@ impl Peers {
     #[inline]
     pub(crate) fn through(&self, peer: Peer) -> Option<&Through> {
         let through = self.through.get(peer.index as usize)?;
-        (through.bit != 0 && through.generation == peer.generation).then_some(through)
+        (through.generation == u64::from(peer.generation)).then_some(through)
     }
 
     /// Operations take the route to a peer from now on. `None` for a stale handle, and if the peer
@@ -155,8 +165,9 @@ impl Peers {
         }
         entry.open = true;
         let Route { member, peer: there } = entry.route;
-        let (generation, member, bit) = (peer.generation, member as u32, 1 << member);
-        self.through[peer.index as usize] = Through { generation, bit, member, there };
+        let (generation, mask) = (u64::from(peer.generation), pace::given(member));
+        let through = Through { generation, mask, member: member as u32, there };
+        self.through[peer.index as usize] = through;
         Some(entry)
     }
 
@@ -165,7 +176,7 @@ impl Peers {
         let (generation, entry) = self.slots.get_mut(peer.index as usize)?;
         let entry = entry.as_mut().filter(|_| *generation == peer.generation)?;
         entry.state = PeerState::Lost(reason);
-        self.through[peer.index as usize].bit = 0;
+        self.through[peer.index as usize] = Through::CLOSED;
         Some(entry)
     }
 
@@ -236,7 +247,7 @@ impl Peers {
     pub(crate) fn remove(&mut self, peer: Peer) -> Option<Entry> {
         self.get(peer)?;
         self.unname(peer);
-        self.through[peer.index as usize].bit = 0;
+        self.through[peer.index as usize] = Through::CLOSED;
         let (generation, slot) = self.slots.get_mut(peer.index as usize)?;
         *generation = generation.wrapping_add(1);
         self.free.push(peer.index);
@@ -258,18 +269,21 @@ impl Peers {
     #[inline]
     pub(crate) fn introduced(&self, member: usize, peer: Peer) -> Option<Peer> {
         let sender = self.senders[member].get(peer.index as usize)?;
-        sender.ours.filter(|_| sender.generation == peer.generation)
+        (sender.generation == u64::from(peer.generation)).then_some(sender.ours)
     }
 
     /// The handshake message of the peer by this route has arrived, which has a handle of ours.
     pub(crate) fn introduce(&mut self, route: Route) {
         let link = self.link_or_new(route);
         (link.introduced, link.patience) = (true, None);
-        let sender = Sender { generation: route.peer.generation, ours: link.ours };
+        let sender = match link.ours {
+            Some(ours) => Sender { generation: u64::from(route.peer.generation), ours },
+            None => Sender::UNKNOWN,
+        };
         let senders = &mut self.senders[route.member];
         let index = route.peer.index as usize;
         if senders.len() <= index {
-            senders.resize(index + 1, Sender::default());
+            senders.resize(index + 1, Sender::UNKNOWN);
         }
         senders[index] = sender;
     }
@@ -285,7 +299,7 @@ impl Peers {
         if slot.as_ref().is_none_or(|link| link.peer != route.peer) {
             let peer = route.peer;
             if let Some(sender) = self.senders[route.member].get_mut(index) {
-                *sender = Sender::default();
+                *sender = Sender::UNKNOWN;
             }
             *slot = Some(Link {
                 peer,
@@ -348,7 +362,7 @@ impl Peers {
         self.link(route)?;
         let index = route.peer.index as usize;
         if let Some(sender) = self.senders[route.member].get_mut(index) {
-            *sender = Sender::default();
+            *sender = Sender::UNKNOWN;
         }
         self.links[route.member][index].take()
     }

@@ -3,14 +3,14 @@
 use crate::{
     Auto,
     outstanding::{Pending, is_name},
-    peers::Route,
+    peers::{Peers, Route},
 };
 use petasos_fabric::{Done, Event, LostReason, OpError, OpErrorKind, Peer, PeerState, Token};
 use std::mem;
 
 impl Auto {
-    /// Translates the events that a member has appended, from `from` on. False if all of them are
-    /// the user's as they are.
+    /// Translates the events that a member has appended, from `from` on. False if there was nothing
+    /// to do but to put our handles into some of them.
     #[inline]
     pub(crate) fn translate(
         &mut self,
@@ -18,8 +18,8 @@ impl Auto {
         from: usize,
         events: &mut Vec<Event>,
     ) -> bool {
-        let news = events.get(from..).unwrap_or_default();
-        let other = news.iter().position(|event| !is_ours(event));
+        let news = events.get_mut(from..).unwrap_or_default();
+        let other = news.iter_mut().position(|event| !self.peers.translate(member, event));
         if let Some(first) = other {
             self.translate_from(member, from + first, events);
         }
@@ -101,7 +101,7 @@ impl Auto {
                 if entry.state != PeerState::Up {
                     // Nothing of a peer is reported before it is up.
                     if !mem::replace(&mut entry.full, true) {
-                        self.full.push(ours);
+                        self.owe_room(ours);
                     }
                     return false;
                 }
@@ -245,11 +245,23 @@ impl Auto {
     }
 }
 
-/// Whether the event of a member is one of the user's as it is.
-#[inline(always)]
-fn is_ours(event: &Event) -> bool {
-    let Event::Done { token, result: Ok(done) } = event else { return false };
-    !is_name(*token) && !matches!(done, Done::Tagged { .. } | Done::Peeked(_))
+impl Peers {
+    /// Makes an event of a member one of the user's, if no more is needed for that than our handle
+    /// of a peer that is known. Else it is left as it is.
+    #[inline(always)]
+    fn translate(&self, member: usize, event: &mut Event) -> bool {
+        let peer = match event {
+            Event::Done { token, .. } if is_name(*token) => return false,
+            Event::Done { result: Ok(Done::Tagged { peer, .. }), .. } => peer,
+            Event::Done { result: Ok(Done::Peeked(_)) | Err(_), .. } => return false,
+            Event::Done { .. } => return true,
+            Event::Message { peer, .. } => peer,
+            _ => return false,
+        };
+        let Some(ours) = self.introduced(member, *peer) else { return false };
+        *peer = ours;
+        true
+    }
 }
 
 /// What was done, with our handle of the peer.

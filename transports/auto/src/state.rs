@@ -170,6 +170,18 @@ impl Auto {
         schemes.zip(&self.by_member)
     }
 
+    /// An event is reported next.
+    pub(crate) fn report(&mut self, event: Event) {
+        self.early.push(event);
+        self.pace.add_chores();
+    }
+
+    /// `inject` returned `Full` by itself: it is reported when there is room.
+    pub(crate) fn owe_room(&mut self, peer: Peer) {
+        self.full.push(peer);
+        self.pace.add_chores();
+    }
+
     /// The member by which a peer is asked for its whole address.
     pub(crate) fn asker(&self) -> usize {
         self.members.len() - 1

@@ -179,7 +179,7 @@ impl Auto {
                 && let Some(entry) = self.peers.get_mut(peer)
                 && !mem::replace(&mut entry.full, true)
             {
-                self.full.push(peer);
+                self.owe_room(peer);
             }
             return Err(Refused { operation, full });
         }
@@ -195,7 +195,7 @@ impl Auto {
     fn plain_route<'a>(&self, operation: &'a mut Operation) -> Option<(&Through, &'a mut Peer)> {
         let (token, peer, taken) = plainly(operation, &self.capabilities, &self.expected)?;
         let through = self.peers.through(*peer)?;
-        let plain = taken && !is_name(token) && self.outstanding.is_flushed_bit(through.bit);
+        let plain = taken && !is_name(token) && self.outstanding.is_flushed_mask(through.mask);
         plain.then_some((through, peer))
     }
 
@@ -204,7 +204,7 @@ impl Auto {
     fn prepare(&mut self, operation: &mut Operation) -> Option<usize> {
         let (&through, peer) = self.plain_route(operation)?;
         *peer = through.there;
-        self.pace.give_bit(through.bit);
+        self.pace.give_mask(through.mask);
         Some(through.member())
     }
 
@@ -332,7 +332,7 @@ impl Auto {
             && entry.asked
         {
             let result = Ok(Done::Peeked(None));
-            return self.early.push(Event::Done { token, result });
+            return self.report(Event::Done { token, result });
         }
         if !entry.is_open() && !is_receive(&operation) {
             entry.waiting.push_back(operation);
@@ -394,7 +394,7 @@ impl Auto {
 
     /// An operation that no member was given has failed.
     pub(crate) fn fail(&mut self, token: Token, error: OpError) {
-        self.early.push(Event::Done { token, result: Err(error) });
+        self.report(Event::Done { token, result: Err(error) });
     }
 
     /// Fails operations that wait for a peer which is not asked any more.
@@ -432,7 +432,7 @@ impl Auto {
                 self.members[member].endpoint.cancel(name);
             } else if let Some(event) = self.done(name, Err(OpError::local(OpErrorKind::Cancelled)))
             {
-                self.early.push(event);
+                self.report(event);
             }
         }
         if is_name(wanted) {
@@ -488,11 +488,10 @@ impl Auto {
     pub(crate) fn drop_backlog(&mut self, route: Route, kind: &OpErrorKind, address: &Address) {
         for token in self.outstanding.withdraw_all(route.member, route.peer) {
             let error = OpError::with_peer(kind.clone(), address);
-            if is_name(token) {
-                let event = self.done(token, Err(error));
-                self.early.extend(event);
-            } else {
+            if !is_name(token) {
                 self.fail(token, error);
+            } else if let Some(event) = self.done(token, Err(error)) {
+                self.report(event);
             }
         }
     }

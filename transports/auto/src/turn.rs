@@ -11,30 +11,36 @@ pub(crate) fn total(parts: &[&[u8]]) -> usize {
 }
 
 impl Auto {
-    /// Whether there is more to do in a pass than to poll members: one test of all that could tell,
-    /// as mostly there is not.
+    /// A pass begins that is one as most, in which one member is polled: that one.
     #[inline]
-    pub(crate) fn has_chores(&self) -> bool {
-        let lists = self.early.len() | self.released.len() | self.full.len() | self.greetings.len();
-        lists != 0 || self.outstanding.is_behind() || !self.pace.is_steady()
+    pub(crate) fn begin_plain_pass(&mut self) -> Option<usize> {
+        debug_assert!(self.pace.has_chores() || !self.has_listed(), "chores are known");
+        if self.outstanding.is_behind() {
+            return None;
+        }
+        self.pace.begin_plain_pass()
     }
 
-    /// A pass in which there is more to do than to poll one member.
+    /// Whether anything is in the lists of what is to be done in a pass.
+    fn has_listed(&self) -> bool {
+        let lists = self.early.len() | self.released.len() | self.full.len() | self.greetings.len();
+        lists != 0
+    }
+
+    /// A pass in which there may be more to do than to poll one member.
     #[inline(never)]
-    pub(crate) fn progress_all(
-        &mut self,
-        due: Due,
-        budget: usize,
-        events: &mut Vec<Event>,
-    ) -> bool {
+    pub(crate) fn progress_all(&mut self, budget: usize, events: &mut Vec<Event>) -> bool {
         let before = events.len();
         let limit = before.saturating_add(budget.max(1));
-        let (mut due, mut worked) = (due, false);
-        if self.has_chores() {
+        let (mut due, mut worked) = (self.pace.begin_pass(self.now), false);
+        if self.pace.has_chores() || self.outstanding.is_behind() {
             due = due.without(self.begin_with_chores(limit, events, &mut worked));
         }
         if self.poll_members(due, limit, events, &mut worked) {
             worked |= self.end_with_chores(events);
+        }
+        if !self.has_listed() {
+            self.pace.end_chores();
         }
         worked | (events.len() > before)
     }
@@ -54,7 +60,7 @@ impl Auto {
     }
 
     /// Polls members, as far as there is room up to `limit` events. True if there was any event but
-    /// completions that are the user's as they are.
+    /// those that only name a peer, if anything.
     pub(crate) fn poll_members(
         &mut self,
         mut due: Due,
@@ -160,7 +166,7 @@ impl Auto {
         let Route { member, peer: there } = entry.route;
         if !entry.is_open() || self.outstanding.waits_for(member, there) {
             if !mem::replace(&mut entry.full, true) {
-                self.full.push(peer);
+                self.owe_room(peer);
             }
             return Err(InjectError::Full);
         }
