@@ -47,8 +47,8 @@ impl<D: Device> Channels<D> {
             self.complete(operation.token(), peer, None, Err(kind));
             return None;
         }
-        let info = self.engine.peer_info(peer);
-        let live = info.is_some_and(|info| !matches!(info.state, PeerState::Lost(_)));
+        let state = self.engine.state_of(peer);
+        let live = state.is_some_and(|state| !matches!(state, PeerState::Lost(_)));
         if !live || self.engine.is_self(peer) {
             return Some(operation);
         }
@@ -140,7 +140,7 @@ impl<D: Device> Channels<D> {
             if !access.wants_piece(most) {
                 return Handed::Enough;
             }
-            let known = self.engine.peer_info(access.peer()).and_then(|info| info.incarnation);
+            let known = self.engine.incarnation_of(access.peer());
             if known != Some(access.incarnation()) {
                 access.fail(OpErrorKind::StaleKey);
                 continue;

@@ -135,6 +135,18 @@ impl Engine {
         Some(PeerInfo::new(address, conn.incarnation, state).with_attended(attended))
     }
 
+    /// How a peer is, of all that [`Engine::peer_info`] tells: for what asks of each operation.
+    #[must_use]
+    pub fn state_of(&self, peer: Peer) -> Option<&PeerState> {
+        self.peers.get(peer).map(|conn| &conn.state)
+    }
+
+    /// Which life of a peer this is, once it is up.
+    #[must_use]
+    pub fn incarnation_of(&self, peer: Peer) -> Option<Incarnation> {
+        self.peers.get(peer)?.incarnation
+    }
+
     /// Whether packets flow with this peer.
     #[must_use]
     pub fn is_up(&self, peer: Peer) -> bool {

@@ -5,8 +5,8 @@ use crate::{
     access::{Access, Route, Step, within},
 };
 use petasos_fabric::{
-    Access as Rights, Done, LostReason, OpErrorKind, Operation, Peer, Region, Remote, Token,
-    two_sided::Imported,
+    Access as Rights, Done, LostReason, OpErrorKind, Operation, Peer, PeerState, Region, Remote,
+    Token, two_sided::Imported,
 };
 
 /// Accesses of one peer that end in one pass.
@@ -30,10 +30,8 @@ impl Shm {
             self.complete(token, Some(remote.peer), result);
             return None;
         }
-        let live = self
-            .engine
-            .peer_info(remote.peer)
-            .is_some_and(|info| !matches!(info.state, petasos_fabric::PeerState::Lost(_)));
+        let state = self.engine.state_of(remote.peer);
+        let live = state.is_some_and(|state| !matches!(state, PeerState::Lost(_)));
         let Some(route) = Route::of(imported).filter(|_| live && !own) else {
             return Some(operation);
         };
