@@ -1,38 +1,41 @@
 //! Completions of members, translated.
 
-use crate::{Auto, outstanding::is_name, pace::Due};
+use crate::{Auto, outstanding::is_name};
 use petasos_fabric::{Completion, Event};
 use std::mem;
 
+/// Whether the completion of a member is one of the user's as it is.
+#[inline(always)]
+pub(crate) fn is_ours(completion: &Completion) -> bool {
+    completion.is_plain() && !is_name(completion.token())
+}
+
 impl Auto {
-    /// Polls members for a completion, one after the other.
+    /// Translates what the member in front had; or polls the others, one after the other.
     #[inline(never)]
-    pub(crate) fn poll_completions_of(&mut self, members: Due) -> Option<Completion> {
-        for member in members {
-            if let Some(mut completion) = self.members[member].endpoint.poll_completion() {
-                let ours = self.translate_completion(member, &mut completion);
-                return ours.then_some(completion);
-            }
+    pub(crate) fn translate_or_poll_on(
+        &mut self,
+        mut found: Option<Completion>,
+    ) -> Option<Completion> {
+        let (mut member, mut others) = (self.pace.front(), self.pace.others());
+        while found.is_none() {
+            member = others.next()?;
+            found = self.members[member].endpoint.poll_completion();
         }
-        None
+        let ours = found.as_mut().is_some_and(|found| self.translate_completion(member, found));
+        if ours { found } else { None }
     }
 
     /// Makes a completion of a member one of the user's. False if it is none of these, or if other
     /// events come before it, which it caused: then the next pass reports both.
-    #[inline(always)]
-    pub(crate) fn translate_completion(
-        &mut self,
-        member: usize,
-        completion: &mut Completion,
-    ) -> bool {
+    #[inline]
+    fn translate_completion(&mut self, member: usize, completion: &mut Completion) -> bool {
         self.pace.found();
-        if is_name(completion.token()) {
-            return self.translate_fully(member, completion);
-        }
-        if completion.is_plain() {
+        if is_ours(completion) {
             return true;
         }
-        if let Some(there) = completion.peer()
+        if !is_name(completion.token())
+            && let Some(there) = completion.peer()
             && let Some(ours) = self.peers.introduced(member, there)
         {
             completion.set_peer(ours);

@@ -1,6 +1,6 @@
 //! The contract of the fabric.
 
-use crate::{Auto, peers::Route, turn::total};
+use crate::{Auto, completions::is_ours, peers::Route, receive};
 use petasos_fabric::{
     Access, Address, AllocError, Capabilities, ChannelUse, Completion, Endpoint, Event,
     ExportError, ImportError, InUse, Incarnation, InjectError, Key, KeyId, Lease, Notifier,
@@ -92,10 +92,8 @@ impl Endpoint for Auto {
 
     #[inline]
     fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
-        let len = if let [part] = parts { part.len() } else { total(parts) };
-        if let Some(&through) = self.peers.through(peer)
-            && self.outstanding.is_flushed_mask(through.mask)
-            && len <= self.capabilities.limits.max_inject
+        if let [part] = parts
+            && let Some(through) = self.plain_way(peer, part.len())
         {
             self.pace.give_mask(through.mask);
             return match self.members[through.member()].endpoint.inject(through.there, parts) {
@@ -103,7 +101,7 @@ impl Endpoint for Auto {
                 Err(error) => Err(self.not_injected(peer, error)),
             };
         }
-        self.inject_after_others(peer, parts)
+        self.inject_any(peer, parts)
     }
 
     #[inline]
@@ -134,40 +132,42 @@ impl Endpoint for Auto {
         if worked {
             self.pace.worked(member);
         }
-        match events.len() > before {
-            true => self.translate_all(member, before, events),
-            false => worked,
+        match events.get(before..) {
+            Some(news) if news.iter().any(|event| !receive::is_ours(event)) => {
+                self.translate_all(member, before, events)
+            }
+            _ => worked | (events.len() > before),
         }
     }
 
     #[inline]
     fn poll_message(&mut self, message: &mut Lease) -> Option<Peer> {
-        let mut polled = self.pace.polled();
-        let member = polled.next()?;
         if !self.early.is_empty() {
             return None;
         }
+        let member = self.pace.front();
         match self.members[member].endpoint.poll_message(message) {
-            Some(there) => self.sender(member, there, message),
-            None if polled.is_empty() => None,
-            None => self.poll_others(polled, message),
+            Some(there) => {
+                self.pace.found_in_front();
+                self.sender(member, there, message)
+            }
+            None if self.pace.others().is_empty() => None,
+            None => self.poll_others(message),
         }
     }
 
     #[inline]
     fn poll_completion(&mut self) -> Option<Completion> {
-        let mut polled = self.pace.polled();
-        let member = polled.next()?;
         if !self.early.is_empty() {
             return None;
         }
-        let mut found = self.members[member].endpoint.poll_completion();
-        let ours = match &mut found {
-            Some(completion) => self.translate_completion(member, completion),
-            None if polled.is_empty() => false,
-            None => return self.poll_completions_of(polled),
-        };
-        if ours { found } else { None }
+        let found = self.members[self.pace.front()].endpoint.poll_completion();
+        match &found {
+            Some(completion) if is_ours(completion) => self.pace.found(),
+            None if self.pace.others().is_empty() => {}
+            _ => return self.translate_or_poll_on(found),
+        }
+        found
     }
 
     #[inline]

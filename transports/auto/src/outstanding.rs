@@ -132,7 +132,7 @@ impl Outstanding {
         self.behind != 0
     }
 
-    /// The same of the member whose bit is the only one in the lowest byte.
+    /// The same of the member whose bit is the only one in the lowest byte of this.
     #[inline]
     pub(crate) fn is_flushed_mask(&self, mask: u32) -> bool {
         self.behind & mask == 0
@@ -147,9 +147,15 @@ impl Outstanding {
     #[inline]
     pub(crate) fn left(&mut self, member: usize, operations: &mut VecDeque<Operation>) {
         if !operations.is_empty() {
-            self.backlog[member].append(operations);
-            self.behind |= 1 << member;
+            self.keep(member, operations);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn keep(&mut self, member: usize, operations: &mut VecDeque<Operation>) {
+        self.backlog[member].append(operations);
+        self.behind |= 1 << member;
     }
 
     /// An operation with this memory that its member has not taken: the member, the token there,

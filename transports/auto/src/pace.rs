@@ -30,17 +30,13 @@ const LONG: u64 = 20_000;
 const SHARED: u32 = 8;
 
 /// Room for members, so that a bit of the others is of none.
-const BITS: usize = 8;
+pub(crate) const BITS: usize = 8;
 const _: () = assert!(MOST <= BITS);
 
-// What is looked at in each pass and by each poll is in one word. Its three lowest bytes have a bit
-// for each member:
+// What is looked at in each pass is in one word. Its lowest bytes have a bit for each member:
 
-/// Members that are polled for messages and completions: something has come or gone over them
-/// lately.
-const POLLED: u32 = 0xff;
-/// Of these, those over which something has come or gone since the last review.
-const RECENT: u32 = POLLED << BITS;
+/// Members over which something has come or gone since the last review.
+const RECENT: u32 = 0xff;
 /// Members that were given something, and have had no pass since.
 const GIVEN: u32 = RECENT << BITS;
 /// There may be more to do in the next pass than to poll members.
@@ -51,7 +47,7 @@ const ALWAYS: u32 = 1 << 25;
 /// What a member that something was given to sets in that word.
 #[inline]
 pub(crate) const fn given(member: usize) -> u32 {
-    (1 | 1 << BITS | 1 << (2 * BITS)) << member
+    (1 | 1 << BITS) << member
 }
 
 /// The rhythm of an endpoint.
@@ -63,6 +59,11 @@ pub(crate) struct Pace {
     strays: u32,
     /// The only member that is polled in each pass, if it is one.
     steady_member: usize,
+    /// The member that is polled for messages and completions: the first over which something had
+    /// come or gone lately at the last review. Its bit in the word above, and the others of these.
+    front: usize,
+    front_bit: u32,
+    others: u32,
     /// Passes until the next review.
     left: i32,
     /// The pass of the last review, and the one in which cold networks were polled last.
@@ -93,9 +94,12 @@ impl Pace {
     fn of(count: usize, near: u32) -> Pace {
         let all = (1 << count) - 1;
         let mut pace = Pace {
-            bits: all | CHORES | ALWAYS,
+            bits: CHORES | ALWAYS,
             strays: 0,
             steady_member: 0,
+            front: 0,
+            front_bit: 1,
+            others: all & !1,
             left: SHARED as i32,
             reviewed: 0,
             chilled: 0,
@@ -114,7 +118,7 @@ impl Pace {
     fn set_steady(&mut self, steady: u32) {
         self.steady = steady;
         self.steady_member = steady.trailing_zeros() as usize;
-        let others = GIVEN & !(steady << (2 * BITS));
+        let others = GIVEN & !(steady << BITS);
         self.strays = CHORES | if steady.is_power_of_two() { others } else { ALWAYS };
     }
 
@@ -132,7 +136,7 @@ impl Pace {
     /// A pass begins: the members that are polled in it.
     pub(crate) fn begin_pass(&mut self, now: Time) -> Due {
         self.left = self.left.wrapping_sub(1);
-        let mut due = self.steady | (self.bits & GIVEN) >> (2 * BITS);
+        let mut due = self.steady | (self.bits & GIVEN) >> BITS;
         self.bits &= !GIVEN;
         if self.left <= 0 {
             due |= self.review(now);
@@ -169,14 +173,18 @@ impl Pace {
     fn review(&mut self, now: Time) -> u32 {
         let passes = self.reviewed.wrapping_add((SHARED as i32).wrapping_sub(self.left) as u32);
         (self.reviewed, self.left) = (passes, SHARED as i32);
-        let mut warm = (self.bits & RECENT) >> BITS;
+        let mut warm = self.bits & RECENT;
         for (nth, busy) in self.busy.iter_mut().enumerate().take(self.count) {
             match warm >> nth & 1 {
                 0 => warm |= u32::from(passes.wrapping_sub(*busy) < WARM) << nth,
                 _ => *busy = passes,
             }
         }
-        self.bits = self.bits & !(POLLED | RECENT) | warm;
+        self.bits &= !RECENT;
+        // If there is none, the first is as good as any.
+        self.front_bit = if warm == 0 { 1 } else { warm & warm.wrapping_neg() };
+        self.front = self.front_bit.trailing_zeros() as usize;
+        self.others = warm & !self.front_bit;
         let beside = warm & self.near != 0;
         let steady = if beside { self.near } else { self.near | warm };
         if steady != self.steady {
@@ -219,7 +227,7 @@ impl Pace {
     /// Something came over a member.
     #[inline]
     pub(crate) fn worked(&mut self, member: usize) {
-        self.bits |= (1 | 1 << BITS) << member;
+        self.bits |= 1 << member;
     }
 
     /// Something was polled for, and found.
@@ -228,10 +236,23 @@ impl Pace {
         self.left = self.left.wrapping_sub(1);
     }
 
-    /// Members over which something has come or gone lately.
+    /// The same of the member in front.
     #[inline]
-    pub(crate) fn polled(&self) -> Due {
-        Due(self.bits & POLLED)
+    pub(crate) fn found_in_front(&mut self) {
+        self.bits |= self.front_bit;
+        self.found();
+    }
+
+    /// The member that is polled for messages and completions.
+    #[inline]
+    pub(crate) fn front(&self) -> usize {
+        self.front
+    }
+
+    /// Those that are polled, too, where that had nothing.
+    #[inline]
+    pub(crate) fn others(&self) -> Due {
+        Due(self.others)
     }
 }
 

@@ -1,6 +1,10 @@
 //! Peers by their handles, and the handles by which each member knows them.
 
-use crate::{Member, handshake::Wish, pace};
+use crate::{
+    Member,
+    handshake::Wish,
+    pace::{self, BITS},
+};
 use petasos_fabric::{
     Address, Incarnation, LostReason, OpErrorKind, Operation, Patience, Peer, PeerInfo, PeerQuota,
     PeerState,
@@ -131,8 +135,9 @@ pub(crate) struct Peers {
     by_address: HashMap<Address, Peer>,
     /// By member, and by the slot of its handle.
     links: Vec<Vec<Option<Link>>>,
-    /// The same, what is looked up for each message.
-    senders: Vec<Vec<Sender>>,
+    /// The same, what is looked up for each message: as many as any endpoint has members, so that
+    /// none is looked for beyond them.
+    senders: [Vec<Sender>; BITS],
     /// Lost peers that connected to us, whose handles are still known, oldest first.
     lost: VecDeque<Peer>,
     /// What [`Peers::address_of`] found last: errors come many at a time, and of one peer.
@@ -144,8 +149,7 @@ const REMEMBERED: usize = 64;
 
 impl Peers {
     pub(crate) fn new(members: usize) -> Peers {
-        let (links, senders) = (0..members).map(|_| (Vec::new(), Vec::new())).unzip();
-        Peers { links, senders, ..Peers::default() }
+        Peers { links: (0..members).map(|_| Vec::new()).collect(), ..Peers::default() }
     }
 
     /// The route to a peer, if operations take it: it is open, and the peer is not lost.
@@ -268,7 +272,7 @@ impl Peers {
     /// The peer whose messages come by this route; `None` before its handshake message has arrived.
     #[inline]
     pub(crate) fn introduced(&self, member: usize, peer: Peer) -> Option<Peer> {
-        let sender = self.senders[member].get(peer.index as usize)?;
+        let sender = self.senders[member % BITS].get(peer.index as usize)?;
         (sender.generation == u64::from(peer.generation)).then_some(sender.ours)
     }
 

@@ -245,18 +245,24 @@ impl Auto {
     }
 }
 
+/// Whether the event of a member is one of the user's as it is.
+#[inline(always)]
+pub(crate) fn is_ours(event: &Event) -> bool {
+    let Event::Done { token, result: Ok(done) } = event else { return false };
+    !is_name(*token) && !matches!(done, Done::Tagged { .. } | Done::Peeked(_))
+}
+
 impl Peers {
     /// Makes an event of a member one of the user's, if no more is needed for that than our handle
     /// of a peer that is known. Else it is left as it is.
     #[inline(always)]
     fn translate(&self, member: usize, event: &mut Event) -> bool {
         let peer = match event {
-            Event::Done { token, .. } if is_name(*token) => return false,
-            Event::Done { result: Ok(Done::Tagged { peer, .. }), .. } => peer,
-            Event::Done { result: Ok(Done::Peeked(_)) | Err(_), .. } => return false,
-            Event::Done { .. } => return true,
+            Event::Done { token, result: Ok(Done::Tagged { peer, .. }) } if !is_name(*token) => {
+                peer
+            }
             Event::Message { peer, .. } => peer,
-            _ => return false,
+            _ => return is_ours(event),
         };
         let Some(ours) = self.introduced(member, *peer) else { return false };
         *peer = ours;

@@ -1,12 +1,15 @@
 //! A pass over the members, and messages that are not sent at once.
 
-use crate::{Auto, pace::Due, peers::Route};
+use crate::{
+    Auto,
+    pace::Due,
+    peers::{Route, Through},
+};
 use petasos_fabric::{Event, InjectError, Lease, Peer, PeerState};
 use std::mem;
 
 /// How long all parts are together.
-#[inline(never)]
-pub(crate) fn total(parts: &[&[u8]]) -> usize {
+fn total(parts: &[&[u8]]) -> usize {
     parts.iter().map(|part| part.len()).sum()
 }
 
@@ -46,7 +49,7 @@ impl Auto {
     }
 
     /// Translates what one member has reported. True if anything was done.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn translate_all(
         &mut self,
         member: usize,
@@ -128,6 +131,27 @@ impl Auto {
         worked
     }
 
+    /// The route of a message of `len` bytes; `None` if that is not open, others wait before it, or
+    /// it is too long.
+    #[inline(always)]
+    pub(crate) fn plain_way(&self, peer: Peer, len: usize) -> Option<Through> {
+        let &through = self.peers.through(peer)?;
+        let plain = len <= self.capabilities.limits.max_inject
+            && self.outstanding.is_flushed_mask(through.mask);
+        plain.then_some(through)
+    }
+
+    /// Sends any message. A function of its own, so that the path of a message of one part is short.
+    #[inline(never)]
+    pub(crate) fn inject_any(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
+        let Some(through) = self.plain_way(peer, total(parts)) else {
+            return self.inject_after_others(peer, parts);
+        };
+        self.pace.give_mask(through.mask);
+        let sent = self.members[through.member()].endpoint.inject(through.there, parts);
+        sent.map_err(|error| self.not_injected(peer, error))
+    }
+
     /// A member did not take a message.
     #[cold]
     #[inline(never)]
@@ -183,8 +207,6 @@ impl Auto {
         there: Peer,
         message: &mut Lease,
     ) -> Option<Peer> {
-        self.pace.worked(member);
-        self.pace.found();
         let ours = self.peers.introduced(member, there);
         if ours.is_none() {
             self.take_handshake(Route { member, peer: there }, message);
@@ -200,11 +222,13 @@ impl Auto {
         self.handshake(route, &handshake);
     }
 
-    /// Polls members for a message, one after the other.
+    /// Polls the members behind that in front for a message, one after the other.
     #[inline(never)]
-    pub(crate) fn poll_others(&mut self, others: Due, message: &mut Lease) -> Option<Peer> {
-        for member in others {
+    pub(crate) fn poll_others(&mut self, message: &mut Lease) -> Option<Peer> {
+        for member in self.pace.others() {
             if let Some(there) = self.members[member].endpoint.poll_message(message) {
+                self.pace.worked(member);
+                self.pace.found();
                 return self.sender(member, there, message);
             }
         }
