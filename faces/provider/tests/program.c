@@ -205,6 +205,12 @@ static void access_memory(int first)
         if (scalable) {
             next(NULL);
             CHECK(!strcmp(big[1], "renewed"));
+            meet();
+            /* The next memory of this number is longer, and may be written. */
+            meet();
+            AGAIN(fi_write(ep, "longer", 7, NULL, peer, 9000, theirs.key, NULL));
+            next(NULL);
+            meet();
         } else {
             next(&error);
             CHECK(error.err == FI_EKEYREJECTED);
@@ -222,6 +228,14 @@ static void access_memory(int first)
         OK(fi_mr_reg(domain, more, sizeof more, FI_REMOTE_READ, 0, 7, 0, &mr, NULL));
         CHECK(scalable || fi_mr_key(mr) != mine.key);
         meet();
+        if (scalable) {
+            meet();
+            OK(fi_close(&mr->fid));
+            OK(fi_mr_reg(domain, memory, sizeof memory, FI_REMOTE_WRITE, 0, 7, 0, &mr, NULL));
+            meet();
+            meet();
+            CHECK(!strcmp(memory + 9000, "longer"));
+        }
     }
     meet();
     OK(fi_close(&mr->fid));

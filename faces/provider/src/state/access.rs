@@ -84,6 +84,15 @@ impl Keys {
     }
 }
 
+/// Whether an access was refused as one is whose number has become that of other memory: what is
+/// known of that, its length and rights among it, is asked for again.
+fn is_of_another(kind: &OpErrorKind) -> bool {
+    matches!(
+        kind,
+        OpErrorKind::StaleKey | OpErrorKind::OutOfBounds { .. } | OpErrorKind::Denied { .. }
+    )
+}
+
 impl Access {
     pub(crate) fn new(to: u64, number: u64, address: u64, kind: Kind) -> Access {
         let peer = Peer { index: u32::MAX, generation: 0 };
@@ -334,8 +343,8 @@ impl Endpoint {
                 self.ended(access.peer);
                 shared.done(self.transmit, counter, access.report, entry);
             }
-            Err(error) if matches!(error.kind, OpErrorKind::StaleKey) && !access.retried => {
-                // Closed, or closed and opened again.
+            Err(error) if is_of_another(&error.kind) && !access.retried => {
+                // Closed, or closed and opened again: for other memory, of another length.
                 access.retried = true;
                 if let Some(State::Known { remote, .. }) =
                     self.known(access.peer).and_then(|known| known.keys.0.remove(&access.number))
