@@ -55,6 +55,10 @@ static char names[2][64];
 static int line;
 static pid_t child;
 static enum fi_progress progress = FI_PROGRESS_UNSPEC;
+/* How addresses are carried, and where the endpoint is to be or whom it is to reach. */
+static uint32_t format = FI_FORMAT_UNSPEC;
+static const char *node, *service;
+static uint64_t place_flags;
 
 static void say(const void *what, size_t len) { CHECK(write(line, what, len) == (ssize_t)len); }
 static void hear(void *what, size_t len)
@@ -83,7 +87,9 @@ static int enable(void)
     hints->domain_attr->mr_mode = FI_MR_ALLOCATED | FI_MR_VIRT_ADDR | FI_MR_PROV_KEY;
     hints->domain_attr->data_progress = progress;
     if (getenv("SCALABLE")) hints->domain_attr->mr_mode = 0;
-    OK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info));
+    hints->addr_format = format;
+    OK(fi_getinfo(FI_VERSION(1, 17), node, service, place_flags, hints, &info));
+    fi_freeinfo(hints);
     CHECK(!strcmp(info->fabric_attr->prov_name, "petasos") && info->domain_attr->cq_data_size == 8);
     OK(fi_fabric(info->fabric_attr, &fabric, NULL));
     OK(fi_domain(fabric, info, &domain, NULL));

@@ -517,6 +517,95 @@ static void refusals(int first)
     stop();
 }
 
+/* Peers that are found by a host and a port, in the format that FORMAT names. */
+static void places(int first)
+{
+    const char *of = getenv("FORMAT");
+    format = !strcmp(of, "text") ? FI_ADDR_STR : !strcmp(of, "internet") ? FI_SOCKADDR_IN : 0;
+    node = getenv("NODE");
+    char port[16] = "0", name[256], other[256];
+    size_t len = sizeof name;
+    fi_addr_t from = 99;
+    struct fi_cq_tagged_entry entry;
+    if (!first) {
+        service = port;
+        place_flags = FI_SOURCE;
+        OK(enable());
+        CHECK(info->src_addr && info->src_addrlen && !info->dest_addr);
+        OK(fi_getname(&ep->fid, name, &len));
+        size_t size = sizeof other;
+        CHECK(fi_av_straddr(av, name, other, &size) == other && size == strlen(other) + 1);
+        if (format == FI_ADDR_STR) CHECK(len == size && !strcmp(name, other));
+        if (format == FI_SOCKADDR_IN) CHECK(len == 16);
+        char *end = strchr(other, '#');
+        if (end) *end = 0;
+        strcpy(port, strrchr(other, ':') + 1);
+        say(port, sizeof port);
+        say(name, sizeof name);
+        /* The first message says whose it is. */
+        OK(fi_recv(ep, other, sizeof other, NULL, FI_ADDR_UNSPEC, NULL));
+        next(NULL);
+        CHECK(fi_av_insert(av, other, 1, &peer, 0, NULL) == 1);
+        AGAIN(fi_send(ep, "known", 6, NULL, peer, NULL));
+        next(NULL);
+        OK(fi_trecv(ep, other, sizeof other, NULL, peer, 3, 0, NULL));
+        while (fi_cq_readfrom(cq, &entry, 1, &from) != 1) {}
+        CHECK(from == peer && entry.len == 2);
+    } else {
+        hear(port, sizeof port);
+        hear(other, sizeof other);
+        service = port;
+        OK(enable());
+        CHECK(info->src_addr && info->dest_addr && info->dest_addrlen);
+        CHECK(fi_av_insert(av, info->dest_addr, 1, &peer, 0, NULL) == 1);
+        OK(fi_getname(&ep->fid, name, &len));
+        AGAIN(fi_send(ep, name, len, NULL, peer, NULL));
+        next(NULL);
+        OK(fi_recv(ep, name, sizeof name, NULL, peer, NULL));
+        while (fi_cq_readfrom(cq, &entry, 1, &from) != 1) {}
+        CHECK(from == peer && !strcmp(name, "known"));
+        AGAIN(fi_tsend(ep, "3", 2, NULL, peer, 3, NULL));
+        next(NULL);
+
+        /* What is entered is told by events. */
+        struct fi_eq_attr eq_attr = { .wait_obj = FI_WAIT_UNSPEC };
+        struct fid_eq *eq;
+        struct fid_av *told;
+        OK(fi_eq_open(fabric, &eq_attr, &eq, NULL));
+        struct fi_av_attr attr = { .type = FI_AV_TABLE, .flags = FI_EVENT };
+        OK(fi_av_open(domain, &attr, &told, NULL));
+        fi_addr_t numbers[3] = { 9, 9, 9 };
+        CHECK(fi_av_insert(told, other, 1, numbers, 0, &attr) == -FI_ENOEQ);
+        OK(fi_av_bind(told, &eq->fid, 0));
+        CHECK(fi_av_insert(told, other, 1, numbers, 0, &attr) == 0 && numbers[0] == 0);
+        struct fi_eq_entry event;
+        uint32_t number;
+        CHECK(fi_eq_sread(eq, &number, &event, sizeof event, 10000, 0) == sizeof event);
+        CHECK(number == FI_AV_COMPLETE && event.fid == &told->fid && event.data == 1);
+        CHECK(event.context == &attr);
+        CHECK(fi_av_insertsym(told, "10.0.0.254", 3, "65535", 1, numbers, 0, NULL) == 0);
+        CHECK(fi_eq_read(eq, &number, &event, sizeof event, 0) == sizeof event && event.data == 3);
+        len = sizeof name;
+        OK(fi_av_lookup(told, numbers[2], name, &len));
+        size_t size = sizeof other;
+        CHECK(!strcmp(fi_av_straddr(told, name, other, &size), "auto://10.0.1.0:65535"));
+        /* The second port is none. */
+        CHECK(fi_av_insertsym(told, "10.0.0.1", 1, "65535", 2, numbers, 0, numbers) == 0);
+        struct fi_eq_err_entry failed = { 0 };
+        CHECK(fi_eq_read(eq, &number, &event, sizeof event, 0) == -FI_EAVAIL);
+        CHECK(fi_eq_readerr(eq, &failed, 0) == sizeof failed);
+        CHECK(failed.fid == &told->fid && failed.data == 1 && failed.err == FI_EINVAL);
+        CHECK(failed.context == numbers && numbers[1] == FI_ADDR_NOTAVAIL && numbers[0] == 4);
+        CHECK(fi_eq_read(eq, &number, &event, sizeof event, 0) == sizeof event && event.data == 1);
+        CHECK(fi_eq_read(eq, &number, &event, sizeof event, 0) == -FI_EAGAIN);
+        CHECK(fi_av_insertsvc(av, "localhost", "1", &numbers[0], 0, NULL) == 1 && numbers[0] == 1);
+        OK(fi_close(&told->fid));
+        OK(fi_close(&eq->fid));
+    }
+    meet();
+    stop();
+}
+
 /* Beyond this machine only with a secret. */
 static void secret(int first)
 {
@@ -526,6 +615,11 @@ static void secret(int first)
     setenv("FI_PETASOS_HOST", "nowhere", 1);
     CHECK(fi_enable(ep) == -FI_EADDRNOTAVAIL);
     unsetenv("FI_PETASOS_HOST");
+    /* Hosts and ports are found by one alone. */
+    struct fi_info *found;
+    int none = fi_getinfo(FI_VERSION(1, 17), "127.0.0.1", "4040", 0, info, &found);
+    CHECK(none == -FI_ENODATA);
+    CHECK(fi_av_insertsvc(av, "127.0.0.1", "4040", &peer, 0, NULL) == 0);
     setenv("FI_PETASOS_SECRET_FILE", "/nowhere", 1);
     CHECK(fi_enable(ep) == -FI_EADDRNOTAVAIL);
     unsetenv("FI_PETASOS_SECRET_FILE");
@@ -545,6 +639,7 @@ int main(int count, char **args)
         { "stopped", stopped },
         { "automatic", automatic },
         { "refusals", refusals },
+        { "places", places },
         { "secret", secret },
     };
     return run(all, sizeof all / sizeof *all, count, args);

@@ -21,6 +21,14 @@ impl Made {
     fn path(&self, name: &str) -> PathBuf {
         self.all.path().join(name)
     }
+
+    /// A file with a secret, of this name.
+    fn secret(&self, name: &str) -> String {
+        let secret = self.path(name);
+        fs::write(&secret, "the secret of this test").expect("a file");
+        fs::set_permissions(&secret, Permissions::from_mode(0o600)).expect("a mode");
+        secret.to_str().expect("text").to_owned()
+    }
 }
 
 /// Compiles them once. `None`, with a message, where libfabric is not installed.
@@ -76,14 +84,15 @@ fn fault(what: &str, settings: &[(&str, &str)]) -> String {
 fn run_over_tcp(program: &str, all: &[&str]) {
     let Some(of) = made() else { return };
     let Some(hosts) = Hosts::make() else { return };
-    let secret = of.path(&format!("secret-{program}"));
-    fs::write(&secret, "the secret of this test").expect("a file");
-    fs::set_permissions(&secret, Permissions::from_mode(0o600)).expect("a mode");
+    let secret = of.secret(&format!("secret-{program}"));
     let other = format!("/var/run/netns/{}", hosts.name('b'));
     let settings = [
         ("SECOND_HOST", &*other),
-        ("FI_PETASOS_SECRET_FILE", secret.to_str().expect("text")),
+        ("FI_PETASOS_SECRET_FILE", &secret),
         ("FI_PETASOS_HOST", "10.77.0.0/24"),
+        // Where the second one is.
+        ("NODE", "10.77.0.2"),
+        ("FORMAT", "own"),
     ];
     for what in all {
         run_by(in_host(&hosts.name('a'), &of.path(program)), of, what, &settings);
@@ -92,7 +101,7 @@ fn run_over_tcp(program: &str, all: &[&str]) {
 
 #[test]
 fn over_tcp() {
-    run_over_tcp("program", &["messages", "matching", "access", "fence", "ends"]);
+    run_over_tcp("program", &["messages", "matching", "access", "fence", "ends", "places"]);
 }
 
 #[test]
@@ -249,6 +258,17 @@ fn a_thread_of_its_own() {
     run("automatic", &[]);
 }
 
+/// Hosts and ports in the place of names that were exchanged, in each format of addresses.
+#[test]
+fn peers_by_host_and_port() {
+    let Some(of) = made() else { return };
+    let secret = of.secret("secret-of-places");
+    for format in ["own", "text", "internet"] {
+        let settings = [("FORMAT", format), ("NODE", "127.0.0.1")];
+        run("places", &[&settings[..], &[("FI_PETASOS_SECRET_FILE", &secret)]].concat());
+    }
+}
+
 #[test]
 fn what_is_refused() {
     run("refusals", &[]);
@@ -259,7 +279,13 @@ fn no_secret() {
     let said = run("secret", &[("FI_LOG_LEVEL", "warn")]);
     // By libfabric's own log.
     if made().is_some() {
-        for what in ["takes a secret", "FI_PETASOS_HOST is nowhere: ", "FI_PETASOS_SECRET_FILE: "] {
+        for what in [
+            "takes a secret",
+            "by hosts and ports takes a secret",
+            "1 of 1 peers are named by hosts",
+            "FI_PETASOS_HOST is nowhere: ",
+            "FI_PETASOS_SECRET_FILE: ",
+        ] {
             assert!(said.contains("petasos") && said.contains(what), "{what}: {said}");
         }
     }

@@ -67,6 +67,14 @@ pub const FI_ORDER_SAS: u64 = 1 << 8;
 /// An address format of a provider's own.
 pub const FI_PROV_SPECIFIC: u32 = 1 << 31;
 pub const FI_NAME_MAX: usize = 64;
+pub const FI_FORMAT_UNSPEC: u32 = 0;
+pub const FI_SOCKADDR: u32 = 1;
+pub const FI_SOCKADDR_IN: u32 = 2;
+pub const FI_SOCKADDR_IN6: u32 = 3;
+/// A text that ends with a zero.
+pub const FI_ADDR_STR: u32 = 9;
+/// An event: addresses were entered.
+pub const FI_AV_COMPLETE: u32 = 5;
 
 pub const FI_EP_UNSPEC: c_int = 0;
 pub const FI_EP_RDM: c_int = 3;
@@ -142,6 +150,7 @@ pub const FI_ETOOSMALL: c_int = 257;
 pub const FI_EOPBADSTATE: c_int = 258;
 pub const FI_EOTHER: c_int = 256;
 pub const FI_EBADFLAGS: c_int = 260;
+pub const FI_ENOEQ: c_int = 261;
 pub const FI_EDOMAIN: c_int = 262;
 pub const FI_ENOCQ: c_int = 263;
 pub const FI_ETRUNC: c_int = 265;

@@ -65,6 +65,7 @@ fn layouts_are_those_of_the_headers() {
         fi_ops_fabric: size, domain, passive_ep, eq_open, wait_open, trywait, domain2;
         fi_eq_attr: size, flags, wait_obj, signaling_vector, wait_set;
         fid_eq: fid, ops;
+        fi_eq_entry: fid, context, data;
         fi_eq_err_entry: fid, context, data, err, prov_errno, err_data, err_data_size;
         fi_ops_eq: size, read, readerr, write, sread, strerror;
         fid_domain: fid, ops, mr;
@@ -110,6 +111,8 @@ fn layouts_are_those_of_the_headers() {
     };
     let mut whole = |name: &str, size| facts.push(Fact(format!("sizeof(struct {name})"), size));
     whole("fi_cq_data_entry", size_of::<fi_cq_data_entry>());
+    whole("fi_eq_entry", size_of::<fi_eq_entry>());
+    whole("fi_eq_err_entry", size_of::<fi_eq_err_entry>());
     whole("fi_cq_attr", size_of::<fi_cq_attr>());
     whole("fi_av_attr", size_of::<fi_av_attr>());
     whole("fi_msg", size_of::<fi_msg>());
@@ -168,6 +171,12 @@ fn layouts_are_those_of_the_headers() {
         ("FI_ORDER_SAS", FI_ORDER_SAS),
         ("FI_PROV_SPECIFIC", FI_PROV_SPECIFIC as u64),
         ("FI_NAME_MAX", FI_NAME_MAX as u64),
+        ("FI_FORMAT_UNSPEC", FI_FORMAT_UNSPEC as u64),
+        ("FI_SOCKADDR", FI_SOCKADDR as u64),
+        ("FI_SOCKADDR_IN", FI_SOCKADDR_IN as u64),
+        ("FI_SOCKADDR_IN6", FI_SOCKADDR_IN6 as u64),
+        ("FI_ADDR_STR", FI_ADDR_STR as u64),
+        ("FI_AV_COMPLETE", FI_AV_COMPLETE as u64),
         ("FI_EP_UNSPEC", FI_EP_UNSPEC as u64),
         ("FI_EP_RDM", FI_EP_RDM as u64),
         ("FI_THREAD_SAFE", FI_THREAD_SAFE as u64),
@@ -236,6 +245,8 @@ fn layouts_are_those_of_the_headers() {
         ("FI_EOPBADSTATE", FI_EOPBADSTATE as u64),
         ("FI_EOTHER", FI_EOTHER as u64),
         ("FI_EBADFLAGS", FI_EBADFLAGS as u64),
+        ("FI_ENOEQ", FI_ENOEQ as u64),
+        ("FI_EDOMAIN", FI_EDOMAIN as u64),
         ("FI_ENOCQ", FI_ENOCQ as u64),
         ("FI_ETRUNC", FI_ETRUNC as u64),
         ("FI_ENOKEY", FI_ENOKEY as u64),

@@ -74,6 +74,13 @@ pub struct fid_eq {
 }
 
 #[repr(C)]
+pub struct fi_eq_entry {
+    pub fid: *mut fid,
+    pub context: *mut c_void,
+    pub data: u64,
+}
+
+#[repr(C)]
 pub struct fi_eq_err_entry {
     pub fid: *mut fid,
     pub context: *mut c_void,

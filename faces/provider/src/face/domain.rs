@@ -3,6 +3,7 @@
 use super::{
     counter, endpoint,
     fabric::Fabric,
+    format::Format,
     info, memory,
     object::{Kind, close, get, give, int},
     queue, refuse, vector,
@@ -25,6 +26,8 @@ pub(super) struct Shared {
     state: Mutex<State>,
     /// How peers name memory: by addresses of the owner's, or by offsets.
     pub(super) by_address: bool,
+    /// How the program carries addresses.
+    pub(super) format: Format,
     /// Whether the provider chooses the keys of memory.
     pub(super) own_keys: bool,
     next_key: AtomicU64,
@@ -98,10 +101,12 @@ pub(super) unsafe extern "C" fn open(
     // SAFETY: the program gives a fabric, a description from `fi_getinfo`, and a place.
     int(|| unsafe {
         get::<Fabric, _>(fabric)?;
-        let domain = info.as_ref().ok_or(libc::EINVAL)?.domain_attr.as_ref();
+        let info = info.as_ref().ok_or(libc::EINVAL)?;
+        let format = Format::of(info.addr_format).ok_or(libc::EINVAL)?;
+        let domain = info.domain_attr.as_ref();
         let mode = domain.map_or(0, |domain| domain.mr_mode);
         let automatic = domain.is_some_and(|domain| domain.data_progress == FI_PROGRESS_AUTO);
-        give(out, context, || make(mode, automatic))
+        give(out, context, || make(mode, automatic, format))
     })
 }
 
@@ -119,7 +124,7 @@ pub(super) unsafe extern "C" fn open2(
     unsafe { open(fabric, info, out, context) }
 }
 
-fn make(mode: c_int, automatic: bool) -> Result<Domain, Errno> {
+fn make(mode: c_int, automatic: bool, format: Format) -> Result<Domain, Errno> {
     let bed = if automatic {
         let (bed, signal) = Bed::new().map_err(|error| error.raw_os_error())?;
         Some((Arc::new(bed), signal))
@@ -129,6 +134,7 @@ fn make(mode: c_int, automatic: bool) -> Result<Domain, Errno> {
     let own = bed.as_ref().map(|(bed, _)| Arc::clone(bed));
     let shared = Arc::new(Shared {
         state: Mutex::new(State::new(bed)),
+        format,
         by_address: mode & (FI_MR_BASIC | FI_MR_VIRT_ADDR) != 0,
         own_keys: mode & (FI_MR_BASIC | FI_MR_PROV_KEY) != 0,
         next_key: AtomicU64::new(1),

@@ -5,11 +5,12 @@ use super::{
     counter::Counting,
     domain::{self, Shared},
     events::Events,
+    format::{Format, tell, whole},
     log, message,
     object::{Kind, close, get, give, int, size},
     queue::Completions,
     refuse,
-    vector::{Addresses, tell},
+    vector::Addresses,
 };
 use crate::{
     limits::LEAVE,
@@ -19,6 +20,7 @@ use petasos_ofi_sys::*;
 use std::{
     ffi::{c_int, c_void},
     mem,
+    net::SocketAddr,
     sync::Arc,
     thread,
     time::Instant,
@@ -30,6 +32,8 @@ pub(super) struct Side {
     pub(super) at: usize,
     /// Whether receives may name their source.
     pub(super) directed: bool,
+    /// Where the program wants it to be.
+    source: Option<SocketAddr>,
 }
 
 static OPS: fi_ops = fi_ops {
@@ -104,9 +108,11 @@ pub(super) unsafe extern "C" fn open(
         let transmit = info.tx_attr.as_ref().map_or(0, |attributes| attributes.op_flags);
         let receive = info.rx_attr.as_ref().map_or(0, |attributes| attributes.op_flags);
         let directed = domain::directed(info.caps);
+        let format = Format::of(info.addr_format).ok_or(libc::EINVAL)?;
+        let source = format.given(info.src_addr, info.src_addrlen)?.and_then(|at| at.place());
         give(out, context, || {
             let at = domain.lock().endpoints.insert(Endpoint::new(transmit, receive));
-            Ok(Side { domain: Arc::clone(domain), at, directed })
+            Ok(Side { domain: Arc::clone(domain), at, directed, source })
         })
     })
 }
@@ -247,7 +253,7 @@ fn enable(of: &Side) -> Result<(), Errno> {
     if endpoint.vector.is_none() {
         return Err(FI_ENOAV);
     }
-    let opened = fabric::open().map_err(|why| {
+    let opened = fabric::open(of.source).map_err(|why| {
         log::warn(&format!("no endpoint: {why}"));
         libc::EADDRNOTAVAIL
     })?;
@@ -261,11 +267,9 @@ unsafe extern "C" fn getname(fid: *mut fid, out: *mut c_void, len: *mut usize) -
         // SAFETY: an endpoint, or null.
         let of = unsafe { get::<Side, _>(fid) }?;
         let name = of.domain.lock().endpoints[of.at].name().ok_or(FI_EOPBADSTATE)?;
+        let name = of.domain.format.encode(&name).ok_or(libc::EADDRNOTAVAIL)?;
         // SAFETY: the program says how much room there is.
-        match unsafe { tell(&name, out, len) }? {
-            true => Ok(0),
-            false => Err(FI_ETOOSMALL),
-        }
+        whole(unsafe { tell(&name, out, len) }?)
     })
 }
 

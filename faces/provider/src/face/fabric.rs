@@ -86,7 +86,7 @@ unsafe extern "C" fn trywait(_: *mut fid_fabric, fids: *mut *mut fid, count: c_i
                 } else if let Ok(counter) = get::<Counting, _>(fid) {
                     counter::may_sleep(counter)?;
                 } else if let Ok(events) = get::<Events, _>(fid) {
-                    events.may_sleep()?;
+                    events.0.may_sleep()?;
                 } else {
                     return Err(libc::EINVAL);
                 }

@@ -4,13 +4,23 @@
 //! behind the structures that are written down here. So each part is allocated by `calloc`, with
 //! zeros behind it.
 
+use super::{
+    format::{Format, copied},
+    hosts::{self, Wanted},
+    log,
+};
 use crate::{
     limits::{EAGER, INJECT, OPERATIONS, PIECES},
-    state::{error::Errno, name::LEN},
+    state::{
+        error::Errno,
+        name::{LEN, Named},
+        open::{SECRET_FILE, has_secret},
+    },
 };
 use petasos_ofi_sys::*;
 use std::{
-    ffi::{CStr, c_char, c_int},
+    env,
+    ffi::{CStr, c_char, c_int, c_void},
     ptr,
 };
 
@@ -18,8 +28,6 @@ use std::{
 pub(super) const NAME: &CStr = c"petasos";
 /// The version of the provider.
 pub(super) const VERSION: u32 = 1;
-/// Names of endpoints are 64 bytes of this provider's own.
-const FORMAT: u32 = FI_PROV_SPECIFIC | 0x7065;
 /// The wire protocol, of this provider's own.
 const PROTOCOL: u32 = FI_PROV_SPECIFIC | 0x7065;
 const PROTOCOL_VERSION: u32 = 1;
@@ -57,18 +65,70 @@ pub(super) unsafe extern "C" fn getinfo(
         if out.is_null() {
             return Err(libc::EINVAL);
         }
-        // Peers have names, and are not found by hosts and ports. Where an endpoint is to be is for
-        // this provider to say, which `fi_getname` tells.
-        if flags & FI_SOURCE == 0 && (!node.is_null() || !service.is_null()) {
-            return Err(libc::ENODATA);
+        // SAFETY: null, or hints of libfabric's that stay meanwhile, with all they point to; texts
+        // with zeros behind them, or null; and a place for a list, not null.
+        unsafe {
+            let hints = hints.as_ref();
+            let mut offer = hints.map_or(Ok(Offer::default()), |hints| offer(hints, api))?;
+            let ends = ends(node, service, flags, hints, &mut offer.format)?;
+            out.write(offer.write(api, &ends)?);
         }
-        // SAFETY: null, or hints of libfabric's that stay meanwhile, with all they point to.
-        let offer =
-            unsafe { hints.as_ref().map_or(Ok(Offer::default()), |hints| offer(hints, api)) }?;
-        // SAFETY: a place for a list (libfabric's promise), not null.
-        unsafe { out.write(offer.write(api)?) };
         Ok(0)
     })
+}
+
+/// Where an endpoint is to be, and with whom it is to communicate first.
+struct Ends {
+    source: Named,
+    destination: Option<Named>,
+}
+
+/// The ends that hints and a host and port ask for.
+///
+/// # Errors
+/// `ENODATA`: there is no such place, or a peer cannot be found by it.
+///
+/// # Safety
+/// The texts are null or end with a zero, and all that the hints point to is there.
+unsafe fn ends(
+    node: *const c_char,
+    service: *const c_char,
+    flags: u64,
+    hints: Option<&fi_info>,
+    format: &mut Format,
+) -> Result<Ends, Errno> {
+    let (mut source, mut destination) = (None, None);
+    if let Some(hints) = hints {
+        let given = |at: *mut c_void, len| {
+            // SAFETY: null, or so long (the caller's promise).
+            unsafe { format.given(at, len) }.map_err(|_| libc::ENODATA)
+        };
+        source = given(hints.src_addr, hints.src_addrlen)?;
+        destination = given(hints.dest_addr, hints.dest_addrlen)?;
+    }
+    // SAFETY: null, or with a zero at the end (the caller's promise).
+    let text = |at: *const c_char| (!at.is_null()).then(|| unsafe { CStr::from_ptr(at) });
+    let (node, service) = (text(node), text(service));
+    if node.is_some() || service.is_some() {
+        let own = flags & FI_SOURCE != 0;
+        let wanted = Wanted { own, six: *format == Format::Internet6, numeric: false };
+        let found = hosts::find(node, service, wanted.flags(flags))?;
+        *(if own { &mut source } else { &mut destination }) = Some(found);
+    }
+    if matches!(destination, Some(Named::Place(_))) && !has_secret() {
+        // SAFETY: null, or there (the caller's promise).
+        let asked = hints.and_then(|hints| unsafe { hints.fabric_attr.as_ref() });
+        let alone = env::var_os("FI_PROVIDER").is_some_and(|name| name == "petasos");
+        // Other providers may find it.
+        if alone || asked.is_some_and(|fabric| !fabric.prov_name.is_null()) {
+            log::warn(&format!(
+                "to find peers by hosts and ports takes a secret, in a file that {SECRET_FILE} \
+                 names for all processes of the job"
+            ));
+        }
+        return Err(libc::ENODATA);
+    }
+    Ok(Ends { source: source.unwrap_or_else(|| format.anywhere()), destination })
 }
 
 /// What answers some hints.
@@ -81,6 +141,7 @@ struct Offer {
     progress: c_int,
     vector: c_int,
     memory: c_int,
+    format: Format,
 }
 
 impl Default for Offer {
@@ -93,6 +154,7 @@ impl Default for Offer {
             progress: FI_PROGRESS_MANUAL,
             vector: FI_AV_TABLE,
             memory: 0,
+            format: Format::Own,
         }
     }
 }
@@ -123,7 +185,7 @@ unsafe fn offer(hints: &fi_info, api: u32) -> Result<Offer, Errno> {
         name.is_null() || unsafe { CStr::from_ptr(name) } == NAME
     };
     need(hints.caps & !ALL == 0)?;
-    need(hints.addr_format == 0 || hints.addr_format == FORMAT)?;
+    offer.format = Format::of(hints.addr_format).ok_or(NO)?;
     if hints.caps != 0 {
         offer.caps = complete(hints.caps);
     }
@@ -223,7 +285,10 @@ struct LaterDomain {
 impl Offer {
     /// As libfabric has it. (Where there is no memory, what was allocated before stays: it ends
     /// the program anyway.)
-    fn write(&self, api: u32) -> Result<*mut fi_info, Errno> {
+    fn write(&self, api: u32, ends: &Ends) -> Result<*mut fi_info, Errno> {
+        let encode = |named: &Named| self.format.encode(named).ok_or(libc::ENODATA);
+        let source = encode(&ends.source)?;
+        let destination = ends.destination.as_ref().map(encode).transpose()?;
         let info = zeroed::<fi_info>()?;
         let (transmit, receive) = (zeroed::<fi_tx_attr>()?, zeroed::<fi_rx_attr>()?);
         let endpoint = zeroed::<fi_ep_attr>()?;
@@ -285,7 +350,11 @@ impl Offer {
 
         info.next = ptr::null_mut();
         info.caps = self.caps;
-        info.addr_format = FORMAT;
+        info.addr_format = self.format.number();
+        (info.src_addr, info.src_addrlen) = (copied(&source), source.len());
+        if let Some(destination) = destination {
+            (info.dest_addr, info.dest_addrlen) = (copied(&destination), destination.len());
+        }
         info.tx_attr = transmit;
         info.rx_attr = receive;
         info.ep_attr = endpoint;

@@ -6,6 +6,8 @@ mod domain;
 mod endpoint;
 mod events;
 mod fabric;
+mod format;
+mod hosts;
 mod info;
 mod local;
 mod log;

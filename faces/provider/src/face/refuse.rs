@@ -1,10 +1,7 @@
 //! Functions of tables that this provider does not have: they say so.
 
 use petasos_ofi_sys::*;
-use std::{
-    ffi::{c_char, c_int, c_void},
-    ptr,
-};
+use std::ffi::{c_char, c_int, c_void};
 
 const NOT_HERE: c_int = -libc::ENOSYS;
 
@@ -31,12 +28,6 @@ refuse! {
     srx_ctx(*mut fid_domain, *mut fi_rx_attr, *mut *mut fid_ep, *mut c_void) -> c_int = NOT_HERE;
     query_collective(*mut fid_domain, c_int, *mut c_void, u64) -> c_int = NOT_HERE;
     av_set(*mut fid_av, *mut c_void, *mut *mut c_void, *mut c_void) -> c_int = NOT_HERE;
-    insertsvc(
-        *mut fid_av, *const c_char, *const c_char, *mut fi_addr_t, u64, *mut c_void
-    ) -> c_int = NOT_HERE;
-    insertsym(
-        *mut fid_av, *const c_char, usize, *const c_char, usize, *mut fi_addr_t, u64, *mut c_void
-    ) -> c_int = NOT_HERE;
     tx_ctx(*mut fid_ep, c_int, *mut fi_tx_attr, *mut *mut fid_ep, *mut c_void) -> c_int = NOT_HERE;
     rx_ctx(*mut fid_ep, c_int, *mut fi_rx_attr, *mut *mut fid_ep, *mut c_void) -> c_int = NOT_HERE;
     size_left(*mut fid_ep) -> isize = NOT_HERE as isize;
@@ -48,7 +39,4 @@ refuse! {
     reject(*mut c_void, *mut fid, *const c_void, usize) -> c_int = NOT_HERE;
     shutdown(*mut fid_ep, u64) -> c_int = NOT_HERE;
     join(*mut fid_ep, *const c_void, u64, *mut *mut c_void, *mut c_void) -> c_int = NOT_HERE;
-    event_strerror(
-        *mut fid_eq, c_int, *const c_void, *mut c_char, usize
-    ) -> *const c_char = ptr::null();
 }

@@ -5,6 +5,7 @@ use super::{
     access::{Access, Keys},
     error::{self, Errno},
     matching::{Landing, Lists, Message},
+    name::{self, Named},
     open::{Job, Opened},
     queue::{Entry, Failure},
     refusals::Refusals,
@@ -213,8 +214,8 @@ impl Endpoint {
     }
 
     /// Where peers reach it.
-    pub(crate) fn name(&self) -> Option<super::name::Name> {
-        super::name::encode(self.net.as_ref()?.address(), self.job)
+    pub(crate) fn name(&self) -> Option<Named> {
+        Named::of(self.net.as_ref()?.address(), self.job)
     }
 
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
@@ -251,9 +252,21 @@ impl Endpoint {
         let vector = self.vector.and_then(|vector| shared.vectors.get(vector));
         let address = vector.and_then(|vector| vector.address(number)).ok_or(libc::EINVAL)?;
         let net = self.net.as_mut().ok_or(FI_EOPBADSTATE)?;
-        // A name is that of an endpoint which is there already.
-        let peer =
-            net.resolve_running(address, PATIENCE).map_err(|error| error::of_resolving(&error))?;
+        let short = name::is_short(address);
+        let connected = |known: &&Known| known.source == number && !known.lost;
+        if short && let Some(known) = self.peers.iter().flatten().find(connected) {
+            // It has connected to us meanwhile.
+            let peer = known.peer;
+            self.meet(peer, number);
+            return Ok(peer);
+        }
+        let peer = match short {
+            // What is to listen there may still have to begin.
+            true => net.resolve(address, PATIENCE),
+            // A name is that of an endpoint which is there already.
+            false => net.resolve_running(address, PATIENCE),
+        };
+        let peer = peer.map_err(|error| error::of_resolving(&error))?;
         self.meet(peer, number);
         Ok(peer)
     }
@@ -283,7 +296,12 @@ impl Endpoint {
             if self.routes.len() <= at {
                 self.routes.resize(at + 1, None);
             }
-            self.routes[at] = Some(peer);
+            // One that was found by its host and port may connect to us as well before it has said
+            // who it is. What is sent to it keeps to one way, and so to its order.
+            let taken = self.routes[at].filter(|there| *there != peer);
+            if taken.and_then(|there| self.known(there)).is_none_or(|known| known.lost) {
+                self.routes[at] = Some(peer);
+            }
         }
     }
 
@@ -316,7 +334,13 @@ impl Endpoint {
         for known in self.peers.iter_mut().flatten().filter(|known| !known.lost) {
             let address = net.peer(known.peer).map(|info| info.address);
             let number = address.and_then(|address| vector.number(&address));
-            let source = number.unwrap_or(STRANGER | u64::from(known.peer.index));
+            // Found by a host and port that it does not go by itself.
+            let found = || {
+                let by = vector.address(known.source).filter(|by| name::is_short(by));
+                by.map(|_| known.source)
+            };
+            let source = number.or_else(found);
+            let source = source.unwrap_or(STRANGER | u64::from(known.peer.index));
             if source != known.source {
                 changed.push((known.source, source, known.peer));
                 known.source = source;

@@ -21,6 +21,9 @@ pub(crate) const ENCRYPT: &str = "FI_PETASOS_ENCRYPT";
 /// The address by which `petasos run` reaches this node, for its ranks.
 const NODE: &str = "PETASOS_NODE_ADDRESS";
 
+/// What asks for a place that no variable names.
+const SOURCE: &str = "the address that the program is to be at";
+
 /// An endpoint, and what is known of it beside.
 pub(crate) struct Opened {
     pub(crate) net: Auto,
@@ -58,11 +61,16 @@ pub(crate) fn job() -> Result<Job, String> {
     secret().map(|secret| job_of(secret.as_ref()))
 }
 
-/// Opens an endpoint, as the environment says.
+/// Whether this process was given a secret, without which hosts and ports name nothing.
+pub(crate) fn has_secret() -> bool {
+    setting(SECRET_FILE).is_some()
+}
+
+/// Opens an endpoint, as the environment says; at a place, where the program asks for one.
 ///
 /// # Errors
 /// A text that says what to do.
-pub(crate) fn open() -> Result<Opened, String> {
+pub(crate) fn open(at: Option<SocketAddr>) -> Result<Opened, String> {
     let mut config = Config::default();
     config.secret = secret()?;
     let job = job_of(config.secret.as_ref());
@@ -75,15 +83,18 @@ pub(crate) fn open() -> Result<Opened, String> {
     if config.encrypt && config.secret.is_none() {
         return Err(format!("{ENCRYPT} takes a secret, in a file that {SECRET_FILE} names"));
     }
-    let given = match setting(HOST) {
-        Some(host) => Some((HOST, host)),
-        None => setting(NODE).filter(|_| config.secret.is_some()).map(|host| (NODE, host)),
+    let own = at.map(|at| at.ip()).filter(|ip| !ip.is_unspecified());
+    let given = match (own, setting(HOST)) {
+        (Some(own), _) => Some((SOURCE, own.to_string().into())),
+        (None, Some(host)) => Some((HOST, host)),
+        (None, None) => setting(NODE).filter(|_| config.secret.is_some()).map(|host| (NODE, host)),
     };
+    let port = at.map_or(0, |at| at.port());
     let place = match &given {
-        Some((name, host)) => place(name, host, config.secret.is_some())?,
+        Some((name, host)) => place(name, host, port, config.secret.is_some())?,
         // Without one no other process connects there, and nothing listens beyond this machine.
-        None if config.secret.is_none() => socket(Ipv4Addr::LOCALHOST.into()),
-        None => socket(outward()),
+        None if config.secret.is_none() => socket(Ipv4Addr::LOCALHOST.into(), port),
+        None => socket(outward(), port),
     };
     // Every process of this machine reaches the loopback interface, and any peer may use memory by
     // its number. So what has no secret gets one that no peer knows: peers are those of this node
@@ -98,8 +109,8 @@ pub(crate) fn open() -> Result<Opened, String> {
     let parse = |text: &str| Address::parse(text).map_err(|error| error.to_string());
     let shm = Shm::open(&parse(&name)?).map_err(|error| error.to_string())?;
     let tcp = TcpEndpoint::open(&parse(&place)?, config).map_err(|error| match given {
-        Some((name, _)) => format!("{name}: {error}"),
-        None => error.to_string(),
+        Some((name, _)) => format!("{name}: {place}: {error}"),
+        None => format!("{place}: {error}"),
     })?;
     let (tcp, refusals) = Counted::new(tcp);
     let members = vec![
@@ -110,18 +121,18 @@ pub(crate) fn open() -> Result<Opened, String> {
     Ok(Opened { net, job, refusals })
 }
 
-fn socket(host: IpAddr) -> String {
-    format!("tcp://{}", SocketAddr::new(host, 0))
+fn socket(host: IpAddr, port: u16) -> String {
+    format!("tcp://{}", SocketAddr::new(host, port))
 }
 
 /// Where to listen, as a variable of this name says: beyond this machine with a secret alone.
-fn place(name: &str, host: &OsStr, secret: bool) -> Result<String, String> {
+fn place(name: &str, host: &OsStr, port: u16, secret: bool) -> Result<String, String> {
     let text = host.to_str().unwrap_or_default();
     match text.parse::<IpAddr>() {
-        Ok(host) if secret || host.is_loopback() => Ok(socket(host)),
+        Ok(host) if secret || host.is_loopback() => Ok(socket(host, port)),
         // An interface or a subnet.
-        Err(_) if secret && Address::parse(&format!("tcp://{text}:0")).is_ok() => {
-            Ok(format!("tcp://{text}:0"))
+        Err(_) if secret && Address::parse(&format!("tcp://{text}:{port}")).is_ok() => {
+            Ok(format!("tcp://{text}:{port}"))
         }
         Err(_) if secret => Err(format!("{name} is {}, which is no address", host.display())),
         _ => Err(format!(
@@ -174,7 +185,7 @@ mod tests {
 
     #[test]
     fn without_a_secret_no_process_connects_over_the_loopback_interface() {
-        let Opened { mut net, job, refusals } = open().unwrap();
+        let Opened { mut net, job, refusals } = open(None).unwrap();
         assert_eq!((job, refusals.count()), ([0; 4], 0));
         assert!(!reaches(&mut net, Config::default()));
         let mut guess = Config::default();
