@@ -606,6 +606,19 @@ static void places(int first)
     stop();
 }
 
+/* What the provider takes for the library's: it is one from the future if the environment says so. */
+uint32_t fi_version(void) { return getenv("FUTURE") ? FI_VERSION(3, 1) : FI_VERSION(1, 17); }
+
+static void future(int first)
+{
+    (void)first;
+    struct fi_info *found;
+    CHECK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, NULL, &found) == -FI_ENODATA);
+    unsetenv("FUTURE");
+    OK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, NULL, &found));
+    fi_freeinfo(found);
+}
+
 /* Beyond this machine only with a secret. */
 static void secret(int first)
 {
@@ -640,6 +653,7 @@ int main(int count, char **args)
         { "automatic", automatic },
         { "refusals", refusals },
         { "places", places },
+        { "future", future },
         { "secret", secret },
     };
     return run(all, sizeof all / sizeof *all, count, args);

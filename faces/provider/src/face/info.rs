@@ -6,6 +6,7 @@
 
 use super::{
     format::{Format, copied},
+    host,
     hosts::{self, Wanted},
     log,
 };
@@ -64,6 +65,9 @@ pub(super) unsafe extern "C" fn getinfo(
     super::object::int(|| {
         if out.is_null() {
             return Err(libc::EINVAL);
+        }
+        if !host::is_known() {
+            return Err(libc::ENODATA);
         }
         // SAFETY: null, or hints of libfabric's that stay meanwhile, with all they point to; texts
         // with zeros behind them, or null; and a place for a list, not null.

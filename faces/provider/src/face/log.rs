@@ -1,11 +1,11 @@
 //! libfabric's log: by its own functions, if they are found in the process, else as it would write.
 
-use super::provider;
+use super::{host::symbol, provider};
 use petasos_ofi_sys::{FI_LOG_CORE, FI_LOG_WARN, fi_provider};
 use std::{
     env,
-    ffi::{CStr, CString, c_char, c_int},
-    mem, ptr,
+    ffi::{CString, c_char, c_int},
+    mem,
 };
 
 type Enabled = unsafe extern "C" fn(*const fi_provider, c_int, c_int) -> c_int;
@@ -18,20 +18,6 @@ type Log = unsafe extern "C" fn(
     *const c_char,
     ...
 );
-
-/// A function of this name in the process: global, or of the library by its usual name.
-fn symbol(name: &CStr) -> Option<ptr::NonNull<libc::c_void>> {
-    // SAFETY: only looks for a name.
-    let global = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    ptr::NonNull::new(global).or_else(|| {
-        let flags = libc::RTLD_NOLOAD | libc::RTLD_LAZY;
-        // SAFETY: with these flags nothing is loaded, and no initialiser runs.
-        let library = unsafe { libc::dlopen(c"libfabric.so.1".as_ptr(), flags) };
-        // SAFETY: only looks for a name, in a library that is loaded if the pointer is not null.
-        let found = (!library.is_null()).then(|| unsafe { libc::dlsym(library, name.as_ptr()) });
-        ptr::NonNull::new(found?)
-    })
-}
 
 /// Something that the user has to know, and what to do about it.
 pub(super) fn warn(text: &str) {

@@ -7,6 +7,7 @@ mod endpoint;
 mod events;
 mod fabric;
 mod format;
+mod host;
 mod hosts;
 mod info;
 mod local;
