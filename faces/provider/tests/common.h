@@ -59,6 +59,8 @@ static enum fi_progress progress = FI_PROGRESS_UNSPEC;
 static uint32_t format = FI_FORMAT_UNSPEC;
 static const char *node, *service;
 static uint64_t place_flags;
+/* What order is asked for. */
+static uint64_t order;
 
 static void say(const void *what, size_t len) { CHECK(write(line, what, len) == (ssize_t)len); }
 static void hear(void *what, size_t len)
@@ -88,6 +90,7 @@ static int enable(void)
     hints->domain_attr->data_progress = progress;
     if (getenv("SCALABLE")) hints->domain_attr->mr_mode = 0;
     hints->addr_format = format;
+    hints->tx_attr->msg_order = hints->rx_attr->msg_order = order;
     OK(fi_getinfo(FI_VERSION(1, 17), node, service, place_flags, hints, &info));
     fi_freeinfo(hints);
     CHECK(!strcmp(info->fabric_attr->prov_name, "petasos") && info->domain_attr->cq_data_size == 8);

@@ -180,6 +180,12 @@ fn memory_that_the_owner_serves() {
 }
 
 #[test]
+fn atomics_in_order() {
+    run("ordered", &[("SCALABLE", "1")]);
+    run("ordered", &[("SCALABLE", "1"), ("PETASOS_SHM_NO_CMA", "1")]);
+}
+
+#[test]
 fn fences() {
     run("fence", &[]);
 }

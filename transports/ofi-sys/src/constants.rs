@@ -63,6 +63,11 @@ pub const FI_MR_PROV_KEY: c_int = 1 << 6;
 pub const FI_MR_ENDPOINT: c_int = 1 << 9;
 // Order: sends after sends.
 pub const FI_ORDER_SAS: u64 = 1 << 8;
+// Atomics that read, or write, after others.
+pub const FI_ORDER_ATOMIC_RAR: u64 = 1 << 36;
+pub const FI_ORDER_ATOMIC_RAW: u64 = 1 << 37;
+pub const FI_ORDER_ATOMIC_WAR: u64 = 1 << 38;
+pub const FI_ORDER_ATOMIC_WAW: u64 = 1 << 39;
 
 /// An address format of a provider's own.
 pub const FI_PROV_SPECIFIC: u32 = 1 << 31;

@@ -6,7 +6,7 @@ use super::{
     domain::{self, Shared},
     events::Events,
     format::{Format, tell, whole},
-    log, message,
+    info, log, message,
     object::{Kind, close, get, give, int, size},
     queue::Completions,
     refuse,
@@ -106,12 +106,15 @@ pub(super) unsafe extern "C" fn open(
             return Err(libc::ENOSYS);
         }
         let transmit = info.tx_attr.as_ref().map_or(0, |attributes| attributes.op_flags);
+        let order = info.tx_attr.as_ref().map_or(0, |attributes| attributes.msg_order);
         let receive = info.rx_attr.as_ref().map_or(0, |attributes| attributes.op_flags);
         let directed = domain::directed(info.caps);
         let format = Format::of(info.addr_format).ok_or(libc::EINVAL)?;
         let source = format.given(info.src_addr, info.src_addrlen)?.and_then(|at| at.place());
         give(out, context, || {
-            let at = domain.lock().endpoints.insert(Endpoint::new(transmit, receive));
+            let mut endpoint = Endpoint::new(transmit, receive);
+            endpoint.ordered_atomics = order & info::ATOMIC_ORDER != 0;
+            let at = domain.lock().endpoints.insert(endpoint);
             Ok(Side { domain: Arc::clone(domain), at, directed, source })
         })
     })

@@ -51,6 +51,10 @@ const RECEIVE: u64 = TRANSFERS | IN | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOUR
 const TRANSMIT_FLAGS: u64 =
     FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
 const RECEIVE_FLAGS: u64 = FI_COMPLETION | FI_MULTI_RECV;
+/// Atomics after atomics, in every combination: where a program asks for one, all are.
+pub(super) const ATOMIC_ORDER: u64 =
+    FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
+const ORDER: u64 = FI_ORDER_SAS | ATOMIC_ORDER;
 /// How memory may be registered, where a program offers to.
 const MODES: c_int = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 
@@ -141,6 +145,7 @@ struct Offer {
     caps: u64,
     transmit_flags: u64,
     receive_flags: u64,
+    order: u64,
     threading: c_int,
     progress: c_int,
     vector: c_int,
@@ -154,6 +159,7 @@ impl Default for Offer {
             caps: ALL,
             transmit_flags: 0,
             receive_flags: 0,
+            order: FI_ORDER_SAS,
             threading: FI_THREAD_SAFE,
             progress: FI_PROGRESS_MANUAL,
             vector: FI_AV_TABLE,
@@ -202,14 +208,16 @@ unsafe fn offer(hints: &fi_info, api: u32) -> Result<Offer, Errno> {
     }
     if let Some(of) = transmit {
         need(of.caps & !(TRANSMIT | RECEIVE | COMM) == 0 && of.op_flags & !TRANSMIT_FLAGS == 0)?;
-        need(of.msg_order & !FI_ORDER_SAS == 0 && of.comp_order == 0)?;
+        need(of.msg_order & !ORDER == 0 && of.comp_order == 0)?;
+        offer.order |= of.msg_order;
         need(of.inject_size <= INJECT && of.size <= OPERATIONS)?;
         need(of.iov_limit <= PIECES && of.rma_iov_limit <= 1)?;
         offer.transmit_flags = of.op_flags;
     }
     if let Some(of) = receive {
         need(of.caps & !(TRANSMIT | RECEIVE | COMM) == 0 && of.op_flags & !RECEIVE_FLAGS == 0)?;
-        need(of.msg_order & !FI_ORDER_SAS == 0 && of.comp_order == 0)?;
+        need(of.msg_order & !ORDER == 0 && of.comp_order == 0)?;
+        offer.order |= of.msg_order;
         need(of.size <= OPERATIONS && of.iov_limit <= PIECES)?;
         offer.receive_flags = of.op_flags;
     }
@@ -304,7 +312,7 @@ impl Offer {
         };
         transmit.caps = self.caps & TRANSMIT;
         transmit.op_flags = self.transmit_flags;
-        transmit.msg_order = FI_ORDER_SAS;
+        transmit.msg_order = self.order;
         transmit.inject_size = INJECT;
         transmit.size = OPERATIONS;
         transmit.iov_limit = PIECES;
@@ -312,7 +320,7 @@ impl Offer {
 
         receive.caps = self.caps & RECEIVE;
         receive.op_flags = self.receive_flags;
-        receive.msg_order = FI_ORDER_SAS;
+        receive.msg_order = self.order;
         receive.total_buffered_recv = EAGER;
         receive.size = OPERATIONS;
         receive.iov_limit = PIECES;

@@ -152,11 +152,17 @@ impl Endpoint {
         if access.fence && !self.may_pass(shared, &access)? {
             return Ok(());
         }
-        if self.waiting.iter().any(|other| other.peer == access.peer) || !self.has_key(&access) {
+        let has_key = self.has_key(&access);
+        if self.waiting.iter().any(|other| other.peer == access.peer)
+            || !has_key
+            || self.is_behind(&access)
+        {
             if self.waiting.len() >= WAITING {
                 return Err(libc::EAGAIN);
             }
-            self.ask(shared, access.peer, access.number);
+            if !has_key {
+                self.ask(shared, access.peer, access.number);
+            }
             self.began(access.peer);
             self.waiting.push_back(access);
             return Ok(());
@@ -212,6 +218,23 @@ impl Endpoint {
         }
     }
 
+    /// Whether an atomic has to wait for one before it, as the program asked for their order. The
+    /// fabric's own may pass each other.
+    fn is_behind(&mut self, access: &Access) -> bool {
+        self.ordered_atomics
+            && matches!(access.kind, Kind::Atomic { .. })
+            && self.known(access.peer).is_some_and(|known| known.atomics > 0)
+    }
+
+    /// An access is not the fabric's any more.
+    pub(super) fn came_back(&mut self, access: &Access) {
+        if matches!(access.kind, Kind::Atomic { .. })
+            && let Some(known) = self.known(access.peer)
+        {
+            known.atomics = known.atomics.saturating_sub(1);
+        }
+    }
+
     fn has_key(&mut self, access: &Access) -> bool {
         let keys = self.known(access.peer).map(|known| &known.keys.0);
         matches!(keys.and_then(|keys| keys.get(&access.number)), Some(State::Known { .. }))
@@ -238,6 +261,11 @@ impl Endpoint {
         }
         if net.try_submit(operation).is_err() {
             return Err(access);
+        }
+        if matches!(access.kind, Kind::Atomic { .. })
+            && let Some(known) = self.known(access.peer)
+        {
+            known.atomics += 1;
         }
         self.operations.insert(Op::Accessed(access));
         Ok(())
@@ -297,6 +325,11 @@ impl Endpoint {
                 continue;
             }
             let state = self.known(peer).and_then(|known| known.keys.0.get(&number).copied());
+            if self.is_behind(&access) {
+                stopped.push(peer);
+                self.waiting.push_back(access);
+                continue;
+            }
             match state {
                 Some(State::Known { .. }) => {
                     if let Err(access) = self.start(shared, access) {
@@ -353,7 +386,8 @@ impl Endpoint {
                     net.release(remote);
                 }
                 self.ask(shared, access.peer, access.number);
-                self.waiting.push_back(access);
+                // It began before those that wait.
+                self.waiting.push_front(access);
             }
             Err(error) => self.refused(shared, &access, entry, &error),
         }

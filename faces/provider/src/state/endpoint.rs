@@ -74,6 +74,8 @@ pub(super) struct Known {
     pub(super) long: usize,
     /// Accesses to its memory that have begun, and not ended.
     pub(super) accesses: usize,
+    /// Atomics among them that are the fabric's.
+    pub(super) atomics: usize,
     /// Whether something was sent to it since the last farewell.
     pub(super) sent: bool,
     pub(super) keys: Keys,
@@ -95,6 +97,8 @@ pub(crate) struct Endpoint {
     /// What operations do that have no flags of their own.
     pub(crate) transmit_flags: u64,
     pub(crate) receive_flags: u64,
+    /// Atomics to one peer are done one after the other.
+    pub(crate) ordered_atomics: bool,
     pub(crate) min_multi: usize,
     pub(super) lists: Lists,
     pub(super) operations: Slab<Op>,
@@ -132,6 +136,7 @@ impl Endpoint {
             counts: Counts::default(),
             transmit_flags,
             receive_flags,
+            ordered_atomics: false,
             min_multi: crate::limits::MIN_MULTI,
             lists: Lists::default(),
             operations: Slab::new(),
@@ -290,8 +295,8 @@ impl Endpoint {
                 self.peers.resize_with(at + 1, || None);
             }
             let keys = Keys::default();
-            let known =
-                Known { peer, source, lost: false, long: 0, accesses: 0, sent: false, keys };
+            let (lost, sent, long, accesses, atomics) = (false, false, 0, 0, 0);
+            let known = Known { peer, source, lost, long, accesses, atomics, sent, keys };
             self.peers[at] = Some(known);
         }
         if source < STRANGER {
@@ -466,7 +471,10 @@ impl Endpoint {
                 }
             }
             Op::Landed(landing) => self.landed(shared, *landing, result),
-            Op::Accessed(access) => self.accessed(shared, access, result),
+            Op::Accessed(access) => {
+                self.came_back(&access);
+                self.accessed(shared, access, result);
+            }
             Op::Closed { key } => {
                 if result.is_ok() {
                     self.regions.remove(&key);
