@@ -79,6 +79,7 @@ mod endpoint;
 mod error;
 mod exports;
 mod hazard;
+pub mod link;
 mod name;
 mod pair;
 mod peer_segments;
