@@ -9,10 +9,10 @@ use crate::{
     table::{LISTENER, Ready},
 };
 use petasos_fabric::{
-    Address, Capabilities, Credential, Doorbell, Endpoint, Event, Home, Incarnation, Limits,
-    LostReason, Notifier, Patience, Peer, PeerState, Pool, ResolveError, Sleep, Time,
-    answered_by_engine,
-    two_sided::{Config, Engine, header},
+    Address, AllocError, Capabilities, Credential, Doorbell, Endpoint, Event, Home, Incarnation,
+    Limits, LostReason, Notifier, Patience, Peer, PeerState, Pool, Region, ResolveError, Sleep,
+    Time, answered_by_engine,
+    two_sided::{Config, Engine, Outgoing, Packet, Placement, header},
 };
 use rustix::event::epoll;
 use std::{
@@ -92,6 +92,12 @@ struct Pair {
     why: String,
     /// A packet for which there was no room.
     unsent: Vec<u8>,
+    /// The same, of which the payload stays where it is.
+    held: Option<Packet>,
+    /// The memory of a packet that the medium reads where it lies.
+    lent: Option<Outgoing>,
+    /// Where the payload goes that was asked for, and how long it is.
+    arriving: Option<(Placement, usize)>,
 }
 
 /// What a line is.
@@ -313,6 +319,9 @@ impl<M: Medium> Endpoint for Packets<M> {
         if self.broken.is_none() {
             busy |= self.take_ready(budget);
         }
+        if self.engine.is_closing() {
+            self.engine.keep_time(now);
+        }
         self.pair_up();
         while let Some(peer) = self.engine.next_output() {
             self.write(peer);
@@ -341,7 +350,8 @@ impl<M: Medium> Endpoint for Packets<M> {
         if !self.connecting.is_empty() || !self.accepted.is_empty() || self.engine.has_waiting() {
             longest = longest.min(RETRY);
         }
-        Sleep::Until(if longest == Duration::MAX { Time::NEVER } else { now.after(longest) })
+        let until = if longest == Duration::MAX { Time::NEVER } else { now.after(longest) };
+        Sleep::Until(until.min(self.engine.deadline()))
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
@@ -350,6 +360,13 @@ impl<M: Medium> Endpoint for Packets<M> {
 
     fn notifier(&self) -> Notifier {
         Notifier::new(self.doorbell.clone())
+    }
+
+    fn alloc(&mut self, len: usize) -> Result<Region, AllocError> {
+        if len == 0 || len > isize::MAX as usize {
+            return Err(AllocError::BadLength(len));
+        }
+        self.medium.alloc(len).unwrap_or_else(|| Ok(Region::zeroed(len)))
     }
 
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {

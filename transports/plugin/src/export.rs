@@ -301,6 +301,9 @@ unsafe extern "C" fn receive<T: Transport>(
             }
             Received::Later => plain(Status::LATER),
             Received::Closed(text) => (Status::CLOSED, text),
+            Received::Lent { .. } | Received::Fetched => {
+                (Status::CLOSED, "the border has no payloads that stay where they are".to_owned())
+            }
         })
     }
 }

@@ -59,6 +59,8 @@ pub use foreign::Foreign;
 pub use greeting::{Hello, Prover};
 #[cfg(feature = "host")]
 pub use load::{Found, LoadError, Plugin, VARIABLE, listed, load};
+#[cfg(feature = "host")]
+pub use medium::Lent;
 pub use medium::{
     ConnectError, MAX_PACKET, MIN_PACKET, Medium, Readiness, Received, Sent, Transport,
 };

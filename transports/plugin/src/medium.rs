@@ -1,5 +1,7 @@
 //! What the author of a transport writes.
 
+#[cfg(feature = "host")]
+use petasos_fabric::{AllocError, Region, Slice};
 use std::{os::fd::BorrowedFd, time::Duration};
 
 /// A transport that moves packets: whole, in order, on lines that go one way.
@@ -56,6 +58,41 @@ pub trait Medium: Send {
     /// The endpoint ends, in the process that opened it: removes names, tells peers. A forked child
     /// drops its copy without this.
     fn end(&mut self) {}
+
+    // For media of a program that can leave payloads where they are. Plug-ins cannot.
+
+    /// Memory of the medium's own: what [`Medium::lend`] and [`Medium::fetch`] know. `None` if there
+    /// is no such memory: then the program gets ordinary one.
+    #[cfg(feature = "host")]
+    fn alloc(&mut self, len: usize) -> Option<Result<Region, AllocError>> {
+        let _ = len;
+        None
+    }
+
+    /// Sends a packet whose payload stays where it is, on a line that was connected. Until
+    /// [`Medium::is_lent`] says that it is no more, nothing else is sent on this line; that it has
+    /// changed is reported as room is.
+    #[cfg(feature = "host")]
+    fn lend(&mut self, line: u32, header: &[u8], payload: &[Slice]) -> Lent {
+        let _ = (line, header, payload);
+        Lent::No
+    }
+
+    /// Whether the payload of a packet is still read where it lies.
+    #[cfg(feature = "host")]
+    fn is_lent(&self, line: u32) -> bool {
+        let _ = line;
+        false
+    }
+
+    /// Asks for the payload of a packet of which [`Received::Lent`] was the beginning. It comes by
+    /// [`Medium::receive`]: as [`Received::Fetched`] if it is in this memory, or as a packet, as it
+    /// always does without memory. Nothing else comes on this line before. [`Medium::shut`] returns
+    /// when nothing is written to this memory any more.
+    #[cfg(feature = "host")]
+    fn fetch(&mut self, line: u32, into: Option<&[Slice]>) {
+        let _ = (line, into);
+    }
 }
 
 /// A [`Medium`] that can be exported: see [`export!`](crate::export).
@@ -108,6 +145,30 @@ pub enum Received {
     Packet(usize),
     /// There is none now.
     Later,
+    /// The line has ended. Why, if that is known.
+    Closed(String),
+    /// The first `header` bytes of a packet, whose payload of so many bytes is to be fetched. Not
+    /// from a plug-in.
+    Lent {
+        /// Bytes that were received.
+        header: usize,
+        /// Bytes that are still where the sender has them.
+        payload: usize,
+    },
+    /// The payload is in the memory that was given for it. Not from a plug-in.
+    Fetched,
+}
+
+/// The outcome of [`Medium::lend`].
+#[cfg(feature = "host")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lent {
+    /// The packet was taken, and its memory is lent.
+    Taken,
+    /// There is no room; [`Medium::poll`] reports when there is.
+    Later,
+    /// The medium cannot read this memory: send a copy.
+    No,
     /// The line has ended. Why, if that is known.
     Closed(String),
 }

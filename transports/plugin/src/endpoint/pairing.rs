@@ -253,7 +253,9 @@ impl<M: Medium> Packets<M> {
             let len = match self.medium.receive(line, &mut self.buffer) {
                 Received::Packet(len) => len,
                 Received::Later => return,
-                Received::Closed(_) => return self.dismiss(line),
+                Received::Closed(_) | Received::Lent { .. } | Received::Fetched => {
+                    return self.dismiss(line);
+                }
             };
             let packet = &self.buffer[..len];
             let Some(theirs) = &candidate.hello else {
