@@ -62,6 +62,7 @@
 //! | `ucx` | yes | `ucx://HOST:PORT`: RDMA networks by UCX, loaded when it is first needed |
 //! | `auto` | yes | `auto://HOST:PORT`: shared memory on a node, a network between nodes ([`auto`]) |
 //! | `plugin` | yes | transports that `PETASOS_TRANSPORTS` lists, loaded at run time ([`plugin`]) |
+//! | `tenant` | yes | `tenant://NAME@TENANT`: containers, through the host's broker |
 //! | `job` | yes | the other ranks of a job of `petasos run` or `mpirun` ([`job()`], [`pmix`]) |
 //! | `portals` | no | matching one-sided messages with the semantics of Portals 4 (`portals`) |
 //! | `channel` | no | endpoints of RDMA devices, for transports of your own (`channel`) |

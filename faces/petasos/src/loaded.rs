@@ -45,7 +45,7 @@ pub(crate) fn open(
 
 /// The secret of the options, if there is one.
 #[cfg(feature = "tcp")]
-fn prover(options: &OpenOptions) -> Result<Option<Prover>, OpenError> {
+pub(crate) fn prover(options: &OpenOptions) -> Result<Option<Prover>, OpenError> {
     let secret = match (&options.secret, &options.secret_file) {
         (Some(secret), _) => petasos_tcp::Secret::new(secret.0.clone()),
         (None, Some(path)) => petasos_tcp::Secret::from_file(path),
@@ -57,7 +57,7 @@ fn prover(options: &OpenOptions) -> Result<Option<Prover>, OpenError> {
 
 /// Secrets are read by the transport over TCP.
 #[cfg(not(feature = "tcp"))]
-fn prover(options: &OpenOptions) -> Result<Option<Prover>, OpenError> {
+pub(crate) fn prover(options: &OpenOptions) -> Result<Option<Prover>, OpenError> {
     match options.secret.is_some() || options.secret_file.is_some() {
         false => Ok(None),
         true => Err(OpenError::NotBuilt {

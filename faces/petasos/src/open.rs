@@ -18,6 +18,8 @@ use petasos_fabric::{Address, Attended, Endpoint};
 /// * `ucx+TLS://HOST:PORT`, `ucx+posix://NAME`: by UCX; `ucx://HOST:PORT` for the best network;
 /// * `auto://HOST:PORT` or `auto://*`: over shared memory to peers of this node, over the best
 ///   network to others; `auto://URL,URL` names the transports;
+/// * `tenant://NAME@TENANT` or `tenant://*`: from a container, through the host's broker, whose
+///   socket the environment variable `PETASOS_BROKER` names;
 /// * `SCHEME://…`: over a transport that is loaded from a file, if the environment variable
 ///   `PETASOS_TRANSPORTS` lists one with this scheme ([`transports`](crate::transports())).
 ///
@@ -73,6 +75,11 @@ fn open_bare(url: &str, options: &OpenOptions) -> Result<Box<dyn Endpoint>, Open
         }
         #[cfg(feature = "auto")]
         "auto" => Ok(Box::new(open_auto(&address, options)?)),
+        #[cfg(feature = "tenant")]
+        "tenant" => {
+            let prover = crate::loaded::prover(options)?;
+            Ok(Box::new(petasos_tenant::Endpoint::open(&address, prover)?))
+        }
         #[cfg(feature = "plugin")]
         scheme if crate::loaded::of(scheme).is_some() => crate::loaded::open(&address, options),
         scheme => Err(refuse(scheme, options)),

@@ -1,6 +1,8 @@
 //! Which transports this build has.
 
-#[cfg(any(feature = "ofi", feature = "ucx", feature = "plugin"))]
+#[cfg(feature = "tenant")]
+use petasos_tenant::BROKER;
+#[cfg(any(feature = "ofi", feature = "ucx", feature = "plugin", feature = "tenant"))]
 use std::sync::OnceLock;
 use std::{fmt, path::Path};
 
@@ -43,7 +45,7 @@ const fn transport(
     Transport { scheme, title, any, by_default: built, unbuilt, file: None }
 }
 
-static TRANSPORTS: [Transport; 6] = [
+static TRANSPORTS: [Transport; 7] = [
     transport(
         "self",
         "within the process",
@@ -95,6 +97,16 @@ static TRANSPORTS: [Transport; 6] = [
             "not built in: needs the feature `ucx` of the crate `petasos`",
         )
     },
+    Transport {
+        by_default: false,
+        ..transport(
+            "tenant",
+            "the host's broker, for containers",
+            "tenant://*",
+            cfg!(feature = "tenant"),
+            "not built in: needs the feature `tenant` of the crate `petasos`",
+        )
+    },
 ];
 
 impl Transport {
@@ -142,6 +154,14 @@ impl Transport {
                 static WITHOUT: OnceLock<Option<String>> = OnceLock::new();
                 let find = || petasos_ucx::find().err().map(|error| error.to_string());
                 WITHOUT.get_or_init(find).as_deref()
+            }
+            #[cfg(feature = "tenant")]
+            "tenant" => {
+                static WITHOUT: OnceLock<String> = OnceLock::new();
+                let socket = petasos_tenant::broker();
+                let why =
+                    || format!("no broker: {socket} is not there; see `petasos broker`, {BROKER}");
+                (!Path::new(&socket).exists()).then(|| WITHOUT.get_or_init(why).as_str())
             }
             _ => self.unbuilt,
         }
@@ -199,7 +219,7 @@ pub fn stays_on_node(scheme: &str) -> bool {
     if let Some(kind) = petasos_ucx::kinds().iter().find(|kind| kind.scheme == scheme) {
         return kind.meeting == petasos_ucx::Meeting::Shm;
     }
-    matches!(scheme, "self" | "shm")
+    matches!(scheme, "self" | "shm" | "tenant")
 }
 
 /// All transports that this version knows, also those that this program was built without, and
@@ -245,7 +265,7 @@ mod tests {
 
     #[test]
     fn what_stays_on_a_node() {
-        for scheme in ["self", "shm", "ofi+shm", "ucx+posix", "ucx+sysv", "ucx+cma"] {
+        for scheme in ["self", "shm", "tenant", "ofi+shm", "ucx+posix", "ucx+sysv", "ucx+cma"] {
             assert!(stays_on_node(scheme), "{scheme}");
         }
         for scheme in ["tcp", "tcp?encrypt", "auto", "ofi", "ofi+verbs", "ucx", "ucx+tcp", "ucx+rc"]
