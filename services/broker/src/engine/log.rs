@@ -1,0 +1,77 @@
+//! What an administrator can read of connections, refusals and endpoints that broke the rules.
+
+use super::Counters;
+use petasos_fabric::Time;
+use petasos_tenant::Name;
+use serde::Serialize;
+use std::collections::VecDeque;
+
+/// Entries that are kept.
+const KEPT: usize = 1024;
+/// Among so many of the last ones the same refusal is looked for: who is refused tries again.
+const LOOKED_AT: usize = 64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum What {
+    Connected,
+    Refused,
+    Ended,
+    Expelled,
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Entry {
+    /// When, in nanoseconds of the broker's clock; of the last time, if it happened often.
+    pub time_ns: u64,
+    /// `connected`, `refused`, `ended` or `expelled`.
+    pub(crate) what: What,
+    /// Who made the connection.
+    pub from: String,
+    /// To whom.
+    pub to: String,
+    /// The rule, or the limit, or what it did.
+    pub why: String,
+    /// How often.
+    pub times: u64,
+    /// What an ended connection has carried.
+    pub carried: Counters,
+}
+
+/// The last entries.
+#[derive(Default)]
+pub(super) struct Log(VecDeque<Entry>);
+
+impl Log {
+    pub(super) fn add(
+        &mut self,
+        now: Time,
+        what: What,
+        from: &Name,
+        to: &Name,
+        why: &str,
+        carried: Counters,
+    ) {
+        let (from, to) = (from.to_string(), to.to_string());
+        if what == What::Refused {
+            let same = |entry: &&mut Entry| {
+                entry.what == what && entry.from == from && entry.to == to && entry.why == why
+            };
+            if let Some(entry) = self.0.iter_mut().rev().take(LOOKED_AT).find(same) {
+                (entry.times, entry.time_ns) = (entry.times + 1, now.0);
+                return;
+            }
+        }
+        if self.0.len() >= KEPT {
+            self.0.pop_front();
+        }
+        let why = why.to_owned();
+        self.0.push_back(Entry { time_ns: now.0, what, from, to, why, times: 1, carried });
+    }
+
+    pub(super) fn entries(&self) -> Vec<Entry> {
+        self.0.iter().cloned().collect()
+    }
+}

@@ -1,0 +1,222 @@
+//! Tenants that write garbage into their rings and sockets, pass the wrong memory, or do not read:
+//! they are expelled, and others go on.
+
+use crate::common::{PATIENCE, Place, Serving, Two};
+use petasos_shm::link::Link;
+use petasos_tenant::{
+    control::Control,
+    socket::{self, Received},
+    wire::{Answer, Pieces, Request},
+};
+use petasos_testing::Random;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fd::OwnedFd,
+    fs::{MemfdFlags, ftruncate, memfd_create},
+    io::Errno,
+};
+use std::time::Instant;
+
+/// A process that speaks the protocol, as far as it likes.
+struct Raw {
+    socket: OwnedFd,
+    link: Link,
+}
+
+impl Raw {
+    fn open(place: &Place) -> Raw {
+        let socket = socket::dial(place.path("c").to_str().unwrap()).unwrap();
+        let (file, link) = Link::create().unwrap();
+        socket::send(&socket, &Control::Hello(None), Some(&file)).unwrap();
+        let raw = Raw { socket, link };
+        assert!(matches!(raw.hear(), Some(Control::Welcome { .. })), "it is let in");
+        raw
+    }
+
+    /// The next message by the socket; `None` for the end.
+    fn hear(&self) -> Option<Control> {
+        let begin = Instant::now();
+        loop {
+            match socket::receive(&self.socket) {
+                Ok(Received::Message(message, None)) => return Some(message),
+                Ok(Received::End) => return None,
+                Ok(other) => panic!("the broker said {other:?}"),
+                Err(Errno::AGAIN) => {
+                    assert!(begin.elapsed() < PATIENCE, "the broker says nothing");
+                    let wait = Timespec { tv_sec: 1, tv_nsec: 0 };
+                    let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&wait));
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+
+    fn ring(&self) {
+        let _ = socket::send(&self.socket, &Control::Doorbell, None);
+    }
+
+    /// Whether it is expelled: why, if that was still said.
+    fn end(self) -> String {
+        self.ring();
+        loop {
+            match self.hear() {
+                Some(Control::Doorbell) => {}
+                Some(Control::Refused(why)) => return why,
+                other => {
+                    assert_eq!(other, None);
+                    return String::new();
+                }
+            }
+        }
+    }
+}
+
+/// Two tenants that must not notice any of it.
+fn others(place: &Place) -> (Two, petasos_fabric::Peer) {
+    let mut two = Two::of([place.open("tenant://x@a", "a"), place.open("tenant://x@b", "b")]);
+    let peer = two.connect();
+    (two, peer)
+}
+
+#[test]
+fn garbage_in_rings_ends_its_own_endpoint_and_no_other() {
+    let place = Place::new();
+    let _serving = Serving::start(place.config(), None);
+    let (mut two, peer) = others(&place);
+    for seed in 0..150_u64 {
+        println!("seed {seed}");
+        let mut random = Random::new(seed);
+        let mut raw = Raw::open(&place);
+        for _ in 0..20 {
+            match random.below(3) {
+                0 => {
+                    let len = 1 + random.below(60);
+                    let mut bytes = random.bytes(len);
+                    bytes[0] %= 12;
+                    let _ = raw.link.send(&[&bytes]);
+                }
+                1 => raw.link.scribble(random.below(Link::WORDS), random.draw()),
+                // Where the rings begin, and the words beside them.
+                _ => {
+                    let at = [random.below(64), 512 + 8 * random.below(64)][random.below(2)];
+                    raw.link.scribble(at, random.draw() >> random.below(64));
+                }
+            }
+            raw.ring();
+        }
+        let _ = raw.link.send(&[&[200; 20]]);
+        two.message(peer, &seed.to_le_bytes());
+        if seed % 2 == 0 {
+            drop(raw);
+        } else {
+            // What it has scribbled may hide the last message: then nothing is wrong with it.
+            raw.ring();
+        }
+    }
+    assert!(place.status()["tenants"][2]["violations"].as_u64() > Some(20), "{}", place.status());
+}
+
+#[test]
+fn what_may_not_be_said_is_answered_with_the_end() {
+    let place = Place::new();
+    let _serving = Serving::start(place.config(), None);
+    let (mut two, peer) = others(&place);
+    let says = |request: &Request<'_>| {
+        let mut raw = Raw::open(&place);
+        assert!(raw.link.send(&[&request.encode().to_vec()]).unwrap());
+        raw.end()
+    };
+    let why = says(&Request::Data { connection: 9, bytes: b"x" });
+    assert!(why.contains("no connection 9"), "{why}");
+    let piece = petasos_tenant::wire::Piece { file: 1, offset: 0, len: 1 };
+    let payload = Pieces::from_slice(&[piece]);
+    let why = says(&Request::Lend { connection: 9, header: b"h", payload });
+    assert!(why.contains("not registered"), "{why}");
+    // Connections of others, by their numbers: as if there were none.
+    let mut raw = Raw::open(&place);
+    for connection in 0..20 {
+        let drop = Request::Drop { connection }.encode().to_vec();
+        let credit = Request::Credit { connection, bytes: 1 << 20 }.encode().to_vec();
+        assert!(raw.link.send(&[&drop]).unwrap() && raw.link.send(&[&credit]).unwrap());
+    }
+    assert!(raw.end().contains("no connection"), "the first that was never there");
+    two.message(peer, b"still there");
+
+    // Memory that can shrink, that is shorter than it says, that is none.
+    let files: [(&str, OwnedFd); 3] = [
+        ("could shrink", {
+            let fd = memfd_create("x", MemfdFlags::CLOEXEC).unwrap();
+            ftruncate(&fd, 4096).unwrap();
+            fd
+        }),
+        ("bytes long", {
+            let region = petasos_shm::link::alloc(8192).unwrap();
+            petasos_shm::link::descriptor_of(&region).unwrap().unwrap()
+        }),
+        ("", std::fs::File::open("/dev/null").unwrap().into()),
+    ];
+    for (says, fd) in files {
+        let raw = Raw::open(&place);
+        socket::send(&raw.socket, &Control::File { id: 1, len: 4096 }, Some(&fd)).unwrap();
+        let why = raw.end();
+        assert!(why.contains(says), "{why}");
+    }
+    let raw = Raw::open(&place);
+    let region = petasos_shm::link::alloc(4096).unwrap();
+    let fd = petasos_shm::link::descriptor_of(&region).unwrap().unwrap();
+    socket::send(&raw.socket, &Control::File { id: 1, len: 2 << 30 }, Some(&fd)).unwrap();
+    assert!(raw.end().contains("are its limit"));
+    let raw = Raw::open(&place);
+    rustix::net::send(&raw.socket, b"\x63garbage", rustix::net::SendFlags::empty()).unwrap();
+    assert!(raw.end().contains("by its socket"));
+    two.message(peer, b"still there, too");
+}
+
+#[test]
+fn who_does_not_read_stops_nobody_but_who_sends_to_it() {
+    let place = Place::new();
+    let mut config = place.config();
+    config.allow("c", "c").unwrap();
+    let _serving = Serving::start(config, None);
+    let (mut two, peer) = others(&place);
+    // One that connects to itself as often as it may, and sends all that it may, and reads no more
+    // than the credit for that.
+    let mut raw = Raw::open(&place);
+    let name: petasos_tenant::Name = {
+        let status = place.status();
+        status["tenants"][2]["endpoints"][0]["name"].as_str().unwrap().parse().unwrap()
+    };
+    let mut sent = 0;
+    let mut message = Vec::new();
+    for connection in 1..=20 {
+        let connect = Request::Connect { connection, to: name.clone() }.encode().to_vec();
+        assert!(raw.link.send(&[&connect]).unwrap());
+        raw.ring();
+        let begin = Instant::now();
+        let mut window = 0;
+        while window == 0 {
+            assert!(begin.elapsed() < PATIENCE);
+            let came = raw.link.receive(&mut message).unwrap();
+            if raw.link.take_room() {
+                raw.ring();
+            }
+            if came && let Ok(Answer::Credit { bytes, .. }) = Answer::decode(&message) {
+                window = bytes as usize;
+            }
+        }
+        let data = vec![1; 60_000];
+        while window >= data.len() && begin.elapsed() < PATIENCE {
+            let request = Request::Data { connection, bytes: &data }.encode().to_vec();
+            match raw.link.send(&[&request]).unwrap() {
+                true => (window, sent) = (window - data.len(), sent + data.len()),
+                false => raw.ring(),
+            }
+        }
+        two.message(peer, &connection.to_le_bytes());
+    }
+    assert!(sent > 5_000_000, "{sent}");
+    let status = place.status();
+    assert_eq!(status["tenants"][2]["endpoints"][0]["waits"], true, "{status}");
+    assert_eq!(status["tenants"][2]["violations"], 0);
+    two.message(peer, b"in the end");
+}
