@@ -238,6 +238,7 @@ fn run(command: Command) -> Outcome {
         Command::Serve(options) => commands::serve::run(&options),
         Command::Info(options) => commands::info::run(&options),
         Command::Forward(options) => commands::forward::run(&options),
+        Command::Broker(options) => commands::broker::run(&options),
         Command::Ping(options) => commands::ping::run(&options),
         Command::Limits(options) => commands::limits::run(&options),
         Command::Tune(options) => commands::tune::run(&options),

@@ -68,7 +68,17 @@ impl Listening<'_> {
                 }
             }
             (_, false) => {
-                let _ = write!(line, "processes of {user} on this machine can {may}");
+                let tenants = addresses.iter().filter(|url| url.scheme() == "tenant").count();
+                if tenants < addresses.len() {
+                    let _ = write!(line, "processes of {user} on this machine can {may}");
+                }
+                if tenants > 0 {
+                    let also = if line.is_empty() { "" } else { "; so can " };
+                    let _ = write!(line, "{also}containers that the broker's rules allow");
+                    if also.is_empty() {
+                        let _ = write!(line, " can {may}");
+                    }
+                }
             }
         }
         line
@@ -158,6 +168,8 @@ mod tests {
                 .starts_with("every user of this machine")
         );
         let with = clients(&[shm, tcp], Some("FILE"));
+        let tenant = clients(&["tenant://files@alice"], None);
+        assert!(tenant.starts_with("containers that the broker's rules allow can"), "{tenant}");
         assert!(
             with.starts_with("clients with the secret in FILE") && with.contains("so can"),
             "{with}"

@@ -1,5 +1,7 @@
 //! The other commands.
 
+#[path = "commands/broker.rs"]
+mod broker;
 mod common;
 
 use common::{Place, Ran, Serving};

@@ -44,7 +44,11 @@ fn commands(place: &Place) -> Vec<Vec<String>> {
 
 /// What each command cannot do, whatever the machine: the arguments, the exit code, its word, and a
 /// word of the message.
-const FAILURES: [(&str, &str, i32, &str, &str); 29] = [
+const FAILURES: [(&str, &str, i32, &str, &str); 33] = [
+    ("broker reload", "--control missing", 3, "unreachable", "missing"),
+    ("broker serve", "--config missing", 2, "usage", "missing"),
+    ("broker serve", "--tenant a=a.sock --allow a=b", 2, "usage", "names no tenant"),
+    ("broker status", "--control missing", 3, "unreachable", "missing"),
     ("completions", "tcsh", 2, "usage", "tcsh"),
     ("events", "--job nobody", 3, "unreachable", "no such job"),
     ("forward cat", "NOBODY/a", 3, "unreachable", "cannot reach"),

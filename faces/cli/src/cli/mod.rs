@@ -1,10 +1,12 @@
 //! The command line: which commands there are, and their options.
 
+pub(crate) mod broker;
 pub(crate) mod forward;
 mod jobs;
 pub(crate) mod location;
 pub(crate) mod run;
 
+pub(crate) use broker::Broker;
 pub(crate) use forward::Forward;
 pub(crate) use jobs::{Events, Notify, Query, Which};
 pub(crate) use run::Run;
@@ -57,6 +59,8 @@ pub(crate) enum Command {
     Info(Info),
     /// Forwards files: exports a directory, moves files and trees to it and from it
     Forward(Forward),
+    /// Lends the fast paths of this host to containers, by rules and limits, until it is interrupted
+    Broker(Broker),
     /// Calls a server again and again, and shows how long the answers take
     Ping(Ping),
     /// Measures calls and bulk data, each beside the machine's limit in the same run (by the
@@ -92,6 +96,7 @@ impl Command {
         match self {
             Command::Serve(_) => true,
             Command::Forward(forward) => forward.is_server(),
+            Command::Broker(broker) => broker.is_server(),
             _ => false,
         }
     }

@@ -1,6 +1,7 @@
 //! The commands, one a module.
 
 pub(crate) mod bench;
+pub(crate) mod broker;
 pub(crate) mod completions;
 pub(crate) mod forward;
 pub(crate) mod info;
