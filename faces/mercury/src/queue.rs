@@ -1,0 +1,137 @@
+//! What a context has to call back, in the order in which it came about.
+
+use crate::{
+    abi::{Cb, Code, CoreCb},
+    address::AddrRef,
+    bulk::BulkRef,
+    handle::HandleRef,
+    wire::Header,
+};
+use petasos_fabric::{EventFd, Lease, Peer, Region};
+use std::{
+    collections::VecDeque,
+    ffi::c_void,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+/// A pointer of the program's, which comes back to it as it was.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arg(pub(crate) *mut c_void);
+
+// SAFETY: nothing here looks at what it points at.
+unsafe impl Send for Arg {}
+
+/// The bytes of a request.
+pub(crate) enum Payload {
+    /// The message as it came.
+    Lent(Lease),
+    /// A copy of it: too many wait to keep what is lent.
+    Copied(Vec<u8>),
+    /// The message, and what came with it.
+    Long(Vec<u8>, Region),
+}
+
+impl Payload {
+    pub(crate) fn message(&self) -> &[u8] {
+        match self {
+            Payload::Lent(lease) => lease,
+            Payload::Copied(bytes) | Payload::Long(bytes, _) => bytes,
+        }
+    }
+}
+
+/// A request that came, and that no handle has yet.
+pub(crate) struct Arrived {
+    pub(crate) peer: Peer,
+    pub(crate) source: AddrRef,
+    pub(crate) header: Header,
+    pub(crate) payload: Payload,
+}
+
+/// Whom to call about an address.
+pub(crate) enum LookupCb {
+    Upper(Cb),
+    Core(CoreCb),
+}
+
+/// A transfer that is over.
+pub(crate) struct Transferred {
+    pub(crate) callback: Cb,
+    pub(crate) arg: Arg,
+    pub(crate) origin: BulkRef,
+    pub(crate) local: BulkRef,
+    pub(crate) op: u32,
+    pub(crate) size: u64,
+    pub(crate) code: Code,
+}
+
+/// Something to call back.
+pub(crate) enum Entry {
+    Request(Box<Arrived>),
+    Forward(HandleRef, Code),
+    Respond(HandleRef, Code),
+    Lookup { callback: LookupCb, arg: Arg, addr: AddrRef },
+    Bulk(Box<Transferred>),
+}
+
+/// The queue of a context.
+pub(crate) struct Queue {
+    pub(crate) id: u8,
+    entries: Mutex<VecDeque<Entry>>,
+    len: AtomicUsize,
+    /// Wakes a program that sleeps on the context's descriptor.
+    pub(crate) wake: EventFd,
+    sleeping: AtomicBool,
+}
+
+impl Queue {
+    pub(crate) fn new(id: u8) -> std::io::Result<Queue> {
+        Ok(Queue {
+            id,
+            entries: Mutex::default(),
+            len: AtomicUsize::new(0),
+            wake: EventFd::new()?,
+            sleeping: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn push(&self, entry: Entry) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.push_back(entry);
+        // Before the look at who sleeps, as seen by all threads.
+        self.len.store(entries.len(), Ordering::SeqCst);
+        drop(entries);
+        self.rouse();
+    }
+
+    pub(crate) fn pop(&self) -> Option<Entry> {
+        if self.len() == 0 {
+            return None;
+        }
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = entries.pop_front();
+        self.len.store(entries.len(), Ordering::Release);
+        entry
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Acquire)
+    }
+
+    /// The program is about to sleep on the descriptor, unless there is something.
+    pub(crate) fn lie_down(&self) -> bool {
+        self.sleeping.store(true, Ordering::SeqCst);
+        self.len.load(Ordering::SeqCst) == 0
+    }
+
+    /// Ends that sleep.
+    pub(crate) fn rouse(&self) {
+        if self.sleeping.load(Ordering::SeqCst) && self.sleeping.swap(false, Ordering::SeqCst) {
+            self.wake.signal();
+        }
+    }
+}

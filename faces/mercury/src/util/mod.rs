@@ -1,0 +1,3 @@
+//! The functions of `mercury_util` that are not in its headers.
+
+mod request;
