@@ -17,7 +17,7 @@ typedef enum hg_checksum_level {
 /* What a class is opened with: see HG_Init_opt2. */
 struct hg_init_info {
     struct na_init_info_4_0 na_init_info;
-    na_class_t *na_class;       /* refused if not NULL */
+    na_class_t *na_class;       /* of NA_Initialize: in place of the string and na_init_info */
     uint32_t request_post_init; /* not looked at: nothing is posted */
     int32_t request_post_incr;  /* the same */
     uint8_t auto_sm;            /* shared memory to peers of this node, beside the network */

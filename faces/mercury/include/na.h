@@ -17,6 +17,15 @@ NA_PUBLIC void NA_Cleanup(void);
 NA_PUBLIC na_return_t NA_Get_protocol_info(const char *info, struct na_protocol_info **list);
 NA_PUBLIC void NA_Free_protocol_info(struct na_protocol_info *list);
 
+/* A class of NA remembers what it was asked for; given to HG_Init_opt2 in na_class, with no string,
+ * that is opened. It has no messages, addresses or memory of its own. */
+NA_PUBLIC na_class_t *NA_Initialize(const char *info, bool listen) NA_WARN_UNUSED_RESULT;
+NA_PUBLIC na_class_t *NA_Initialize_opt(const char *info, bool listen,
+    const struct na_init_info *settings) NA_WARN_UNUSED_RESULT;
+NA_PUBLIC na_class_t *NA_Initialize_opt2(const char *info, bool listen, unsigned int version,
+    const struct na_init_info *settings) NA_WARN_UNUSED_RESULT;
+NA_PUBLIC na_return_t NA_Finalize(na_class_t *na_class);
+
 /* Layouts that inline functions, here and in programs that were compiled with other headers, look
  * into. Functions that are not named are null. */
 struct na_class_ops {

@@ -35,7 +35,7 @@ use std::{
 /// How long a class that ends waits until its last responses have come.
 const FLUSH: Duration = Duration::from_millis(500);
 /// Bytes of a message, where nothing else is asked for.
-const EAGER: usize = 4096;
+pub(crate) const EAGER: usize = 4096;
 /// Polling before sleep, where `petasos tune` has measured nothing.
 const SPIN: Duration = Duration::from_micros(50);
 

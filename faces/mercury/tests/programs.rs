@@ -50,6 +50,7 @@ fn made() -> &'static Made {
         symlink(library(), folder.join("libmercury.so.2")).expect("a link");
         symlink("libmercury.so.2", folder.join("libmercury.so")).expect("a link");
         compile(&folder, &["layout"], "layout");
+        compile(&folder, &["single"], "single");
         compile(&folder, &["pair", "server"], "pair");
         Made { folder, _all: all }
     })
@@ -128,12 +129,13 @@ fn headers() {
         ("c++", ["-std=c++20", "-xc++"]),
     ] {
         let mut command = compiler(name);
-        command.args(options).args(["-pedantic", "-fsyntax-only"]).arg(&all);
+        // Threads and clocks are POSIX's.
+        command.args(options).args(["-D_GNU_SOURCE", "-pedantic", "-fsyntax-only"]).arg(&all);
         assert!(command.status().expect("a compiler").success(), "{options:?}");
     }
     for header in names {
         let mut command = compiler("cc");
-        command.args(["-std=c99", "-xc", "-fsyntax-only"]).arg(source("include").join(&header));
+        command.args(["-std=gnu99", "-xc", "-fsyntax-only"]).arg(source("include").join(&header));
         assert!(command.status().expect("a compiler").success(), "{} alone", header.display());
     }
     run("layout", &[]);
@@ -163,6 +165,12 @@ fn all_functions_are_there() {
     for name in has {
         assert!(declared.iter().any(|known| known == name), "{name} is in no header");
     }
+}
+
+/// The core layer, contexts, settings, garbage, and what is refused.
+#[test]
+fn one_process() {
+    run("single", &[]);
 }
 
 /// Calls, addresses, long input, bulk data, a third process, one-way calls, cancellation with a

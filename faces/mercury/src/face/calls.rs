@@ -3,8 +3,8 @@
 use super::{answer, core_calls, some};
 use crate::{
     abi::{
-        Cb, Code, DECODE, ENCODE, FAULT, FREE, INVALID_ARG, OVERFLOW, PROC_BULK_EAGER, ProcCb,
-        hg_handle, hg_proc,
+        Cb, Code, DECODE, ENCODE, FAULT, FREE, INVALID_ARG, NOENTRY, OVERFLOW, PROC_BULK_EAGER,
+        ProcCb, hg_handle, hg_proc,
     },
     handle::{Callback, Handle, HandleRef},
     log::refuse,
@@ -24,7 +24,7 @@ enum Side {
 impl Handle {
     fn proc_cb(&self, side: Side) -> Result<ProcCb, Code> {
         let procs = self.rpc.as_ref().and_then(|rpc| rpc.procs).ok_or_else(|| {
-            refuse(FAULT, "rpc", || format!("{:#x} is not registered here", self.core.info.id))
+            refuse(NOENTRY, "rpc", || format!("{:#x} is not registered here", self.core.info.id))
         })?;
         Ok(if side == Side::In { procs.0 } else { procs.1 })
     }

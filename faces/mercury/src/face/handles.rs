@@ -3,15 +3,20 @@
 use super::{answer, some, value};
 use crate::{
     abi::{
-        Code, INVALID_ARG, hg_context, hg_core_addr, hg_core_context, hg_core_handle, hg_handle,
+        Code, INVALID_ARG, NOENTRY, hg_context, hg_core_addr, hg_core_context, hg_core_handle,
+        hg_handle,
     },
     address::AddrRef,
-    class::Context,
+    class::{Context, Rpc, Shared},
     handle::{Handle, HandleRef, IDLE},
     log::refuse,
     wire::{LEN, SUM},
 };
-use std::{ffi::c_void, ptr, sync::atomic::Ordering};
+use std::{
+    ffi::c_void,
+    ptr,
+    sync::{Arc, atomic::Ordering},
+};
 
 /// # Safety
 /// The context is null or open, the address null or one that the program has.
@@ -23,11 +28,24 @@ unsafe fn create(
     let context = some(context, "the context")?;
     // SAFETY: the caller's promise.
     unsafe {
+        let shared = (*context).shared.clone();
+        let rpc = registered(&shared, id)?;
         let handle = HandleRef::new(context)?;
-        let inner = &mut *handle.raw();
-        inner.set_target(AddrRef::borrow(addr), id, inner.shared.rpc(id));
+        (*handle.raw()).set_target(AddrRef::borrow(addr), id, rpc);
         Ok(handle.into_raw())
     }
+}
+
+/// What is registered under a number; nothing under 0, which is no number yet.
+///
+/// # Errors
+/// [`NOENTRY`] if there is nothing.
+fn registered(shared: &Shared, id: u64) -> Result<Option<Arc<Rpc>>, Code> {
+    let rpc = shared.rpc(id);
+    if id != 0 && rpc.is_none() {
+        return Err(refuse(NOENTRY, "rpc", || format!("{id:#x} is not registered here")));
+    }
+    Ok(rpc)
 }
 
 #[unsafe(no_mangle)]
@@ -88,8 +106,9 @@ unsafe fn reset(handle: *mut Handle, addr: *mut hg_core_addr, id: u64) -> Result
             }));
         }
         let inner = &mut *handle;
+        let rpc = registered(&inner.shared, id)?;
         inner.clear();
-        inner.set_target(AddrRef::borrow(addr), id, inner.shared.rpc(id));
+        inner.set_target(AddrRef::borrow(addr), id, rpc);
     }
     Ok(())
 }

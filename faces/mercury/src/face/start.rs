@@ -2,7 +2,7 @@
 
 use super::{answer, some, text, value};
 use crate::{
-    abi::{Code, hg_class, hg_core_class, hg_diag_counters, hg_init_info},
+    abi::{Code, hg_class, hg_core_class, hg_diag_counters, hg_init_info, na_init_info_4_0},
     class::{Class, Settings},
     engine::Counters,
     log::{self, Level, say},
@@ -45,6 +45,45 @@ extern "C" fn HG_Error_to_string(code: c_uint) -> *const c_char {
     log::name(code).as_ptr()
 }
 
+/// What settings of NA say, and the network to listen on.
+///
+/// # Safety
+/// They are null, or filled in as version 4 has them, with strings or null in them.
+pub(super) unsafe fn settings_of(
+    na: *const na_init_info_4_0,
+    listen: bool,
+) -> Option<(Settings, Option<String>)> {
+    let mut settings = Settings {
+        listen,
+        never_sleep: false,
+        secret: None,
+        max_input: 0,
+        max_output: 0,
+        sum_payload: false,
+        bulk_eager: true,
+        no_overflow: false,
+    };
+    if na.is_null() {
+        return Some((settings, None));
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        let string = |at: *const c_char| if at.is_null() { None } else { text(at).ok() };
+        let subnet = string((*na).ip_subnet).map(str::to_owned);
+        settings.secret = string((*na).auth_key).map(str::to_owned);
+        settings.never_sleep = (*na).progress_mode & NO_BLOCK != 0;
+        settings.max_input = (*na).max_unexpected_size;
+        settings.max_output = (*na).max_expected_size;
+        if (*na).request_mem_device {
+            say(Level::Error, "cls", || {
+                "request_mem_device: memory of devices is not moved".to_owned()
+            });
+            return None;
+        }
+        Some((settings, subnet))
+    }
+}
+
 /// Opens a class.
 ///
 /// # Safety
@@ -55,57 +94,42 @@ unsafe fn open(
     version: c_uint,
     asked: *const hg_init_info,
 ) -> Option<*mut Class> {
-    let mut settings = Settings {
-        listen: listen != 0,
-        never_sleep: false,
-        secret: None,
-        max_input: 0,
-        max_output: 0,
-        sum_payload: false,
-        bulk_eager: true,
-        no_overflow: false,
-    };
-    let (mut subnet, mut both) = (None, false);
-    if !asked.is_null() {
-        if !(OLDEST..=NEWEST).contains(&version) {
-            say(Level::Error, "cls", || {
-                let (major, minor) = (version >> 16, version & 0xffff);
-                format!("settings of version {major}.{minor}: those of 2.2 to 2.4 are known")
-            });
-            return None;
-        }
-        // SAFETY: the program has filled in what this version has, with strings or null in it.
-        // Through a reference more might be read than is there.
-        let refused = unsafe {
-            let na = &(*asked).na_init_info;
-            let string = |at: *const c_char| if at.is_null() { None } else { text(at).ok() };
-            subnet = string(na.ip_subnet).map(str::to_owned);
-            settings.secret = string(na.auth_key).map(str::to_owned);
-            settings.never_sleep = na.progress_mode & NO_BLOCK != 0;
-            settings.max_input = na.max_unexpected_size;
-            settings.max_output = na.max_expected_size;
-            settings.sum_payload = (*asked).checksum_level == SUM_PAYLOAD;
-            settings.bulk_eager = (*asked).no_bulk_eager == 0;
-            settings.no_overflow = version >= OVERFLOW_SINCE && (*asked).no_overflow;
-            both = (*asked).auto_sm != 0;
-            if !(*asked).na_class.is_null() {
-                Some("na_class: a class of NA cannot be given; name the transport")
-            } else if na.request_mem_device {
-                Some("request_mem_device: memory of devices is not moved")
-            } else {
-                None
-            }
-        };
-        if let Some(why) = refused {
-            say(Level::Error, "cls", || why.to_owned());
-            return None;
+    if asked.is_null() {
+        // SAFETY: null, or a string.
+        unsafe {
+            let (settings, _) = settings_of(std::ptr::null(), listen != 0)?;
+            return Class::open(&named(text(info).ok()?, None, false)?, settings).ok();
         }
     }
-    // SAFETY: null, or a string.
-    let info = unsafe { text(info) }.ok()?;
-    let opened = names::open(info, subnet.as_deref(), both);
-    let named = opened.map_err(|why| say(Level::Error, "cls", || why)).ok()?;
-    Class::open(&named, settings).ok()
+    if !(OLDEST..=NEWEST).contains(&version) {
+        say(Level::Error, "cls", || {
+            let (major, minor) = (version >> 16, version & 0xffff);
+            format!("settings of version {major}.{minor}: those of 2.2 to 2.4 are known")
+        });
+        return None;
+    }
+    // SAFETY: the program has filled in what this version has, with strings or null in it; a class
+    // of NA is one of `NA_Initialize`. Through a reference more might be read than is there.
+    unsafe {
+        let (mut settings, named) = match (*asked).na_class.is_null() {
+            true => {
+                let (settings, net) = settings_of(&raw const (*asked).na_init_info, listen != 0)?;
+                let both = (*asked).auto_sm != 0;
+                (settings, named(text(info).ok()?, net.as_deref(), both)?)
+            }
+            false => super::na::remembered((*asked).na_class),
+        };
+        settings.listen = listen != 0;
+        settings.sum_payload = (*asked).checksum_level == SUM_PAYLOAD;
+        settings.bulk_eager = (*asked).no_bulk_eager == 0;
+        settings.no_overflow = version >= OVERFLOW_SINCE && (*asked).no_overflow;
+        Class::open(&named, settings).ok()
+    }
+}
+
+/// What an information string names; the log has why it names nothing.
+pub(super) fn named(info: &str, subnet: Option<&str>, both: bool) -> Option<names::Named> {
+    names::open(info, subnet, both).map_err(|why| say(Level::Error, "cls", || why)).ok()
 }
 
 #[unsafe(no_mangle)]

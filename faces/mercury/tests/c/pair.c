@@ -69,6 +69,7 @@ static void calls(struct server *server)
     struct done done = {0, HG_SUCCESS};
     unsigned int count;
     uint8_t flag;
+    hg_handle_t unknown;
     int i, data = 5;
     number_t number;
 
@@ -118,6 +119,8 @@ static void calls(struct server *server)
     OK(HG_Registered_name(side.class, "nothing", NULL, &flag));
     CHECK(flag == 0);
     OK(HG_Deregister(side.class, 77));
+    CHECK(HG_Reset(handle, server->addr, 77) == HG_NOENTRY);
+    CHECK(HG_Create(side.context, server->addr, 77, &unknown) == HG_NOENTRY);
     CHECK(HG_Deregister(side.class, 77) == HG_NOENTRY);
     OK(HG_Destroy(handle));
 }
