@@ -14,15 +14,19 @@
 #include "mercury_proc.h"
 #include "mercury_proc_bulk.h"
 
-/* Programs may use Boost's macros beside these, as they come with Mercury's header. */
+#define HG_GEN_CAT(a, b) HG_GEN_CAT_(a, b)
+#define HG_GEN_CAT_(a, b) a##b
+
+/* Boost's macros come with Mercury's header, and programs use them: where Boost is not installed,
+ * there is the one that Margo's headers use. */
 #if defined(__has_include)
 #if __has_include(<boost/preprocessor.hpp>)
 #include <boost/preprocessor.hpp>
 #endif
 #endif
-
-#define HG_GEN_CAT(a, b) HG_GEN_CAT_(a, b)
-#define HG_GEN_CAT_(a, b) a##b
+#ifndef BOOST_PP_CAT
+#define BOOST_PP_CAT(a, b) HG_GEN_CAT(a, b)
+#endif
 
 /* Each field calls the macro of the next one; the last one has an end. */
 #define HG_GEN_FIELDS_A(field) HG_GEN_FIELD field; HG_GEN_FIELDS_B

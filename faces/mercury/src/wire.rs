@@ -27,6 +27,11 @@ pub(crate) const MORE: u8 = 1;
 /// Nobody waits for a response.
 pub(crate) const NO_RESPONSE: u8 = 1 << 1;
 
+/// A code as it travels, and what is made of one that came: none that Mercury does not have.
+pub(crate) fn code(code: u32) -> u8 {
+    code.min(crate::abi::OTHER_ERROR) as u8
+}
+
 /// A header that was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
@@ -74,7 +79,7 @@ impl Header {
                 sequence: word(16),
             },
             RESPONSE if flags & NO_RESPONSE == 0 && head[4] == 0 && word(8) == 0 => {
-                Header::Response { flags, code: head[3], sequence: word(16) }
+                Header::Response { flags, code: code(head[3].into()), sequence: word(16) }
             }
             PROBE if message[2..].iter().all(|byte| *byte == 0) => Header::Probe,
             _ => return None,
@@ -101,6 +106,15 @@ mod tests {
                 assert_eq!(Header::decode(&bytes), Some((header, &[1, 2][..])));
             }
         }
+    }
+
+    #[test]
+    fn no_failure_is_a_success() {
+        // What a handler returns may be any number.
+        assert_eq!((code(0), code(21), code(256), code(u32::MAX)), (0, 21, 26, 26));
+        let unknown = Header::Response { flags: 0, code: 200, sequence: 5 }.encode();
+        let known = Header::Response { flags: 0, code: 26, sequence: 5 };
+        assert_eq!(Header::decode(&unknown), Some((known, &[][..])));
     }
 
     #[test]

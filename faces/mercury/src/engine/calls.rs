@@ -116,7 +116,7 @@ impl Engine {
         body: Option<Slice>,
     ) -> Result<bool, Code> {
         let flags = if body.is_some() { wire::MORE } else { 0 };
-        let header = Header::Response { flags, code: code as u8, sequence };
+        let header = Header::Response { flags, code: wire::code(code), sequence };
         message[..wire::LEN].copy_from_slice(&header.encode());
         count(&self.counters.resp_sent);
         if body.is_some() {
@@ -137,7 +137,7 @@ impl Engine {
             return;
         }
         let mut message = [0; wire::LEN + wire::SUM];
-        let answer = Header::Response { flags: 0, code: code as u8, sequence };
+        let answer = Header::Response { flags: 0, code: wire::code(code), sequence };
         message[..wire::LEN].copy_from_slice(&answer.encode());
         self.unsure.insert(peer);
         self.send(peer, &message, None, &|| Pending::Ignored);
