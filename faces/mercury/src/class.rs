@@ -11,6 +11,7 @@ use crate::{
     log::{Level, refuse, say},
     names::Named,
     queue::{Arg, Queue},
+    quick::Quick,
     wire,
 };
 use petasos::{OpenOptions, SecretBytes};
@@ -121,7 +122,7 @@ pub(crate) struct Shared {
     pub(crate) waiting: Arc<AtomicU64>,
     /// Bytes of long ones.
     pub(crate) long: Arc<AtomicU64>,
-    rpcs: RwLock<HashMap<u64, Arc<Rpc>>>,
+    rpcs: RwLock<HashMap<u64, Arc<Rpc>, Quick>>,
     /// Handles that requests had, to be used again.
     pub(crate) spare: Mutex<Vec<HandlePtr>>,
     /// Called with each new handle.

@@ -40,6 +40,7 @@ mod log;
 mod names;
 mod proc;
 mod queue;
+mod quick;
 mod trigger;
 mod util;
 mod wire;

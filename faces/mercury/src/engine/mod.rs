@@ -9,6 +9,7 @@ use crate::{
     address::AddrRef,
     handle::HandleRef,
     queue::{Entry, Queue},
+    quick::Quick,
 };
 use calls::Call;
 pub(crate) use calls::Request;
@@ -111,9 +112,9 @@ pub(crate) struct Engine {
     generation: u32,
     queues: [Option<Arc<Queue>>; 256],
     /// Addresses of peers that have sent requests.
-    sources: HashMap<Peer, AddrRef>,
+    sources: HashMap<Peer, AddrRef, Quick>,
     /// Peers to which something was sent that no answer will confirm.
-    unsure: HashSet<Peer>,
+    unsure: HashSet<Peer, Quick>,
     /// Requests that wait to be called back.
     waiting: Arc<AtomicU64>,
     /// Bytes of long ones that arrive or wait.
@@ -156,8 +157,8 @@ impl Engine {
             transfers: Slab::new(),
             generation: 0,
             queues: [const { None }; 256],
-            sources: HashMap::new(),
-            unsure: HashSet::new(),
+            sources: HashMap::default(),
+            unsure: HashSet::default(),
             waiting,
             long,
             counters,

@@ -221,7 +221,7 @@ void register_calls(struct side *side)
 
 void serve_calls(struct side *side, int fd)
 {
-    char name[512];
+    char name[512] = {0};
     hg_size_t size = sizeof(name);
     hg_addr_t addr;
 
