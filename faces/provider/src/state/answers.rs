@@ -44,7 +44,7 @@ mod tests {
         let mut state = State::new(None);
         let at = state.endpoints.insert(Endpoint::new(0, 0));
         let (endpoint, shared) = state.endpoint(at);
-        endpoint.enable(open::open().unwrap(), shared).unwrap();
+        endpoint.enable(open::open(None).unwrap(), shared).unwrap();
         state
     }
 
