@@ -86,9 +86,8 @@ fn files_go_from_container_to_container_by_the_rules() {
     let serve = contained(&place, "alice.sock", &["forward", "serve", "export", "--listen", url]);
     let (server, said) = Running::start(serve, 1);
     assert!(said[0].contains(url), "{said:?}");
-    let run = |socket: &str, words: &[&str]| {
-        Ran::of(&contained(&place, socket, words).output().unwrap())
-    };
+    let run =
+        |socket: &str, words: &[&str]| Ran::of(&contained(&place, socket, words).output().unwrap());
     let from = format!("{url}/data");
     run("bob.sock", &["forward", "get", &from, "copy"]).assert(0);
     assert!(fs::read(place.path("copy")).unwrap() == content, "all of it came");
