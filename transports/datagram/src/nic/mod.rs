@@ -137,7 +137,8 @@ impl<N: Network> Nic<N> {
     }
 
     /// The settings of [`Channels`] that are best over it: what fits a packet is sent as one, and
-    /// what is longer is read by its receiver; there are no exclusive channels. What `petasos tune`
+    /// what is longer is read by its receiver, or, where the library does not read, comes in as many
+    /// packets as it takes; there are no exclusive channels. What `petasos tune`
     /// found for the scheme has priority, and may ask for such channels for some sizes. The limits
     /// are those with which the NIC was opened.
     #[must_use]
@@ -146,6 +147,11 @@ impl<N: Network> Nic<N> {
         settings.limits = self.inner.config.limits;
         // One acknowledgement is for the NIC and for the channels.
         settings.window = WINDOW;
+        // Where the library does not read, the owner's NIC sends what a receiver fetches: packets,
+        // which may as well come without having been asked for.
+        if !self.reads {
+            settings.fragment = Config::MAX_MESSAGE;
+        }
         let whole = Config::MAX_MESSAGE + header::MAX;
         let usual = Thresholds::new(whole, 0, whole).unwrap_or_default();
         settings.thresholds = Some(Thresholds::of_machine_or(self.inner.medium.scheme, usual));

@@ -7,7 +7,10 @@ use petasos_channel::{
     device::{Class, Fault, Node, Readiness, RemoteKey, Search, Target, Ticket},
 };
 use petasos_datagram::{Config, Nic};
-use petasos_fabric::{Access, Address, Clock, LostReason, Region, Slice};
+use petasos_fabric::{
+    Access, Address, Clock, Endpoint, Event, Level, LostReason, Operation, Region, RemoteSpan,
+    Slice, Token,
+};
 use std::{
     collections::VecDeque,
     ptr::NonNull,
@@ -279,6 +282,34 @@ fn what_is_put_and_got() {
         assert_eq!(pair.put(&key, 0, &some), Err(Fault::Stale));
         assert!(memory.to_vec()[1..] == vec![9; LONG - 1], "nothing of that was written");
     }
+}
+
+/// Where the library does not read, bulk data comes in packets: no receiver asks for it piece by
+/// piece.
+#[test]
+fn bulk_data_that_the_library_does_not_read() {
+    let [mut a, mut b] = [(); 2].map(|()| open(&config(false)).into_endpoint());
+    let memory = Region::zeroed(LONG);
+    let region = b.register(&memory.whole(), Access::WRITE).unwrap();
+    let remote = a.import(&b.export(region).unwrap()).unwrap();
+    let put = Operation::Put {
+        token: Token(1),
+        remote,
+        local: [Slice::from(bytes(LONG))].into(),
+        spans: [RemoteSpan { offset: 0, len: LONG as u64 }].into(),
+        level: Level::Visible,
+        event: None,
+    };
+    a.submit(&mut VecDeque::from([put]));
+    let (clock, end, mut events) = (Clock::start(), Instant::now() + PATIENCE, Vec::new());
+    let done = |event: &Event| matches!(event, Event::Done { result: Ok(_), .. });
+    while !events.iter().any(done) {
+        a.progress(clock.now(), 64, &mut events);
+        b.progress(clock.now(), 64, &mut Vec::new());
+        assert!(Instant::now() < end, "{events:?}");
+    }
+    assert!(memory.to_vec() == bytes(LONG));
+    assert_eq!(a.counters().shared, 0, "nothing was lent");
 }
 
 /// Memory of programs is opened when a node asks for it that shows the key, and closed when all
