@@ -18,8 +18,8 @@ pub(crate) struct Run {
     /// What the program speaks to its daemon
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) wire: WireBy,
-    /// Have programs of MPICH and Open MPI communicate by the provider for libfabric (`petasos
-    /// provider` shows where it is, and the variables that are set; -x goes before them)
+    /// Have programs of MPICH, Intel MPI and Open MPI communicate by the provider for libfabric
+    /// (`petasos provider` shows where it is, and the variables that are set; -x goes before them)
     #[arg(long)]
     pub(crate) provider: bool,
     /// Begin each line of output with its rank

@@ -25,10 +25,12 @@ const HOW: &str = "from the source tree, `scripts/provider` builds it into targe
                    ../lib, ../lib64/petasos or ../lib64 from there";
 
 /// What has libfabric and MPIs use the provider: names, values, and what each is for.
-const SETTINGS: [(&str, &str, &str); 6] = [
+const SETTINGS: [(&str, &str, &str); 8] = [
     ("FI_PROVIDER", "petasos", "libfabric: this provider, and no other"),
     ("MPIR_CVAR_CH4_NETMOD", "ofi", "MPICH: libfabric rather than UCX, where it has both"),
     ("MPIR_CVAR_NOLOCAL", "1", "MPICH: within a node as well, not its own shared memory"),
+    ("I_MPI_FABRICS", "ofi", "Intel MPI: libfabric within a node as well"),
+    ("I_MPI_OFI_PROVIDER", "petasos", "Intel MPI: of its providers, this one"),
     ("OMPI_MCA_pml", "cm", "Open MPI: messages by a library that matches them"),
     ("OMPI_MCA_mtl", "ofi", "Open MPI: that library is libfabric"),
     ("OMPI_MCA_mtl_ofi_provider_include", "petasos", "Open MPI: of its providers, this one"),

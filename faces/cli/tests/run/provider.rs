@@ -252,7 +252,7 @@ fn the_library_is_found_and_what_is_missing_is_said() {
     let set = Command::new("sh").args(["-c", &script]).output().unwrap();
     let set = String::from_utf8(set.stdout).unwrap();
     let json = run(&["provider", "--json"]).assert(0).json();
-    assert_eq!((&json["path"], json["variables"].as_object().unwrap().len()), (&path.into(), 7));
+    assert_eq!((&json["path"], json["variables"].as_object().unwrap().len()), (&path.into(), 9));
     for (name, value) in json["variables"].as_object().unwrap() {
         assert!(set.contains(&format!("{name}={}\n", value.as_str().unwrap())), "{name}: {set}");
     }

@@ -12,6 +12,8 @@ use std::{
 const LONGEST: u64 = 256 << 20;
 /// The name of a setting in libfabric itself, by which a copy of it within another library is seen.
 const WITHIN: &[u8] = b"\0provider_path\0";
+/// The name of a setting of Intel MPI, which loads libfabric when it begins.
+const LOADED: &[u8] = b"I_MPI_OFI_LIBRARY\0";
 /// The library of Open MPI, and its part for libfabric, which is a file of its own or within it.
 const OPEN_MPI: &str = "libmpi.so.40";
 const PART: &str = "mca_mtl_ofi";
@@ -40,7 +42,7 @@ pub(super) fn unused(program: &str, path: Option<&str>) -> Option<String> {
         });
     }
     let library = MPICH.iter().find_map(|name| named(name)).and_then(place)?;
-    (!contains(&library, WITHIN)).then(|| {
+    (!contains(&library, WITHIN) && !contains(&library, LOADED)).then(|| {
         let other = if named("libucp.so").is_some() { "UCX" } else { "something else" };
         format!("{} was built without libfabric, and uses {other}", library.display())
     })
