@@ -26,9 +26,6 @@ pub(crate) const OPERATIONS: usize = 4096;
 /// The least room in a buffer for several messages, unless the program sets it. In bytes.
 pub(crate) const MIN_MULTI: usize = 64;
 
-/// Passes in a row that end with the messages that were found.
-pub(crate) const SHORT_PASSES: u32 = 8;
-
 /// How long a peer that runs already is tried.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// After so long a key is asked for again.

@@ -11,7 +11,7 @@ use super::{
     refusals::Refusals,
     wire::{self, List, Packet},
 };
-use crate::limits::{ANSWERS, FAREWELL, LONG, PATIENCE, SHORT_PASSES};
+use crate::limits::{ANSWERS, FAREWELL, LONG, PATIENCE};
 use petasos_auto::Auto;
 use petasos_fabric::{
     Done, Endpoint as _, Event, Lease, LostReason, OpError, OpErrorKind, Operation, Peer,
@@ -120,8 +120,6 @@ pub(crate) struct Endpoint {
     has_moved: bool,
     events: Vec<Event>,
     lease: Lease,
-    /// Passes that ended with the messages that were found, since the last whole one.
-    short_passes: u32,
 }
 
 impl Endpoint {
@@ -151,7 +149,6 @@ impl Endpoint {
             has_moved: false,
             events: Vec::new(),
             lease: Lease::inline(&[]),
-            short_passes: 0,
         }
     }
 
@@ -379,22 +376,13 @@ impl Endpoint {
         if !self.backlog.is_empty() {
             net.submit(&mut self.backlog);
         }
-        let mut found = false;
         for _ in 0..64 {
             let Some(net) = &mut self.net else { return busy };
             let Some(peer) = net.poll_message(&mut self.lease) else { break };
             let lease = std::mem::replace(&mut self.lease, Lease::inline(&[]));
             self.arrived(shared, peer, lease);
-            found = true;
+            busy = true;
         }
-        // What has come is told first: the rest takes longer than a short message does. One that
-        // always finds something comes to it all the same.
-        if found && self.short_passes < SHORT_PASSES {
-            self.short_passes += 1;
-            return true;
-        }
-        self.short_passes = 0;
-        busy |= found;
         let Some(net) = &mut self.net else { return busy };
         let mut events = std::mem::take(&mut self.events);
         busy |= net.progress(shared.now(), 64, &mut events);

@@ -41,38 +41,46 @@ impl Endpoint {
         }
         let fenced = |operation: Operation| if fence { operation.fenced() } else { operation };
         let len: usize = local.iter().map(Slice::len).sum();
-        if len > EAGER && !self.takes_long(peer) {
-            return Err(libc::EAGAIN);
-        }
-        // Not moved: it is as long as what most messages need.
-        let bytes = &mut self.scratch;
-        Packet::Message(header, 0).encode(bytes);
+        let mut bytes = std::mem::take(&mut self.scratch);
+        Packet::Message(header, 0).encode(&mut bytes);
         let flags = FI_SEND | list_flag(header.list);
         let entry = Entry { context, flags, ..Entry::default() };
         let sent = if len > EAGER {
-            let (header, body) = (Bytes::copy_from_slice(bytes), joined(&local));
+            if !self.takes_long(peer) {
+                self.scratch = bytes;
+                return Err(libc::EAGAIN);
+            }
+            let (header, body) = (Bytes::copy_from_slice(&bytes), joined(&local));
             let op = Op::Sent { entry, report, peer, long: true };
             self.submit(op, |token| fenced(Operation::SendLong { token, peer, header, body }))
         } else {
-            append(&local, len, bytes);
+            append(&local, len, &mut bytes);
             let net = self.net.as_mut().ok_or(FI_EOPBADSTATE)?;
-            if !delivered && !fence && net.inject(peer, &[bytes]).is_ok() {
+            if !delivered && !fence && net.inject(peer, &[&bytes]).is_ok() {
                 shared.done(self.transmit, self.counts.send, report, entry);
-                self.sent(peer, false);
+                self.sent(bytes, peer, false);
                 return Ok(());
             }
             // Not connected yet, or lost, or full: the fabric says which.
-            let payload = Payload::Bytes(Bytes::copy_from_slice(bytes));
+            let payload = Payload::Bytes(Bytes::copy_from_slice(&bytes));
             let level = if delivered { Level::Visible } else { Level::Reusable };
             let op = Op::Sent { entry, report, peer, long: false };
             self.submit(op, |token| fenced(Operation::Send { token, peer, payload, level }))
         };
-        sent.map_err(|(errno, _)| errno)?;
-        self.sent(peer, len > EAGER);
-        Ok(())
+        match sent {
+            Ok(()) => {
+                self.sent(bytes, peer, len > EAGER);
+                Ok(())
+            }
+            Err((errno, _)) => {
+                self.scratch = bytes;
+                Err(errno)
+            }
+        }
     }
 
-    fn sent(&mut self, peer: petasos_fabric::Peer, long: bool) {
+    fn sent(&mut self, scratch: super::wire::Bytes, peer: petasos_fabric::Peer, long: bool) {
+        self.scratch = scratch;
         if let Some(known) = self.known(peer) {
             known.sent = true;
             known.long += usize::from(long);
