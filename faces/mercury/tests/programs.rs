@@ -184,3 +184,8 @@ fn two_processes() {
 fn a_server_that_is_killed() {
     pair("killed");
 }
+
+#[test]
+fn a_client_that_is_stopped() {
+    pair("stopped");
+}

@@ -434,6 +434,91 @@ static void killed(void)
     OK(HG_Finalize(side.class));
 }
 
+/* A transfer from a client that is stopped ends once, by HG_Bulk_cancel. Where the memory is read
+ * without the client it is over before. */
+static struct done transfer;
+static hg_op_id_t transfer_op;
+static hg_bulk_t transfer_local;
+static hg_handle_t transfer_handle;
+static bulk_in_t transfer_in;
+
+static hg_return_t on_stopped(hg_handle_t handle)
+{
+    transfer_handle = handle;
+    OK(HG_Get_input(handle, &transfer_in));
+    return HG_SUCCESS;
+}
+
+static void client_that_stops(int fd)
+{
+    struct server parent;
+    struct done done = {0, HG_SUCCESS};
+    hg_size_t size = 8 << 20;
+    hg_handle_t handle;
+    bulk_in_t in = {HG_BULK_NULL, 0, size};
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    CHECK(read(fd, parent.name, sizeof(parent.name)) == sizeof(parent.name));
+    open_side(1);
+    find(&parent);
+    OK(HG_Bulk_create(side.class, 1, NULL, &size, HG_BULK_READ_ONLY, &in.bulk));
+    handle = make(&parent, side.pull);
+    OK(HG_Forward(handle, note, &done, &in));
+    while (1)
+        turn(&side, 10);
+}
+
+static void stopped(void)
+{
+    int fds[2], i;
+    char name[512] = {0};
+    hg_size_t size = sizeof(name);
+    hg_addr_t own;
+    pid_t pid;
+    double begin = now();
+
+    CHECK(pipe(fds) == 0);
+    pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0)
+        client_that_stops(fds[0]);
+    open_side(1);
+    OK(HG_Register(side.class, side.pull, hg_proc_bulk_in_t, hg_proc_number_t, on_stopped));
+    OK(HG_Addr_self(side.class, &own));
+    OK(HG_Addr_to_string(side.class, name, &size, own));
+    OK(HG_Addr_free(side.class, own));
+    CHECK(write(fds[1], name, sizeof(name)) == sizeof(name));
+    while (transfer_handle == HG_HANDLE_NULL) {
+        turn(&side, 100);
+        CHECK(now() - begin < 30);
+    }
+    CHECK(kill(pid, SIGSTOP) == 0);
+    while (waitpid(pid, &i, WUNTRACED) != pid || !WIFSTOPPED(i)) {
+    }
+    OK(HG_Bulk_create(
+        side.class, 1, NULL, &transfer_in.len, HG_BULK_WRITE_ONLY, &transfer_local));
+    OK(HG_Bulk_transfer(side.context, note, &transfer, HG_BULK_PULL,
+        HG_Get_info(transfer_handle)->addr, transfer_in.bulk, 0, transfer_local, 0,
+        transfer_in.len, &transfer_op));
+    for (i = 0; i < 20; i++)
+        turn(&side, 5);
+    OK(HG_Bulk_cancel(transfer_op));
+    OK(HG_Bulk_cancel(transfer_op));
+    wait_for(&side, &transfer);
+    CHECK(transfer.ret == HG_CANCELED || transfer.ret == HG_SUCCESS);
+    CHECK(transfer.ret == HG_CANCELED || strncmp(transport, "ofi+tcp", 7) != 0);
+    for (i = 0; i < 20; i++)
+        turn(&side, 1);
+    CHECK(transfer.times == 1);
+    /* The memory is this program's: nothing writes there when the client goes on. */
+    OK(HG_Bulk_free(transfer_local));
+    OK(HG_Free_input(transfer_handle, &transfer_in));
+    OK(HG_Destroy(transfer_handle));
+    CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, &i, 0) == pid);
+    OK(HG_Context_destroy(side.context));
+    OK(HG_Finalize(side.class));
+}
+
 /* Threads: some forward, some make progress, some call back. */
 static struct server *shared_server;
 static int left;
@@ -519,6 +604,11 @@ int main(int argc, char **argv)
     alarm(100);
     if (strcmp(argv[1], "killed") == 0) {
         killed();
+        puts("ok");
+        return 0;
+    }
+    if (strcmp(argv[1], "stopped") == 0) {
+        stopped();
         puts("ok");
         return 0;
     }
