@@ -18,6 +18,7 @@ use petasos_tcp::{
     Secret,
     handshake::{Client, Goal, Identity, Server, Verdict},
 };
+use petasos_tenant::{control::Control as Greeting, wire as tenant};
 use petasos_wire::{
     Encoding,
     portals::{self, Atomic, Kind},
@@ -49,7 +50,77 @@ fn main() -> io::Result<()> {
     write("engine", engines())?;
     write("networks", networks())?;
     write("nic", nics())?;
-    write("forms", forms())
+    write("forms", forms())?;
+    write("tenant", said_to_brokers())?;
+    write("broker", broker_runs())
+}
+
+/// What tenants, and brokers, say.
+fn said_to_brokers() -> Vec<Vec<u8>> {
+    let connection = 1;
+    let name = || "x@b".parse().expect("a name");
+    let pieces = || tenant::Pieces::from_slice(&[tenant::Piece { file: 1, offset: 8, len: 100 }]);
+    let requests = [
+        tenant::Request::Connect { connection, to: name() },
+        tenant::Request::Data { connection, bytes: b"data" },
+        tenant::Request::Lend { connection, header: b"head", payload: pieces() },
+        tenant::Request::Close { connection },
+        tenant::Request::Drop { connection },
+        tenant::Request::Credit { connection, bytes: 4 },
+        tenant::Request::Fetch { connection, into: pieces() },
+        tenant::Request::Take { connection },
+        tenant::Request::Forget { file: 1 },
+    ];
+    let answers = [
+        tenant::Answer::Incoming { connection, from: name() },
+        tenant::Answer::Lent { connection, header: b"head", len: 100 },
+        tenant::Answer::Fetched { connection, done: true },
+        tenant::Answer::Payload { connection, bytes: b"body" },
+        tenant::Answer::Ended { connection, why: "no rule".to_owned() },
+        tenant::Answer::Over { connection, why: String::new() },
+        tenant::Answer::Returned { connection },
+    ];
+    let controls = [
+        Greeting::Hello(Some(name())),
+        Greeting::Welcome { name: name(), memory: 1 << 30 },
+        Greeting::Refused("why".to_owned()),
+        Greeting::File { id: 1, len: 4096 },
+        Greeting::Doorbell,
+    ];
+    let requests = requests.iter().map(|request| request.encode().to_vec());
+    let answers = answers.iter().map(|answer| answer.encode().to_vec());
+    requests.chain(answers).chain(controls.iter().map(Greeting::encode)).collect()
+}
+
+/// Connections that are made, used, and closed: steps of the target, see there.
+fn broker_runs() -> Vec<Vec<u8>> {
+    let say = |port: u8, request: &tenant::Request<'_>| {
+        let bytes = request.encode().to_vec();
+        [&[15 + port, bytes.len() as u8][..], &bytes].concat()
+    };
+    let carry_out = || vec![9, 9, 9];
+    let pieces = |offset| tenant::Pieces::from_slice(&[tenant::Piece { file: 1, offset, len: 99 }]);
+    let (connection, header) = (1, &b"head"[..]);
+    let to = "x@b".parse().expect("a name");
+    // Ports have the numbers 1 to 3, so that the first connection has 4.
+    let begin = [say(0, &tenant::Request::Connect { connection, to }), carry_out()].concat();
+    let data = say(0, &tenant::Request::Data { connection, bytes: b"data" });
+    let lend = say(0, &tenant::Request::Lend { connection, header, payload: pieces(0) });
+    let fetch = say(1, &tenant::Request::Fetch { connection: 4, into: pieces(500) });
+    let take = say(1, &tenant::Request::Take { connection: 4 });
+    let credit = say(1, &tenant::Request::Credit { connection: 4, bytes: 4 });
+    let close = say(0, &tenant::Request::Close { connection });
+    let refuse = say(1, &tenant::Request::Drop { connection: 4 });
+    let run = |steps: &[&Vec<u8>]| {
+        let steps = steps.iter().flat_map(|step| [(*step).clone(), carry_out()]);
+        [begin.clone(), steps.collect::<Vec<_>>().concat()].concat()
+    };
+    vec![
+        run(&[&data, &credit, &close]),
+        run(&[&lend, &fetch, &data, &refuse]),
+        run(&[&lend, &take, &close]),
+        run(&[&lend, &close, &fetch]),
+    ]
 }
 
 /// A packet of each kind.
