@@ -128,6 +128,12 @@ impl Queue {
         self.len.load(Ordering::SeqCst) == 0
     }
 
+    /// The program sleeps no more.
+    pub(crate) fn get_up(&self) {
+        self.sleeping.store(false, Ordering::SeqCst);
+        self.wake.take();
+    }
+
     /// Ends that sleep.
     pub(crate) fn rouse(&self) {
         if self.sleeping.load(Ordering::SeqCst) && self.sleeping.swap(false, Ordering::SeqCst) {

@@ -310,6 +310,8 @@ impl Driven for Engine {
     type Wait = Wait;
 
     fn pass(&mut self, full: bool) -> bool {
+        // Whoever sleeps has to arm the endpoint again: what comes next may not signal.
+        self.touch();
         let mut busy = false;
         for _ in 0..BATCH {
             let Some(peer) = self.endpoint.poll_message(&mut self.message) else { break };

@@ -156,7 +156,8 @@ unsafe extern "C" fn HG_Core_event_progress(
         let context = Context::of_core(some(context, "the context")?);
         // SAFETY: an open context.
         let context = unsafe { &*context };
-        context.queue.wake.take();
+        // This thread is awake: what it finds need not wake it.
+        context.queue.get_up();
         // What one pass finds may bring more, as a message its answer.
         let mut engine = context.shared.driver.lock();
         while engine.pass(true) && context.queue.len() == 0 {}

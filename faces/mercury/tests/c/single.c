@@ -96,6 +96,67 @@ static void core_layer(void)
     OK(HG_Core_deregister(core, 1234));
 }
 
+static hg_return_t answer_null(hg_handle_t handle)
+{
+    OK(HG_Respond(handle, NULL, NULL, NULL));
+    return HG_Destroy(handle);
+}
+
+static void *sleeps(void *arg)
+{
+    struct side *side = (struct side *)arg;
+
+    /* In one sleep, without the help of a time that is over. */
+    OK(HG_Progress(side->context, 60000));
+    turn(side, 0);
+    return NULL;
+}
+
+/* A thread sleeps, another one makes a pass; then a request comes, and the first one serves it. */
+static void sleepers(void)
+{
+    struct side server = {.class = HG_Init("na+sm", 1)}, client = {.class = class, .context = context};
+    struct pollfd fd;
+    char name[256];
+    hg_size_t size = sizeof(name);
+    hg_addr_t addr;
+    hg_handle_t handle;
+    pthread_t thread;
+    struct done done = {0, HG_SUCCESS};
+    hg_id_t id = MERCURY_REGISTER(class, "null", void, void, NULL);
+    unsigned int count;
+
+    server.context = HG_Context_create(server.class);
+    CHECK(MERCURY_REGISTER(server.class, "null", void, void, answer_null) == id);
+    OK(HG_Addr_self(server.class, &addr));
+    OK(HG_Addr_to_string(server.class, name, &size, addr));
+    OK(HG_Addr_free(server.class, addr));
+    OK(HG_Addr_lookup2(class, name, &addr));
+    OK(HG_Create(context, addr, id, &handle));
+    CHECK(pthread_create(&thread, NULL, sleeps, &server) == 0);
+    usleep(100000);
+    CHECK(HG_Progress(server.context, 0) == HG_TIMEOUT);
+    OK(HG_Forward(handle, note, &done, NULL));
+    OK(wait_for(&client, &done));
+    CHECK(pthread_join(thread, NULL) == 0);
+    /* The same for a descriptor. */
+    while (HG_Event_ready(server.context))
+        OK(HG_Event_progress(server.context, &count));
+    fd.fd = HG_Event_get_wait_fd(server.context);
+    fd.events = POLLIN;
+    HG_Progress(server.context, 0);
+    CHECK(poll(&fd, 1, 0) == 1);
+    /* One's own progress leaves nothing there. */
+    OK(HG_Event_progress(server.context, &count));
+    while (HG_Event_ready(server.context))
+        OK(HG_Event_progress(server.context, &count));
+    CHECK(poll(&fd, 1, 0) == 0);
+    OK(HG_Destroy(handle));
+    OK(HG_Addr_free(class, addr));
+    OK(HG_Context_destroy(server.context));
+    OK(HG_Finalize(server.class));
+}
+
 static void count_free(void *data)
 {
     CHECK(data == &created);
@@ -365,6 +426,7 @@ int main(void)
     CHECK(class != NULL && context != NULL);
     contexts();
     core_layer();
+    sleepers();
     settings();
     procs();
     util();
