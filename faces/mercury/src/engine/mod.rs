@@ -35,6 +35,8 @@ use transfers::Transfer;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// Messages that one pass takes, before it looks at everything else.
 const BATCH: usize = 32;
+/// Of passes that find messages, one in so many looks at everything else as well.
+const MOST_SHORT: u32 = 8;
 /// Requests that wait to be called back, from which on messages are copied rather than kept: the
 /// endpoint has so many to lend, for responses, too.
 const KEEP: usize = 512;
@@ -128,6 +130,8 @@ pub(crate) struct Engine {
     max_pieces: usize,
     news: bool,
     used: bool,
+    /// Short passes since the last full one.
+    short: u32,
     /// The program sleeps on a descriptor, which the endpoint may not make readable if it is used.
     outside: bool,
 }
@@ -169,6 +173,7 @@ impl Engine {
             max_pieces: limits.max_pieces.max(1),
             news: false,
             used: false,
+            short: 0,
             outside: false,
         }
     }
@@ -319,7 +324,8 @@ impl Driven for Engine {
             let message = std::mem::take(&mut self.message);
             self.message(peer, message);
         }
-        if busy && !full {
+        self.short = if full { 0 } else { self.short.wrapping_add(1) };
+        if busy && !self.short.is_multiple_of(MOST_SHORT) && self.backlog.is_empty() {
             return true;
         }
         let mut events = std::mem::take(&mut self.events);

@@ -6,13 +6,16 @@ use crate::{
     class::Context,
     engine::Wait,
 };
-use petasos_fabric::{Sleep, Time, driver::Driven};
+use petasos_fabric::{Sleep, Time};
 use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
 use std::{
     ffi::{c_int, c_uint},
     os::fd::AsRawFd,
     time::Duration,
 };
+
+/// Passes of one `HG_Event_progress`, at most.
+const MOST_PASSES: u32 = 16;
 
 /// Makes progress until the context has something to call back.
 ///
@@ -159,9 +162,12 @@ unsafe extern "C" fn HG_Core_event_progress(
         // This thread is awake: what it finds need not wake it.
         context.queue.get_up();
         // What one pass finds may bring more, as a message its answer.
-        let mut engine = context.shared.driver.lock();
-        while engine.pass(true) && context.queue.len() == 0 {}
-        drop(engine);
+        // Others get the lock in between, and it ends, whatever comes.
+        for _ in 0..MOST_PASSES {
+            if !context.shared.driver.progress() || context.queue.len() > 0 {
+                break;
+            }
+        }
         if !count.is_null() {
             // SAFETY: a place.
             unsafe { count.write(context.queue.len() as c_uint) };
