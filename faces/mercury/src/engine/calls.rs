@@ -56,6 +56,8 @@ enum Sent {
     Later,
     /// Its peer is lost.
     Never,
+    /// Too much waits for its peer already.
+    Full,
 }
 
 impl Engine {
@@ -94,12 +96,14 @@ impl Engine {
             match sent {
                 Sent::Now => self.call_back(handle.clone(), Entry::Forward, SUCCESS),
                 Sent::Never => self.call_back(handle.clone(), Entry::Forward, HOSTUNREACH),
+                Sent::Full => self.call_back(handle.clone(), Entry::Forward, BUSY),
                 Sent::Later => {}
             }
             return Ok(sequence);
         }
-        if sent == Sent::Never {
-            self.call_back(handle.clone(), Entry::Forward, HOSTUNREACH);
+        if let Sent::Never | Sent::Full = sent {
+            let code = if sent == Sent::Full { BUSY } else { HOSTUNREACH };
+            self.call_back(handle.clone(), Entry::Forward, code);
             return Ok(sequence);
         }
         self.calls.insert(Call { sequence, handle: handle.clone(), peer, body: None });
@@ -127,10 +131,12 @@ impl Engine {
             Sent::Now => Ok(false),
             Sent::Later => Ok(true),
             Sent::Never => Err(HOSTUNREACH),
+            Sent::Full => Err(BUSY),
         }
     }
 
-    /// A response without a payload, to a request that no handler gets.
+    /// A response without a payload, to a request that no handler gets. It is dropped if the peer
+    /// leaves too many in its way.
     pub(crate) fn refuse(&mut self, peer: Peer, header: &Header, code: Code) {
         let Header::Request { flags, sequence, .. } = *header else { return };
         if flags & wire::NO_RESPONSE != 0 {
@@ -151,6 +157,9 @@ impl Engine {
         what: &dyn Fn() -> Pending,
     ) -> Sent {
         self.touch();
+        if self.backlog.is_full(peer) {
+            return Sent::Full;
+        }
         if let Some(body) = body {
             if self
                 .endpoint
@@ -164,7 +173,7 @@ impl Engine {
             self.submit(Operation::SendLong { token, peer, header, body });
             return Sent::Later;
         }
-        if message.len() <= self.max_inject && self.backlog.is_empty() {
+        if message.len() <= self.max_inject && !self.backlog.has(Some(peer)) {
             match self.endpoint.inject(peer, &[message]) {
                 Ok(()) => return Sent::Now,
                 Err(InjectError::PeerLost | InjectError::UnknownPeer) => return Sent::Never,

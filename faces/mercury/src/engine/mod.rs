@@ -1,6 +1,7 @@
 //! The endpoint of a class, and what is under way with it: behind one lock, driven by whichever
 //! thread makes progress.
 
+mod backlog;
 mod calls;
 mod transfers;
 
@@ -11,6 +12,7 @@ use crate::{
     queue::{Entry, Queue},
     quick::Quick,
 };
+use backlog::Backlog;
 use calls::Call;
 pub(crate) use calls::Request;
 use petasos_fabric::{
@@ -20,7 +22,7 @@ use petasos_fabric::{
 };
 use slab::Slab;
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{HashMap, HashSet},
     os::fd::BorrowedFd,
     sync::{
         Arc,
@@ -106,7 +108,7 @@ pub(crate) struct Engine {
     events: Vec<Event>,
     message: Lease,
     /// What the endpoint had no room for yet.
-    backlog: VecDeque<Operation>,
+    backlog: Backlog,
     pending: Slab<Pending>,
     calls: Slab<Call>,
     transfers: Slab<Transfer>,
@@ -155,7 +157,7 @@ impl Engine {
             clock: Clock::start(),
             events: Vec::new(),
             message: Lease::default(),
-            backlog: VecDeque::new(),
+            backlog: Backlog::default(),
             pending: Slab::new(),
             calls: Slab::new(),
             transfers: Slab::new(),
@@ -223,21 +225,20 @@ impl Engine {
     /// Hands an operation to the endpoint, or keeps it until there is room.
     fn submit(&mut self, operation: Operation) {
         self.touch();
-        if !self.backlog.is_empty() {
-            return self.backlog.push_back(operation);
+        if self.backlog.has(operation.target()) {
+            return self.backlog.push(operation);
         }
         if let Err(refused) = self.endpoint.try_submit(operation) {
-            self.backlog.push_back(refused.operation);
+            self.backlog.push(refused.operation);
         }
     }
 
     /// Asks an operation to end.
     fn end(&mut self, token: Token) {
         self.touch();
-        let Some(at) = self.backlog.iter().position(|operation| operation.token() == token) else {
+        if !self.backlog.remove(token) {
             return self.endpoint.cancel(token);
-        };
-        self.backlog.remove(at);
+        }
         self.done(token, Err(OpError::local(OpErrorKind::Cancelled)));
     }
 
@@ -275,10 +276,8 @@ impl Engine {
 
     /// Before the program sleeps on a context's descriptor: whether it may, and for how long.
     pub(crate) fn arm_outside(&mut self) -> Sleep {
-        let sleep = match self.backlog.is_empty() {
-            true => self.endpoint.arm(self.clock.now()),
-            false => Sleep::Busy,
-        };
+        // What waits for room is no reason to stay awake: the endpoint signals that there is some.
+        let sleep = self.endpoint.arm(self.clock.now());
         self.outside = sleep != Sleep::Busy;
         sleep
     }
@@ -335,7 +334,7 @@ impl Driven for Engine {
         }
         self.events = events;
         if !self.backlog.is_empty() {
-            self.endpoint.submit(&mut self.backlog);
+            self.backlog.submit(&mut *self.endpoint);
         }
         busy
     }
