@@ -91,10 +91,7 @@ impl BulkRef {
             let region = match NonNull::new(at.cast::<u8>()) {
                 None => {
                     info |= BULK_ALLOC;
-                    let mut memory = Vec::new();
-                    memory.try_reserve_exact(size).map_err(|_| NOMEM)?;
-                    drop::<Vec<u8>>(memory);
-                    Region::zeroed(size)
+                    Region::try_zeroed(size).map_err(|_| NOMEM)?
                 }
                 Some(at) if at.addr().checked_add(size).is_none() => return Err(INVALID_ARG),
                 // SAFETY: the program keeps it until the descriptor is freed, and that ends only

@@ -120,8 +120,6 @@ pub(crate) struct Shared {
     pub(crate) counters: Arc<Counters>,
     /// Requests that wait to be called back.
     pub(crate) waiting: Arc<AtomicU64>,
-    /// Bytes of long ones.
-    pub(crate) long: Arc<AtomicU64>,
     rpcs: RwLock<HashMap<u64, Arc<Rpc>, Quick>>,
     /// Handles that requests had, to be used again.
     pub(crate) spare: Mutex<Vec<HandlePtr>>,
@@ -235,7 +233,7 @@ impl Class {
         let url = endpoint.address().as_str().to_owned();
         say(Level::Info, "cls", || format!("`{}` is {}, at {url}", named.protocol, named.url));
         let counters = Arc::<Counters>::default();
-        let (waiting, long) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
+        let waiting = Arc::<AtomicU64>::default();
         let text = |text: &str| CString::new(text).map_err(|_| INVALID_ARG);
         let names = (text(&named.class)?, text(&named.protocol)?);
         // The class has its place before what refers to it.
@@ -247,7 +245,7 @@ impl Class {
         let shares = Shares {
             counters: counters.clone(),
             waiting: waiting.clone(),
-            long: long.clone(),
+            max_input: sizes.0,
             class: core.expose_provenance(),
             listen: settings.listen,
         };
@@ -268,7 +266,6 @@ impl Class {
             driver,
             counters,
             waiting,
-            long,
             rpcs: RwLock::default(),
             spare: Mutex::default(),
             on_create: Mutex::new((None, Arg(ptr::null_mut()))),

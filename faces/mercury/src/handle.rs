@@ -248,8 +248,9 @@ impl HandleRef {
         inner.core.in_buf_used = len;
         let whole = len == message.len();
         inner.in_extra = match payload {
-            Payload::Long(_, region) => {
-                shared.long.fetch_sub(region.len() as u64, Ordering::Relaxed);
+            Payload::Long(_, region, counted) => {
+                // Here it is the handle's.
+                drop(counted);
                 Some(region)
             }
             _ => None,

@@ -12,8 +12,8 @@ use std::{
     collections::VecDeque,
     ffi::c_void,
     sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -31,14 +31,36 @@ pub(crate) enum Payload {
     /// A copy of it: too many wait to keep what is lent.
     Copied(Vec<u8>),
     /// The message, and what came with it.
-    Long(Vec<u8>, Region),
+    Long(Vec<u8>, Region, Counted),
+}
+
+/// Bytes of long input or output that arrive or wait: they count until this is dropped.
+pub(crate) struct Counted {
+    all: Arc<AtomicU64>,
+    len: u64,
+}
+
+impl Counted {
+    /// So many more, unless they are more than `most` then.
+    pub(crate) fn new(all: &Arc<AtomicU64>, len: u64, most: u64) -> Option<Counted> {
+        let one = Counted { all: all.clone(), len };
+        let before = all.fetch_add(len, Ordering::Relaxed);
+        // Else dropping it takes them back.
+        before.checked_add(len).is_some_and(|all| all <= most).then_some(one)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.len, Ordering::Relaxed);
+    }
 }
 
 impl Payload {
     pub(crate) fn message(&self) -> &[u8] {
         match self {
             Payload::Lent(lease) => lease,
-            Payload::Copied(bytes) | Payload::Long(bytes, _) => bytes,
+            Payload::Copied(bytes) | Payload::Long(bytes, ..) => bytes,
         }
     }
 }

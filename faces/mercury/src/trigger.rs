@@ -8,7 +8,7 @@ use crate::{
     class::{Context, Shared},
     handle::{Callback, Handle, HandleRef, IDLE},
     log::{Level, say},
-    queue::{Arrived, Entry, LookupCb, Payload, Transferred},
+    queue::{Arrived, Entry, LookupCb, Transferred},
     wire,
 };
 use std::sync::atomic::Ordering;
@@ -162,9 +162,6 @@ pub(crate) fn respond_code(handle: &HandleRef, code: Code) -> Result<(), Code> {
 pub(crate) fn give_up(shared: &Shared, entry: Entry) {
     if let Entry::Request(arrived) = &entry {
         shared.waiting.fetch_sub(1, Ordering::Relaxed);
-        if let Payload::Long(_, region) = &arrived.payload {
-            shared.long.fetch_sub(region.len() as u64, Ordering::Relaxed);
-        }
         shared.driver.lock().refuse(arrived.peer, &arrived.header, crate::abi::CANCELED);
     }
     if let Entry::Forward(handle, _) | Entry::Respond(handle, _) = &entry {

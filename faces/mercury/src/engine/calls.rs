@@ -8,7 +8,7 @@ use crate::{
     address::AddrRef,
     handle::HandleRef,
     log::{Level, say},
-    queue::{Arrived, Entry, Payload},
+    queue::{Arrived, Counted, Entry, Payload},
     wire::{self, Header},
 };
 use bytes::Bytes;
@@ -33,6 +33,7 @@ pub(super) struct Incoming {
     header: Header,
     message: Vec<u8>,
     region: Region,
+    counted: Counted,
 }
 
 /// What a request is sent with.
@@ -257,6 +258,9 @@ impl Engine {
                 self.call_back(call.handle, Entry::Forward, code);
             }
             Header::Request { flags, .. } if flags & wire::MORE == 0 => {
+                if message.len() > self.max_input {
+                    return self.refuse(peer, &header, MSGSIZE);
+                }
                 let payload = match self.waiting.load(Ordering::Relaxed) < KEEP as u64 {
                     true => Payload::Lent(message),
                     false => Payload::Copied(message.to_vec()),
@@ -274,10 +278,6 @@ impl Engine {
     /// A request is here. What is of no use is refused.
     fn request(&mut self, peer: Peer, header: Header, payload: Payload) {
         let Header::Request { target, .. } = header else { return };
-        let long = match &payload {
-            Payload::Long(_, region) => region.len() as u64,
-            _ => 0,
-        };
         let source = self.source(peer);
         let queue = self.queues[usize::from(target)].clone();
         let refused = match (&source, &queue) {
@@ -288,7 +288,6 @@ impl Engine {
             _ => None,
         };
         let (Some(source), Some(queue), None) = (source, queue, refused) else {
-            self.long.fetch_sub(long, Ordering::Relaxed);
             return self.refuse(peer, &header, refused.unwrap_or(NOENTRY));
         };
         count(&self.counters.req_recv);
@@ -317,17 +316,22 @@ impl Engine {
         drop(header);
         match decoded {
             Header::Request { flags, .. } if flags & wire::MORE != 0 => {
-                let waiting = self.waiting.load(Ordering::Relaxed) < MOST_REQUESTS as u64;
-                let region = if waiting { self.room(len) } else { Err(BUSY) };
-                let region = match region {
-                    Ok(region) => region,
+                let room = if message.len() > self.max_input {
+                    Err(MSGSIZE)
+                } else if self.waiting.load(Ordering::Relaxed) >= MOST_REQUESTS as u64 {
+                    Err(BUSY)
+                } else {
+                    self.room(len)
+                };
+                let (region, counted) = match room {
+                    Ok(room) => room,
                     Err(code) => {
                         self.discard(body);
                         return self.refuse(peer, &decoded, code);
                     }
                 };
                 let into = region.whole();
-                let incoming = Incoming { peer, header: decoded, message, region };
+                let incoming = Incoming { peer, header: decoded, message, region, counted };
                 let token = self.token(Pending::RequestBody(Box::new(incoming)));
                 self.submit(Operation::Receive { token, body, into });
             }
@@ -340,16 +344,18 @@ impl Engine {
                 };
                 let handle = call.handle.clone();
                 let head = handle.take_output(&message[wire::LEN..], None);
-                let region = match head.and_then(|()| self.room(len)) {
-                    Ok(region) => region,
+                let (region, counted) = match head.and_then(|()| self.room(len)) {
+                    Ok(room) => room,
                     Err(code) => {
+                        // The last one may be the program's function's, which is not called here.
+                        drop(handle);
                         self.discard(body);
                         return self.fail(sequence, code);
                     }
                 };
                 count(&self.counters.resp_recv);
                 let into = region.whole();
-                let token = self.token(Pending::ResponseBody { sequence, region });
+                let token = self.token(Pending::ResponseBody { sequence, region, counted });
                 self.calls[at].body = Some((token, u32::from(code)));
                 self.submit(Operation::Receive { token, body, into });
             }
@@ -361,16 +367,17 @@ impl Engine {
     }
 
     /// Memory for a body of this length, counted.
-    fn room(&mut self, len: u64) -> Result<Region, Code> {
-        let all = self.long.load(Ordering::Relaxed);
+    fn room(&mut self, len: u64) -> Result<(Region, Counted), Code> {
         if len > LONGEST || len == 0 {
             return Err(MSGSIZE);
         }
-        if all + len > MOST_LONG {
-            return Err(NOMEM);
-        }
-        self.long.fetch_add(len, Ordering::Relaxed);
-        Ok(Region::zeroed(len as usize))
+        let counted = Counted::new(&self.long, len, MOST_LONG).ok_or(NOMEM)?;
+        // The length is what a peer says: that there is no such memory ends its call alone.
+        let region = Region::try_zeroed(len as usize).map_err(|error| {
+            say(Level::Warning, "rpc", || error.to_string());
+            NOMEM
+        })?;
+        Ok((region, counted))
     }
 
     fn discard(&mut self, body: Body) {
@@ -379,17 +386,13 @@ impl Engine {
     }
 
     pub(super) fn request_is_here(&mut self, incoming: Incoming, is_whole: bool) {
-        let Incoming { peer, header, message, region } = incoming;
+        let Incoming { peer, header, message, region, counted } = incoming;
         if is_whole {
-            self.request(peer, header, Payload::Long(message, region));
-        } else {
-            self.long.fetch_sub(region.len() as u64, Ordering::Relaxed);
+            self.request(peer, header, Payload::Long(message, region, counted));
         }
     }
 
     pub(super) fn response_is_here(&mut self, sequence: u64, region: Region, code: Code) {
-        // Here it is the handle's, which the program has asked to fill.
-        self.long.fetch_sub(region.len() as u64, Ordering::Relaxed);
         let Some(call) = self.take_call(sequence) else { return };
         let answered = call.body.map_or(SUCCESS, |(_, answered)| answered);
         let code = if code == SUCCESS { answered } else { code };

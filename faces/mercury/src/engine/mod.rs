@@ -9,7 +9,7 @@ use crate::{
     abi::Code,
     address::AddrRef,
     handle::HandleRef,
-    queue::{Entry, Queue},
+    queue::{Counted, Entry, Queue},
     quick::Quick,
 };
 use backlog::Backlog;
@@ -92,7 +92,7 @@ enum Pending {
     /// The rest of a request that came.
     RequestBody(Box<calls::Incoming>),
     /// The rest of a response that came: of this call, whose code it has.
-    ResponseBody { sequence: u64, region: Region },
+    ResponseBody { sequence: u64, region: Region, counted: Counted },
     /// A part of a transfer.
     Part(u64),
     /// A thread waits for it.
@@ -123,6 +123,8 @@ pub(crate) struct Engine {
     waiting: Arc<AtomicU64>,
     /// Bytes of long ones that arrive or wait.
     long: Arc<AtomicU64>,
+    /// Bytes of the longest request, with its header: no handle has room for more.
+    max_input: usize,
     counters: Arc<Counters>,
     /// What addresses that are made here are of.
     class: usize,
@@ -142,7 +144,8 @@ pub(crate) struct Engine {
 pub(crate) struct Shares {
     pub(crate) counters: Arc<Counters>,
     pub(crate) waiting: Arc<AtomicU64>,
-    pub(crate) long: Arc<AtomicU64>,
+    /// Bytes of the longest request, with its header.
+    pub(crate) max_input: usize,
     /// The class, exposed.
     pub(crate) class: usize,
     pub(crate) listen: bool,
@@ -151,7 +154,7 @@ pub(crate) struct Shares {
 impl Engine {
     pub(crate) fn new(endpoint: Box<dyn Endpoint>, shares: Shares) -> Engine {
         let limits = endpoint.capabilities().limits;
-        let Shares { counters, waiting, long, class, listen } = shares;
+        let Shares { counters, waiting, max_input, class, listen } = shares;
         Engine {
             endpoint,
             clock: Clock::start(),
@@ -166,7 +169,8 @@ impl Engine {
             sources: HashMap::default(),
             unsure: HashSet::default(),
             waiting,
-            long,
+            long: Arc::default(),
+            max_input,
             counters,
             class,
             listen,
@@ -262,7 +266,9 @@ impl Engine {
             Pending::OneWay(handle) => self.call_back(handle, Entry::Forward, failure(&result)),
             Pending::Response(handle) => self.call_back(handle, Entry::Respond, failure(&result)),
             Pending::RequestBody(incoming) => self.request_is_here(*incoming, result.is_ok()),
-            Pending::ResponseBody { sequence, region } => {
+            Pending::ResponseBody { sequence, region, counted } => {
+                // Here it is the handle's, which the program has asked to fill.
+                drop(counted);
                 self.response_is_here(sequence, region, failure(&result));
             }
             Pending::Part(transfer) => self.part_done(transfer, token, failure(&result)),
