@@ -45,6 +45,8 @@ pub(crate) enum Place {
 pub(crate) struct Bulk {
     pub(crate) info: hg_bulk_info,
     refs: AtomicI32,
+    /// Those of them that the program has: transfers have others.
+    held: AtomicI32,
     pub(crate) shared: Arc<Shared>,
     pub(crate) place: Place,
     /// The address that it is bound to, and the context there.
@@ -62,8 +64,9 @@ impl BulkRef {
     fn new(shared: &Arc<Shared>, info: hg_bulk_info, place: Place) -> BulkRef {
         shared.bulks.fetch_add(1, Ordering::AcqRel);
         let bound = Mutex::new(None);
-        let refs = AtomicI32::new(1);
-        let bulk = Bulk { info, refs, shared: shared.clone(), place, bound };
+        // The program's, as soon as it has it.
+        let (refs, held) = (AtomicI32::new(1), AtomicI32::new(1));
+        let bulk = Bulk { info, refs, held, shared: shared.clone(), place, bound };
         BulkRef(NonNull::from(Box::leak(Box::new(bulk))))
     }
 
@@ -138,21 +141,27 @@ impl BulkRef {
 
     /// Adds a reference that C has.
     pub(crate) fn count(&self) {
+        self.get().held.fetch_add(1, Ordering::Relaxed);
         self.get().refs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// C gives a reference back. With the last one the memory is the program's again: success says
-    /// that nothing touches it any more.
+    /// C gives a reference back. With the last one of C's the memory is the program's again:
+    /// success says that nothing touches it any more. A transfer that is under way ends first.
     ///
     /// # Errors
     /// [`BUSY`]: a peer that is stopped may still reach it. The descriptor stays, and may be freed
     /// again.
     pub(crate) fn free(self) -> Result<(), Code> {
-        // The one of `borrow`, and that of the caller.
-        if self.get().refs.load(Ordering::Acquire) == 2 {
-            self.get().close()?;
+        let bulk = self.get();
+        let is_last = bulk.held.fetch_sub(1, Ordering::AcqRel) == 1;
+        // What a transfer still needs of remote memory goes with the last reference of all.
+        if is_last && matches!(bulk.place, Place::Local { .. }) {
+            bulk.close().inspect_err(|_| {
+                bulk.held.fetch_add(1, Ordering::Relaxed);
+            })?;
         }
-        self.get().refs.fetch_sub(1, Ordering::Release);
+        // That of the caller: the one of `borrow` is left.
+        bulk.refs.fetch_sub(1, Ordering::Release);
         Ok(())
     }
 }

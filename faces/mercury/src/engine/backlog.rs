@@ -2,7 +2,7 @@
 //! peer that takes nothing in holds up nobody else.
 
 use crate::quick::Quick;
-use petasos_fabric::{Endpoint, Full, Operation, Payload, Peer, Token};
+use petasos_fabric::{Endpoint, Full, Operation, Payload, Peer, Slice, Token};
 use std::collections::{HashMap, VecDeque};
 
 /// Bytes that wait for one peer, from which on there is no room for more messages to it.
@@ -46,6 +46,12 @@ impl Backlog {
     /// Whether so much waits for this peer that no more messages to it are taken.
     pub(super) fn is_full(&self, peer: Peer) -> bool {
         self.lines.get(&Some(peer)).is_some_and(|line| line.bytes >= MOST)
+    }
+
+    /// Whether anything that waits reads or writes this memory.
+    pub(super) fn uses(&self, memory: &Slice) -> bool {
+        let mut all = self.lines.values().flat_map(|line| &line.operations);
+        all.any(|operation| operation.uses(memory))
     }
 
     pub(super) fn push(&mut self, operation: Operation) {

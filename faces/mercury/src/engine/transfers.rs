@@ -150,7 +150,7 @@ impl Engine {
 
     /// Whether anything still touches this memory.
     pub(crate) fn touches(&self, memory: &Slice) -> bool {
-        self.endpoint.in_use(memory).is_some()
+        self.backlog.uses(memory) || self.endpoint.in_use(memory).is_some()
     }
 
     /// Memory of a peer's.

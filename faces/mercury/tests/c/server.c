@@ -44,26 +44,38 @@ struct moving {
     hg_bulk_t local;
     unsigned char *memory;
     int is_pull;
+    uint64_t hash;
 };
 
 static hg_return_t moved(const struct hg_cb_info *info)
 {
     struct moving *moving = (struct moving *)info->arg;
-    number_t out = {0};
-    uint64_t i;
+    number_t out = {moving->hash};
 
     CHECK(info->type == HG_CB_BULK && info->info.bulk.local_handle == moving->local);
     if (info->ret != HG_SUCCESS)
         out.number = UINT64_MAX;
-    else if (moving->is_pull)
-        for (i = 0; i < moving->in.len; i++)
-            out.number = out.number * 31 + moving->memory[i];
-    OK(HG_Bulk_free(moving->local));
+    if (!moving->is_pull)
+        OK(HG_Bulk_free(moving->local));
     OK(HG_Respond(moving->handle, NULL, NULL, &out));
     OK(HG_Free_input(moving->handle, &moving->in));
     OK(HG_Destroy(moving->handle));
     free(moving->memory);
     free(moving);
+    return HG_SUCCESS;
+}
+
+/* Frees the descriptor while the transfer is under way: then all is there, and the memory is this
+ * program's. */
+static hg_return_t free_early(struct moving *moving)
+{
+    uint64_t i;
+
+    OK(HG_Bulk_free(moving->local));
+    for (i = 0; i < moving->in.len; i++) {
+        moving->hash = moving->hash * 31 + moving->memory[i];
+        moving->memory[i] = 0;
+    }
     return HG_SUCCESS;
 }
 
@@ -85,7 +97,7 @@ static hg_return_t move(hg_handle_t handle, int is_pull)
         is_pull ? HG_BULK_WRITE_ONLY : HG_BULK_READ_ONLY, &moving->local));
     OK(HG_Bulk_transfer(info->context, moved, moving, is_pull ? HG_BULK_PULL : HG_BULK_PUSH,
         info->addr, moving->in.bulk, moving->in.offset, moving->local, 0, moving->in.len, &op));
-    return HG_SUCCESS;
+    return is_pull ? free_early(moving) : HG_SUCCESS;
 }
 
 static hg_return_t on_pull(hg_handle_t handle)
@@ -155,8 +167,9 @@ static hg_return_t on_count(hg_handle_t handle)
     ret = HG_Bulk_transfer(own->context, moved, moving, HG_BULK_PULL, HG_Get_info(handle)->addr,
         moving->in.bulk, 0, moving->local, 0, moving->in.len, HG_OP_ID_IGNORE);
     CHECK(ret == HG_INVALID_ARG);
-    return HG_Bulk_bind_transfer(own->context, moved, moving, HG_BULK_PULL, moving->in.bulk, 0,
-        moving->local, 0, moving->in.len, HG_OP_ID_IGNORE);
+    OK(HG_Bulk_bind_transfer(own->context, moved, moving, HG_BULK_PULL, moving->in.bulk, 0,
+        moving->local, 0, moving->in.len, HG_OP_ID_IGNORE));
+    return free_early(moving);
 }
 
 static hg_return_t on_oneway(hg_handle_t handle)
