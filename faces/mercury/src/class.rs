@@ -462,7 +462,8 @@ impl Context {
     /// Ends a context.
     ///
     /// # Errors
-    /// [`BUSY`] while the program has handles of it: nothing has changed.
+    /// [`BUSY`] while the program has handles of it, transfers are under way, or callbacks wait to
+    /// be called: nothing has changed.
     ///
     /// # Safety
     /// It is one of [`Context::open`], that nobody uses.
@@ -472,15 +473,23 @@ impl Context {
             let context = &*context;
             (context.shared.clone(), context.queue.clone(), context.handles.clone())
         };
-        // What nobody has called back is given up.
-        while let Some(entry) = queue.pop() {
-            crate::trigger::give_up(&shared, entry);
+        let mut engine = shared.driver.lock();
+        let (waiting, ours) = queue.waits();
+        // Those of the queue alone go with it.
+        let count = handles.load(Ordering::Acquire).saturating_sub(ours);
+        let transfers = engine.transfers_of(&queue);
+        if waiting + count + transfers > 0 {
+            drop(engine);
+            return Err(refuse(BUSY, "ctx", || {
+                format!(
+                    "{count} handles are not destroyed, {transfers} transfers under way, {waiting} \
+                     callbacks not called"
+                )
+            }));
         }
-        let count = handles.load(Ordering::Acquire);
-        if count > 0 {
-            return Err(refuse(BUSY, "ctx", || format!("{count} handles are not destroyed")));
-        }
-        shared.driver.lock().set_queue(queue.id, None);
+        engine.set_queue(queue.id, None);
+        drop(engine);
+        // Requests, which are refused, and what nobody waits for.
         while let Some(entry) = queue.pop() {
             crate::trigger::give_up(&shared, entry);
         }

@@ -36,6 +36,17 @@ pub(crate) enum Callback {
     Core(CoreCb, Arg),
 }
 
+impl Callback {
+    /// Whether there is anybody.
+    pub(crate) fn is_some(&self) -> bool {
+        match self {
+            Callback::None => false,
+            Callback::Upper(callback, _) => callback.is_some(),
+            Callback::Core(callback, _) => callback.is_some(),
+        }
+    }
+}
+
 /// A handle. The first parts are what programs see, the core layer's first.
 ///
 /// One thread at a time changes it: the program's while nothing is under way, as Mercury has it,
@@ -301,6 +312,12 @@ impl HandleRef {
     pub(crate) fn refs(&self) -> i32 {
         // SAFETY: it lives.
         unsafe { (*self.raw()).refs.load(Ordering::Acquire) }
+    }
+
+    /// Whom to call back when the call, or else the response, is over.
+    pub(crate) fn callback(&self, is_forward: bool) -> Callback {
+        // SAFETY: it lives, and its entry is in a queue: until that is taken out nobody changes it.
+        unsafe { if is_forward { (*self.raw()).forward } else { (*self.raw()).respond } }
     }
 
     /// A response is here.

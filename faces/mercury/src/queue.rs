@@ -139,6 +139,26 @@ impl Queue {
         entry
     }
 
+    /// Callbacks of the program's that wait to be called, and handles that nobody but this queue
+    /// has.
+    pub(crate) fn waits(&self) -> (usize, usize) {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut callbacks, mut alone) = (0, 0);
+        for entry in &*entries {
+            callbacks += usize::from(match entry {
+                Entry::Request(_) => false,
+                Entry::Forward(handle, _) => handle.callback(true).is_some(),
+                Entry::Respond(handle, _) => handle.callback(false).is_some(),
+                Entry::Lookup { .. } => true,
+                Entry::Bulk(over) => over.callback.is_some(),
+            });
+            if let Entry::Forward(handle, _) | Entry::Respond(handle, _) = entry {
+                alone += usize::from(handle.refs() == 1);
+            }
+        }
+        (callbacks, alone)
+    }
+
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len.load(Ordering::Acquire)

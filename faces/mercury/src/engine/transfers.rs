@@ -104,6 +104,11 @@ impl Engine {
         }
     }
 
+    /// Transfers whose entry will be this queue's.
+    pub(crate) fn transfers_of(&self, queue: &Arc<Queue>) -> usize {
+        self.transfers.iter().filter(|(_, transfer)| Arc::ptr_eq(&transfer.queue, queue)).count()
+    }
+
     /// `HG_Bulk_cancel`: what is left of it ends soon, in the one entry.
     pub(crate) fn cancel_transfer(&mut self, number: u64) {
         let at = number as u32 as usize;

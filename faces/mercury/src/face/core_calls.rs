@@ -119,7 +119,7 @@ pub(super) unsafe fn respond(
             Ok(later) => (!later, 0),
             Err(code) => (true, code),
         };
-        if is_over && matches!(callback, Callback::None) {
+        if is_over && !callback.is_some() {
             drop(engine);
             (*handle).state.store(IDLE, Ordering::Release);
         } else if is_over {

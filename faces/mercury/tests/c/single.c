@@ -207,8 +207,19 @@ static void contexts(void)
         CHECK(done.ret == (i == 1 ? HG_NOENTRY : HG_SUCCESS));
     }
     CHECK(served[0] == 1 && served[1] == 0 && served[2] == 1);
+    /* What waits for its callback stays. */
+    done.times = 0;
+    OK(HG_Set_target_id(handle, 0));
+    OK(HG_Forward(handle, note, &done, NULL));
+    while (HG_Core_context_get_completion_count(context->core_context) == 0)
+        HG_Progress(context, 1);
     CHECK(HG_Context_destroy(context) == HG_BUSY);
     CHECK(HG_Finalize(class) == HG_BUSY);
+    while (done.times == 0) {
+        HG_Progress(context, 1);
+        HG_Trigger(context, 0, 8, &count);
+    }
+    CHECK(served[0] == 2 && done.ret == HG_SUCCESS);
     OK(HG_Destroy(handle));
     OK(HG_Class_set_handle_create_callback(class, NULL, NULL));
     CHECK(created == 2 && freed == 1);
@@ -411,8 +422,10 @@ static void logs(void)
 
 int main(void)
 {
-    unsigned int major, minor, patch;
-    hg_bulk_t bulk;
+    unsigned int major, minor, patch, count;
+    hg_bulk_t bulk, other;
+    hg_addr_t addr;
+    struct done done = {0, HG_SUCCESS};
     hg_size_t size = 8;
     hg_bulk_t refused;
     struct hg_bulk_attr attr = {HG_MEM_TYPE_CUDA, 0};
@@ -434,6 +447,15 @@ int main(void)
     CHECK(HG_Bulk_create_attr(
               class, 1, NULL, &size, HG_BULK_READ_ONLY, &attr, &refused) == HG_OPNOTSUPPORTED);
     OK(HG_Bulk_create(class, 1, NULL, &size, HG_BULK_READ_ONLY, &bulk));
+    /* A transfer that is over, and not called back. */
+    OK(HG_Bulk_create(class, 1, NULL, &size, HG_BULK_READWRITE, &other));
+    OK(HG_Addr_self(class, &addr));
+    OK(HG_Bulk_transfer(context, note, &done, HG_BULK_PULL, addr, bulk, 0, other, 0, size,
+        HG_OP_ID_IGNORE));
+    CHECK(HG_Context_destroy(context) == HG_BUSY && done.times == 0);
+    CHECK(HG_Trigger(context, 0, 1, &count) == HG_SUCCESS && done.times == 1);
+    OK(HG_Addr_free(class, addr));
+    OK(HG_Bulk_free(other));
     OK(HG_Context_destroy(context));
     CHECK(HG_Finalize(class) == HG_BUSY);
     OK(HG_Bulk_free(bulk));
