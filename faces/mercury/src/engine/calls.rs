@@ -18,11 +18,14 @@ use petasos_fabric::{
 };
 use std::sync::atomic::Ordering;
 
-/// A call that waits for its response.
+/// A call that waits for its response, or, if nobody answers it, until it is sent.
 pub(super) struct Call {
     sequence: u64,
     handle: HandleRef,
     peer: Peer,
+    /// What sends it, until that is over.
+    sent: Option<Token>,
+    no_response: bool,
     /// The rest of the response, while it arrives, with the code of the response.
     body: Option<(Token, Code)>,
 }
@@ -54,7 +57,7 @@ enum Sent {
     /// It is on its way.
     Now,
     /// Its completion comes.
-    Later,
+    Later(Token),
     /// Its peer is lost.
     Never,
     /// Too much waits for its peer already.
@@ -81,10 +84,7 @@ impl Engine {
         if body.is_some() {
             count(&self.counters.req_extra);
         }
-        let what = || match no_response {
-            true => Pending::OneWay(handle.clone()),
-            false => Pending::Request(sequence),
-        };
+        let what = || Pending::Request(sequence);
         let mut sent = self.send(peer, message, body.clone(), &what);
         if sent == Sent::Never {
             // Its successor may be there already.
@@ -92,22 +92,22 @@ impl Engine {
             peer = self.peer_of(addr)?;
             sent = self.send(peer, message, body, &what);
         }
-        if no_response {
+        if no_response && matches!(sent, Sent::Now | Sent::Later(_)) {
             self.unsure.insert(peer);
-            match sent {
-                Sent::Now => self.call_back(handle.clone(), Entry::Forward, SUCCESS),
-                Sent::Never => self.call_back(handle.clone(), Entry::Forward, HOSTUNREACH),
-                Sent::Full => self.call_back(handle.clone(), Entry::Forward, BUSY),
-                Sent::Later => {}
-            }
-            return Ok(sequence);
         }
-        if let Sent::Never | Sent::Full = sent {
-            let code = if sent == Sent::Full { BUSY } else { HOSTUNREACH };
+        let over = match sent {
+            Sent::Now => no_response.then_some(SUCCESS),
+            Sent::Later(_) => None,
+            Sent::Never => Some(HOSTUNREACH),
+            Sent::Full => Some(BUSY),
+        };
+        if let Some(code) = over {
             self.call_back(handle.clone(), Entry::Forward, code);
             return Ok(sequence);
         }
-        self.calls.insert(Call { sequence, handle: handle.clone(), peer, body: None });
+        let sent = if let Sent::Later(token) = sent { Some(token) } else { None };
+        let handle = handle.clone();
+        self.calls.insert(Call { sequence, handle, peer, sent, no_response, body: None });
         Ok(sequence)
     }
 
@@ -127,12 +127,13 @@ impl Engine {
         if body.is_some() {
             count(&self.counters.resp_extra);
         }
-        self.unsure.insert(peer);
         match self.send(peer, message, body, &|| Pending::Response(handle.clone())) {
-            Sent::Now => Ok(false),
-            Sent::Later => Ok(true),
             Sent::Never => Err(HOSTUNREACH),
             Sent::Full => Err(BUSY),
+            sent => {
+                self.unsure.insert(peer);
+                Ok(sent != Sent::Now)
+            }
         }
     }
 
@@ -146,8 +147,10 @@ impl Engine {
         let mut message = [0; wire::LEN + wire::SUM];
         let answer = Header::Response { flags: 0, code: wire::code(code), sequence };
         message[..wire::LEN].copy_from_slice(&answer.encode());
-        self.unsure.insert(peer);
-        self.send(peer, &message, None, &|| Pending::Ignored);
+        let sent = self.send(peer, &message, None, &|| Pending::Ignored);
+        if matches!(sent, Sent::Now | Sent::Later(_)) {
+            self.unsure.insert(peer);
+        }
     }
 
     fn send(
@@ -172,7 +175,7 @@ impl Engine {
             let token = self.token(what());
             let header = Bytes::copy_from_slice(message);
             self.submit(Operation::SendLong { token, peer, header, body });
-            return Sent::Later;
+            return Sent::Later(token);
         }
         if message.len() <= self.max_inject && !self.backlog.has(Some(peer)) {
             match self.endpoint.inject(peer, &[message]) {
@@ -185,7 +188,7 @@ impl Engine {
         let payload = Data::Bytes(Bytes::copy_from_slice(message));
         let level = Arrival::Reusable;
         self.submit(Operation::Send { token, peer, payload, level });
-        Sent::Later
+        Sent::Later(token)
     }
 
     /// The peer at an address.
@@ -232,9 +235,28 @@ impl Engine {
         self.call_back(call.handle, Entry::Forward, code);
     }
 
-    /// `HG_Cancel`: the call, if there is one, ends now. A response that comes later finds none.
+    /// `HG_Cancel`: the call, if there is one, ends now, and is sent no further. A response that
+    /// comes later finds none.
     pub(crate) fn cancel(&mut self, sequence: u64) {
+        let at = sequence as u32 as usize;
+        let known = self.calls.get(at).filter(|call| call.sequence == sequence);
+        let sent = known.and_then(|call| call.sent);
         self.fail(sequence, CANCELED);
+        if let Some(token) = sent {
+            self.end(token);
+        }
+    }
+
+    /// What sends a call is over.
+    pub(super) fn is_sent(&mut self, sequence: u64, code: Code) {
+        let at = sequence as u32 as usize;
+        let known = self.calls.get_mut(at).filter(|call| call.sequence == sequence);
+        let Some(call) = known else { return };
+        // Its number may be another operation's from now on.
+        call.sent = None;
+        if code != SUCCESS || call.no_response {
+            self.fail(sequence, code);
+        }
     }
 
     pub(super) fn message(&mut self, peer: Peer, message: Lease) {
@@ -246,7 +268,7 @@ impl Engine {
                 let at = sequence as u32 as usize;
                 let known = self.calls.get(at);
                 let known = known.filter(|call| call.sequence == sequence && call.peer == peer);
-                if known.is_none_or(|call| call.body.is_some()) {
+                if known.is_none_or(|call| call.body.is_some() || call.no_response) {
                     return say(Level::Info, "rpc", || "a response to no call".to_owned());
                 }
                 let call = self.calls.remove(at);
@@ -339,7 +361,8 @@ impl Engine {
                 let at = sequence as u32 as usize;
                 let known = self.calls.get(at);
                 let known = known.filter(|call| call.sequence == sequence && call.peer == peer);
-                let Some(call) = known.filter(|call| call.body.is_none()) else {
+                let known = known.filter(|call| call.body.is_none() && !call.no_response);
+                let Some(call) = known else {
                     return self.discard(body);
                 };
                 let handle = call.handle.clone();
@@ -448,7 +471,7 @@ impl Engine {
         let calls = std::mem::take(&mut self.calls);
         let calls = calls.into_iter().map(|(_, call)| call.handle);
         let handle = |(_, what)| match what {
-            Pending::OneWay(handle) | Pending::Response(handle) => Some(handle),
+            Pending::Response(handle) => Some(handle),
             _ => None,
         };
         let sent = std::mem::take(&mut self.pending).into_iter().filter_map(handle);

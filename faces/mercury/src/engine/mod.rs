@@ -83,9 +83,7 @@ pub(crate) enum Wait {
 
 /// What an operation of the endpoint's is for.
 enum Pending {
-    /// A request that nobody answers was sent: the handle's callback.
-    OneWay(HandleRef),
-    /// A request was sent: an error is its call's.
+    /// A request was sent: an error is its call's, and any end if nobody answers it.
     Request(u64),
     /// A response was sent: the handle's callback.
     Response(HandleRef),
@@ -261,9 +259,7 @@ impl Engine {
     fn done(&mut self, token: Token, result: Result<Done, OpError>) {
         let Some(what) = self.pending.try_remove(token.0 as usize) else { return };
         match what {
-            Pending::Request(_) if result.is_ok() => {}
-            Pending::Request(sequence) => self.fail(sequence, failure(&result)),
-            Pending::OneWay(handle) => self.call_back(handle, Entry::Forward, failure(&result)),
+            Pending::Request(sequence) => self.is_sent(sequence, failure(&result)),
             Pending::Response(handle) => self.call_back(handle, Entry::Respond, failure(&result)),
             Pending::RequestBody(incoming) => self.request_is_here(*incoming, result.is_ok()),
             Pending::ResponseBody { sequence, region, counted } => {

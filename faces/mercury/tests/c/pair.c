@@ -378,6 +378,34 @@ static void wait_many(hg_handle_t *handles, struct done *dones, hg_return_t expe
     }
 }
 
+/* A long call that nobody answers, to a server that is stopped: it is not sent yet. */
+static void cancel_oneway(struct server *server)
+{
+    hg_id_t id = MERCURY_REGISTER(side.class, "longway", text_t, void, NULL);
+    hg_handle_t handle;
+    struct done done = {0, HG_SUCCESS};
+    size_t len = 5000000;
+    text_t in = {(char *)malloc(len)};
+    int i;
+
+    memset(in.text, 'a', len - 1);
+    in.text[len - 1] = 0;
+    OK(HG_Registered_disable_response(side.class, id, 1));
+    handle = make(server, id);
+    OK(HG_Forward(handle, note, &done, &in));
+    for (i = 0; i < 20; i++)
+        turn(&side, 1);
+    CHECK(done.times == 0);
+    OK(HG_Cancel(handle));
+    OK(HG_Cancel(handle));
+    CHECK(wait_for(&side, &done) == HG_CANCELED);
+    for (i = 0; i < 20; i++)
+        turn(&side, 1);
+    CHECK(done.times == 1);
+    OK(HG_Destroy(handle));
+    free(in.text);
+}
+
 /* Each call ends once, also of a server that is stopped. */
 static void cancel(struct server *server)
 {
@@ -399,6 +427,7 @@ static void cancel(struct server *server)
     for (i = 0; i < MANY; i++)
         OK(HG_Cancel(handles[i]));
     wait_many(handles, dones, HG_CANCELED);
+    cancel_oneway(server);
     CHECK(kill(server->pid, SIGCONT) == 0);
     /* It goes on as before. */
     calls(server);
