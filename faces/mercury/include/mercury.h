@@ -36,7 +36,8 @@ HG_PUBLIC hg_return_t HG_Finalize(hg_class_t *hg_class);
 HG_PUBLIC void HG_Cleanup(void);
 
 /* Levels: none, fatal, error (the default), warning, info, debug; HG_LOG_LEVEL in the environment.
- * Parts, as of HG_LOG_SUBSYS: with a ~ they are silent. Streams are stderr until they are set. */
+ * Parts, as of HG_LOG_SUBSYS: with a ~ they are silent. Streams are stderr until they are set. The
+ * function may be called while the library holds a lock: it is to call nothing of HG_*. */
 HG_PUBLIC void HG_Set_log_level(const char *level);
 HG_PUBLIC void HG_Set_log_subsys(const char *parts);
 HG_PUBLIC void HG_Set_log_func(int (*function)(FILE *stream, const char *format, ...));

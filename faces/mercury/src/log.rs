@@ -2,6 +2,7 @@
 
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_uint, c_void},
+    io::Write,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicU8, AtomicUsize, Ordering},
@@ -101,7 +102,8 @@ pub(crate) fn say(level: Level, part: &str, text: impl FnOnce() -> String) {
     let stream = STREAMS[level as usize].load(Ordering::Relaxed);
     let function = FUNCTION.load(Ordering::Relaxed);
     if function == 0 && stream == 0 {
-        eprint!("{line}");
+        // Where it cannot be said it is not: a panic would end the program.
+        let _ = std::io::stderr().write_all(line.as_bytes());
         return;
     }
     let Ok(line) = CString::new(line.replace('\0', " ")) else { return };

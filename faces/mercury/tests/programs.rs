@@ -4,7 +4,7 @@ use std::{
     env, fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
     sync::OnceLock,
 };
 
@@ -171,6 +171,16 @@ fn all_functions_are_there() {
 #[test]
 fn one_process() {
     run("single", &[]);
+}
+
+/// The same, with a log that cannot be written.
+#[test]
+fn a_log_that_is_full() {
+    let full = fs::File::options().write(true).open("/dev/full").expect("a device of Linux");
+    let mut command = Command::new(made().folder.join("single"));
+    command.env("HG_LOG_LEVEL", "debug").stderr(full).stdout(Stdio::piped());
+    let program = command.spawn().expect("it runs");
+    succeeded(&program.wait_with_output().expect("it ends"), "single");
 }
 
 /// Calls, addresses, long input, bulk data, a third process, one-way calls, cancellation with a

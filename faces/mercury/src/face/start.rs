@@ -2,7 +2,9 @@
 
 use super::{answer, some, text, value};
 use crate::{
-    abi::{Code, hg_class, hg_core_class, hg_diag_counters, hg_init_info, na_init_info_4_0},
+    abi::{
+        Code, SUCCESS, hg_class, hg_core_class, hg_diag_counters, hg_init_info, na_init_info_4_0,
+    },
     class::{Class, Settings},
     engine::Counters,
     log::{self, Level, say},
@@ -259,10 +261,12 @@ unsafe extern "C" fn HG_Core_class_get_counters(
     class: *const hg_core_class,
     out: *mut hg_diag_counters,
 ) -> Code {
-    let class = some(class.cast_mut(), "the class").map(|class| Class::of_core(class));
-    match class {
+    answer(|| {
+        let class = Class::of_core(some(class.cast_mut(), "the class")?);
         // SAFETY: as above.
-        Ok(class) => unsafe { HG_Class_get_counters(class.cast(), out) },
-        Err(code) => code,
-    }
+        match unsafe { HG_Class_get_counters(class.cast(), out) } {
+            SUCCESS => Ok(()),
+            code => Err(code),
+        }
+    })
 }
