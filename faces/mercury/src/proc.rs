@@ -260,9 +260,17 @@ impl hg_proc {
     pub(crate) fn take_extra(&mut self) -> Option<Region> {
         let used = usize::try_from(self.used()).ok()?;
         let base = NonNull::new(self.extra.buf)?;
-        let owner = Malloced(base.as_ptr().expose_provenance());
+        let is_mine = self.extra.is_mine != 0;
         self.extra = hg_proc_buf::NONE;
         self.current = &raw mut self.own;
+        if !is_mine {
+            // The program has it, and may free it at any time.
+            // SAFETY: `used` bytes were written there, and the program has not freed it yet, as it
+            // encodes there.
+            let copy = unsafe { std::slice::from_raw_parts(base.as_ptr(), used) };
+            return Some(Region::from_vec(copy.to_vec()));
+        }
+        let owner = Malloced(base.as_ptr().expose_provenance());
         // SAFETY: `used` bytes were written, in memory of `malloc` that only the owner has now, and
         // frees; nothing refers to it but the pointers that were cleared.
         Some(unsafe { RegionBuilder::new(base, used).private().build(Box::new(owner)) })
@@ -324,6 +332,14 @@ mod tests {
         assert_eq!(region.len(), 9006);
         let mut bytes = region.to_vec();
         assert_eq!((bytes[5], bytes[6]), (1, 2));
+        // What the program has taken is not freed here.
+        proc.reset(room.as_mut_ptr(), 8, ENCODE).unwrap();
+        proc.put(&[3; 100]).unwrap();
+        proc.extra.is_mine = 0;
+        let taken = proc.extra.buf;
+        assert_ne!(proc.take_extra().unwrap().as_ptr(), taken);
+        // SAFETY: of `malloc`, and nobody else's.
+        unsafe { libc::free(taken.cast()) };
         proc.reset(bytes.as_mut_ptr(), 9006, DECODE).unwrap();
         assert_eq!(proc.get(6).unwrap(), [1; 6]);
         assert_eq!(proc.get(9001), Err(OVERFLOW));

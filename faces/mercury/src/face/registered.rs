@@ -5,12 +5,13 @@ use crate::{
     abi::{
         Code, CoreRpcCb, FreeData, INVALID_ARG, NOENTRY, ProcCb, RpcCb, hg_class, hg_core_class,
     },
-    class::{Class, Rpc, Shared},
+    class::{Class, Rpc, Shared, lock},
+    queue::Arg,
 };
 use std::{
     ffi::{c_char, c_void},
     ptr,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, Mutex, atomic::Ordering},
 };
 
 /// The number of a name: djb2, of 32 bits, as programs compute it, too.
@@ -174,7 +175,7 @@ fn set_data(shared: &Shared, id: u64, data: *mut c_void, free: FreeData) -> Resu
 
 fn data(shared: &Shared, id: u64) -> Option<*mut c_void> {
     let rpc = shared.rpc(id)?;
-    let data = crate::class::lock(&rpc.data).0.0;
+    let data = lock(&rpc.data).0.0;
     Some(data)
 }
 
@@ -211,6 +212,10 @@ unsafe extern "C" fn HG_Core_register_data(
             return Err(INVALID_ARG);
         }
         let mut new = Rpc::core(id, rpc.core.rpc_cb);
+        (new.procs, new.callback) = (rpc.procs, rpc.callback);
+        // Freed once, when the new one goes.
+        let upper = std::mem::replace(&mut *lock(&rpc.data), (Arg(ptr::null_mut()), None));
+        new.data = Mutex::new(upper);
         (new.core.data, new.core.free) = (data, free);
         new.core.no_response = rpc.core.no_response;
         new.no_response = rpc.no_response.load(Ordering::Relaxed).into();
