@@ -30,8 +30,8 @@ HG_PUBLIC hg_class_t *HG_Init_opt(const char *info, uint8_t listen,
     const struct hg_init_info *settings) HG_WARN_UNUSED_RESULT;
 HG_PUBLIC hg_class_t *HG_Init_opt2(const char *info, uint8_t listen, unsigned int version,
     const struct hg_init_info *settings) HG_WARN_UNUSED_RESULT;
-/* HG_BUSY while there are contexts or bulk handles. Waits half a second at most until the last
- * responses have come. */
+/* HG_BUSY while there are contexts, or bulk handles of memory of this process. Waits half a second
+ * at most until the last responses have come. */
 HG_PUBLIC hg_return_t HG_Finalize(hg_class_t *hg_class);
 HG_PUBLIC void HG_Cleanup(void);
 

@@ -62,7 +62,11 @@ unsafe impl Send for BulkRef {}
 
 impl BulkRef {
     fn new(shared: &Arc<Shared>, info: hg_bulk_info, place: Place) -> BulkRef {
-        shared.bulks.fetch_add(1, Ordering::AcqRel);
+        // Only these keep a class open. One of a peer's that no function freed, as what followed it
+        // was not decoded, is no reason.
+        if matches!(place, Place::Local { .. }) {
+            shared.bulks.fetch_add(1, Ordering::AcqRel);
+        }
         let bound = Mutex::new(None);
         // The program's, as soon as it has it.
         let (refs, held) = (AtomicI32::new(1), AtomicI32::new(1));
@@ -176,7 +180,9 @@ impl Drop for BulkRef {
             // It stays: the peer may write there. That is said in the log.
             return;
         }
-        self.get().shared.bulks.fetch_sub(1, Ordering::AcqRel);
+        if matches!(self.get().place, Place::Local { .. }) {
+            self.get().shared.bulks.fetch_sub(1, Ordering::AcqRel);
+        }
         // SAFETY: it was made by `Box::leak`, and this was the last reference.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }

@@ -127,6 +127,7 @@ pub(crate) struct Shared {
     pub(crate) on_create: Mutex<(CreateCb, Arg)>,
     pub(crate) core_on_create: Mutex<(CoreCreateCb, Arg)>,
     contexts: AtomicU32,
+    /// Descriptors of memory of this process that are not freed.
     pub(crate) bulks: AtomicUsize,
     /// Names the class in numbers of operations.
     pub(crate) number: u8,

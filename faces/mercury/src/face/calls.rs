@@ -135,8 +135,13 @@ unsafe fn decode(handle: *mut Handle, side: Side, structure: *mut c_void) -> Res
         if code != 0 {
             return Err(refuse(code, "proc", || "what came was not decoded".to_owned()));
         }
-        if settings.sum_payload {
-            (*proc).verify(&sum)?;
+        if settings.sum_payload
+            && let Err(code) = (*proc).verify(&sum)
+        {
+            // All of it was decoded, and the program will not free what it does not get.
+            (*proc).reset(std::ptr::null_mut(), 0, FREE)?;
+            callback(proc, structure);
+            return Err(refuse(code, "proc", || "what came has another checksum".to_owned()));
         }
         // It stays until the structure is freed.
         HandleRef::borrow(handle).ok_or(INVALID_ARG)?.count();

@@ -251,6 +251,8 @@ static void settings(void)
     hg_id_t id;
     char name[2000];
     sum_in_t in = {"summed", 7, 1};
+    hg_bulk_t bulk;
+    hg_size_t size = 100;
     na_class_t *na;
 
     memset(name, 'a', sizeof(name) - 1);
@@ -267,6 +269,11 @@ static void settings(void)
     CHECK(sound != NULL && HG_Class_get_input_eager_size(sound) == 1024 - 28);
     its = HG_Context_create(sound);
     id = MERCURY_REGISTER(sound, "sum", sum_in_t, void, on_sum);
+    /* Data of both layers: the call stays what it is. */
+    OK(HG_Register_data(sound, id, name, NULL));
+    OK(HG_Core_register_data(sound->core_class, id, &info, NULL));
+    CHECK(HG_Registered_data(sound, id) == name);
+    CHECK(HG_Core_registered_data(sound->core_class, id) == &info);
     OK(HG_Addr_self(sound, &own));
     OK(HG_Create(its, own, id, &handle));
     side.class = sound;
@@ -278,7 +285,13 @@ static void settings(void)
     OK(HG_Destroy(handle));
     OK(HG_Addr_free(sound, own));
     OK(HG_Context_destroy(its));
+    /* A descriptor of a peer's keeps no class open. */
+    OK(HG_Bulk_create(sound, 1, NULL, &size, HG_BULK_READ_ONLY, &bulk));
+    OK(HG_Bulk_serialize(name, sizeof(name), 0, bulk));
+    OK(HG_Bulk_free(bulk));
+    OK(HG_Bulk_deserialize(sound, &bulk, name, sizeof(name)));
     OK(HG_Finalize(sound));
+    OK(HG_Bulk_free(bulk));
 
     na = NA_Initialize("na+sm", true);
     CHECK(na != NULL && strcmp(NA_Get_class_protocol(na), "sm") == 0 && NA_Is_listening(na));
