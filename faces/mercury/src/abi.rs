@@ -3,6 +3,7 @@
 
 use std::{
     ffi::{c_char, c_int, c_uint, c_void},
+    mem::offset_of,
     ptr,
     sync::atomic::AtomicI32,
 };
@@ -356,3 +357,49 @@ pub(crate) struct hg_request_class {
     pub(crate) trigger: TriggerFn,
     pub(crate) arg: *mut c_void,
 }
+
+/// Sizes that programs have compiled in, as `tests/c/layout.c` has those of the headers.
+const _: () = {
+    let sizes = [
+        (size_of::<hg_info>(), 40),
+        (size_of::<hg_handle>(), 64),
+        (size_of::<hg_core_handle>(), 128),
+        (size_of::<hg_class>(), 24),
+        (size_of::<hg_core_class>(), 32),
+        (size_of::<hg_core_context>(), 48),
+        (size_of::<hg_core_addr>(), 32),
+        (size_of::<hg_cb_info>(), 48),
+        (size_of::<hg_core_cb_info>(), 24),
+        (size_of::<hg_bulk_info>(), 16),
+        (size_of::<hg_proc_buf>(), 40),
+        (size_of::<hg_proc>(), 136),
+        (size_of::<na_init_info_4_0>(), 48),
+        (size_of::<hg_init_info>(), 112),
+        (size_of::<na_class>(), 32),
+        (size_of::<na_class_ops>(), 52 * 8),
+        (size_of::<hg_diag_counters>(), 72),
+        (size_of::<hg_string_object>(), 16),
+        (offset_of!(hg_info, context_id), 32),
+        (offset_of!(hg_handle, core_handle), 40),
+        (offset_of!(hg_core_handle, rpc_info), 40),
+        (offset_of!(hg_core_handle, in_buf), 64),
+        (offset_of!(hg_core_handle, na_in_header_offset), 96),
+        (offset_of!(hg_core_handle, out_buf_used), 120),
+        (offset_of!(hg_core_context, id), 40),
+        (offset_of!(hg_core_addr, is_self), 24),
+        (offset_of!(hg_core_rpc_info, data), 8),
+        (offset_of!(hg_cb_info, arg), 32),
+        (offset_of!(hg_cb_info, ret), 44),
+        (offset_of!(hg_proc, current), 88),
+        (offset_of!(hg_proc, op), 120),
+        (offset_of!(hg_proc, handle), 128),
+        (offset_of!(na_class, listen), 25),
+        (offset_of!(na_class_ops, addr_is_self), 17 * 8),
+        (offset_of!(na_class_ops, max_unexpected), 22 * 8),
+    ];
+    let mut nth = 0;
+    while nth < sizes.len() {
+        assert!(sizes[nth].0 == sizes[nth].1);
+        nth += 1;
+    }
+};
