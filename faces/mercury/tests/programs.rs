@@ -1,11 +1,15 @@
 //! Programs of C, which know the headers alone, with the library: see `tests/c`.
 
+use petasos::OpenOptions;
+use petasos_fabric::{Address, Clock, Level, Operation, Payload, Region, Token};
 use std::{
     env, fs,
+    io::Read,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     sync::OnceLock,
+    time::{Duration, Instant},
 };
 
 /// The folder of the programs, with the library as it is installed.
@@ -188,6 +192,76 @@ fn a_log_that_is_full() {
 #[test]
 fn two_processes() {
     pair("all");
+}
+
+/// Sends what no client sends: all kinds of headers, lengths that are none, and ends in between.
+fn hostile(server: &Address) {
+    let scheme = if server.as_str().starts_with("shm") { "shm://*" } else { "tcp://127.0.0.1:0" };
+    let mut here = petasos::open(scheme, &OpenOptions::default()).expect("an endpoint");
+    let peer = here.resolve(server, Duration::from_secs(5)).expect("the server");
+    let (clock, mut events, mut state) = (Clock::start(), Vec::new(), 1u64);
+    let mut random = || {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        state >> 33
+    };
+    let id = |name: &str| {
+        name.bytes().fold(5381u32, |hash, byte| hash.wrapping_mul(33).wrapping_add(byte.into()))
+    };
+    let names = ["null", "sum", "echo", "no such call"].map(id);
+    let body = Region::from_vec(vec![0xff; 100_000]);
+    for nth in 0..3000u64 {
+        let len = [0, 1, 23, 24, 28, 36, 100, 4096, 4097, 9000][random() as usize % 10];
+        let mut message: Vec<u8> = (0..len).map(|_| (random() % 4) as u8).collect();
+        if len >= 24 {
+            // A version, a kind, flags, a context; a name, and a call of few.
+            message[..8].copy_from_slice(&[0xb1, (random() % 4) as u8, 0, 0, 0, 0, 0, 0]);
+            message[2] = (random() % 2) as u8;
+            message[3] = (random() % 8).saturating_sub(6) as u8;
+            let id = u64::from(names[random() as usize % names.len()]);
+            let id = if message[1] == 0 { id } else { 0 };
+            message[8..16].copy_from_slice(&id.to_le_bytes());
+            message[16..24].copy_from_slice(&(random() % 8).to_le_bytes());
+        }
+        let (token, level) = (Token(nth), Level::Reusable);
+        let is_long = random() % 4 == 0 && len <= here.capabilities().limits.max_header;
+        let operation = if is_long {
+            let body = body.slice(0, random() as usize % body.len()).expect("a part");
+            Operation::SendLong { token, peer, header: message.into(), body }
+        } else {
+            Operation::Send { token, peer, payload: Payload::Bytes(message.into()), level }
+        };
+        // It is refused here if it is too long for any transport.
+        drop(here.try_submit(operation));
+        here.progress(clock.now(), 64, &mut events);
+        if random() % 8 == 0 {
+            here.cancel(token);
+        }
+        events.clear();
+    }
+    let until = Instant::now() + Duration::from_millis(200);
+    while Instant::now() < until {
+        here.progress(clock.now(), 64, &mut events);
+        events.clear();
+    }
+}
+
+/// A server that hostile peers have visited serves others as before, and ends as it should.
+#[test]
+fn a_client_that_is_hostile() {
+    for transport in ["na+sm", "ofi+tcp://127.0.0.1"] {
+        let mut server = Command::new(made().folder.join("pair"));
+        server.args(["serve", transport]).env("HG_LOG_LEVEL", "none").stdout(Stdio::piped());
+        let mut server = server.spawn().expect("it runs");
+        let mut name = [0; 512];
+        let out = server.stdout.as_mut().expect("a pipe");
+        out.read_exact(&mut name).expect("its name");
+        let end = name.iter().position(|byte| *byte == 0).expect("a string");
+        let name = str::from_utf8(&name[..end]).expect("text");
+        let address = Address::parse(name).expect("an address");
+        hostile(&address);
+        run("pair", &["visit", transport, name]);
+        assert!(server.wait().expect("it ends").success(), "{transport}");
+    }
 }
 
 #[test]

@@ -1,4 +1,5 @@
-/* A client, and servers that it starts: PROGRAM WHAT TRANSPORT. */
+/* A client, and servers that it starts: PROGRAM WHAT TRANSPORT. A server alone, which writes its
+ * name: PROGRAM serve TRANSPORT. A client of that: PROGRAM visit TRANSPORT NAME. */
 #include "common.h"
 
 static struct side side;
@@ -548,6 +549,24 @@ static void stopped(void)
     OK(HG_Finalize(side.class));
 }
 
+static void visit(const char *name)
+{
+    struct server server;
+    hg_handle_t handle;
+
+    snprintf(server.name, sizeof(server.name), "%s", name);
+    open_side(0);
+    find(&server);
+    calls(&server);
+    overflow(&server);
+    handle = make(&server, side.end);
+    OK(call(&side, handle, NULL));
+    OK(HG_Destroy(handle));
+    OK(HG_Addr_free(side.class, server.addr));
+    OK(HG_Context_destroy(side.context));
+    OK(HG_Finalize(side.class));
+}
+
 /* Threads: some forward, some make progress, some call back. */
 static struct server *shared_server;
 static int left;
@@ -628,9 +647,20 @@ int main(int argc, char **argv)
     size_t i;
     int ran = 0;
 
-    CHECK(argc == 3);
+    CHECK(argc >= 3);
     transport = argv[2];
     alarm(100);
+    if (strcmp(argv[1], "serve") == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        open_side(1);
+        serve_calls(&side, 1);
+    }
+    if (strcmp(argv[1], "visit") == 0) {
+        CHECK(argc == 4);
+        visit(argv[3]);
+        puts("ok");
+        return 0;
+    }
     if (strcmp(argv[1], "killed") == 0) {
         killed();
         puts("ok");

@@ -16,10 +16,15 @@ static hg_return_t on_sum(hg_handle_t handle)
     sum_in_t in;
     sum_out_t out;
     const struct hg_info *info = HG_Get_info(handle);
+    hg_return_t ret;
 
     CHECK(info->context == own->context && info->hg_class == own->class && info->id == own->sum);
     CHECK(info->addr != HG_ADDR_NULL);
-    OK(HG_Get_input(handle, &in));
+    ret = HG_Get_input(handle, &in);
+    if (ret != HG_SUCCESS) {
+        OK(HG_Destroy(handle));
+        return ret;
+    }
     out.name = in.name;
     out.sum = in.a + in.b;
     OK(HG_Respond(handle, NULL, NULL, &out));
@@ -30,8 +35,12 @@ static hg_return_t on_sum(hg_handle_t handle)
 static hg_return_t on_echo(hg_handle_t handle)
 {
     text_t in;
+    hg_return_t ret = HG_Get_input(handle, &in);
 
-    OK(HG_Get_input(handle, &in));
+    if (ret != HG_SUCCESS) {
+        OK(HG_Destroy(handle));
+        return ret;
+    }
     OK(HG_Respond(handle, NULL, NULL, &in));
     OK(HG_Free_input(handle, &in));
     return HG_Destroy(handle);
