@@ -494,6 +494,41 @@ mod tests {
         }
     }
 
+    /// Bytes of a good descriptor that were changed: nothing is read beyond them, and what is said
+    /// fits into them.
+    #[test]
+    fn any_bytes_may_come() {
+        let mut state = 1u64;
+        let mut random = |most: usize| {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (state >> 33) as usize % most
+        };
+        let good = [
+            whole(1, b"a key", b"", 100),
+            whole(5, b"", b"data", 4),
+            whole(0x22, b"k", b"\x07\0shm://a", 1),
+            whole(0x25, b"", b"\x07\0shm://adata", 4),
+        ];
+        let mut read_so_far = 0;
+        for _ in 0..20_000 {
+            let mut bytes = good[random(good.len())].clone();
+            for _ in 0..random(3) {
+                let at = random(bytes.len());
+                bytes[at] = [0, 1, 4, 0x20, 0xff, random(256) as u8][random(6)];
+            }
+            let behind = random(4);
+            bytes.resize(bytes.len() + behind, 0);
+            bytes.truncate(bytes.len() - random(4).min(bytes.len()));
+            let one = trim(&bytes);
+            let Some(said) = read(one) else { continue };
+            read_so_far += 1;
+            let data = said.data.map_or(0, |data| data.len());
+            let url = said.bound.map_or(0, |(url, _)| 2 + url.as_str().len());
+            assert_eq!(FIXED + said.key.len() + url + data, one.len(), "{bytes:?}");
+        }
+        assert!(read_so_far > 1000, "{read_so_far}");
+    }
+
     #[test]
     fn copies_go_from_pieces_to_pieces() {
         let from = [Region::from_vec(vec![1, 2, 3]), Region::from_vec(vec![4, 5])];
