@@ -172,11 +172,14 @@ static hg_return_t on_create(hg_handle_t handle, void *arg)
 
 static hg_return_t on_context(hg_handle_t handle)
 {
-    uint8_t id = HG_Context_get_id(HG_Get_info(handle)->context);
+    hg_context_t *its = HG_Get_info(handle)->context;
+    uint32_t before = HG_Core_context_get_completion_count(its->core_context);
 
     CHECK(HG_Get_data(handle) == &created);
-    served[id]++;
+    served[HG_Context_get_id(its)]++;
     OK(HG_Respond(handle, NULL, NULL, NULL));
+    /* Nobody is to be called back. */
+    CHECK(HG_Core_context_get_completion_count(its->core_context) == before);
     return HG_Destroy(handle);
 }
 
