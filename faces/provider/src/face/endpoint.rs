@@ -336,6 +336,9 @@ unsafe extern "C" fn setopt(
     })
 }
 
+/// Passes in a row while an endpoint ends, as long as something happens.
+const PASSES: usize = 256;
+
 unsafe extern "C" fn close_endpoint(fid: *mut fid) -> c_int {
     // SAFETY: the program closes an object once.
     int(|| unsafe {
@@ -345,7 +348,13 @@ unsafe extern "C" fn close_endpoint(fid: *mut fid) -> c_int {
             loop {
                 let mut state = of.domain.lock();
                 let (endpoint, shared) = state.endpoint(of.at);
-                endpoint.progress(shared);
+                // Thousands of messages may be under way, of which each pass ends a few: where others
+                // have the processors, each word to them costs milliseconds.
+                for _ in 0..PASSES {
+                    if !endpoint.progress(shared) {
+                        break;
+                    }
+                }
                 if endpoint.has_left(began.elapsed()) {
                     let refused = endpoint.refused_connections();
                     forget(&mut state, of.at);

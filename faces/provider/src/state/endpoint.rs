@@ -387,6 +387,7 @@ impl Endpoint {
         let mut events = std::mem::take(&mut self.events);
         busy |= net.progress(shared.now(), 64, &mut events);
         self.has_moved = !events.is_empty();
+        busy |= self.has_moved;
         for event in events.drain(..) {
             self.event(shared, event);
         }
