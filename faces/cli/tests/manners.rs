@@ -343,6 +343,8 @@ fn output_that_cannot_be_written_is_no_success() {
     let answering = Server::start(&place, &["serve", "--listen", "shm://*"], 1);
     let at = |server: &Server| server.said[0]["listening"].as_str().unwrap().to_owned();
     let (url, serving) = (at(&server), at(&answering));
+    let _broker =
+        Server::start(&place, &["broker", "--tenant", "a=a.sock", "--control", "control"], 1);
     let mut job = place.command(&["run", "sh", "-c", "echo ready; exec sleep 600"]);
     let mut job = Server { child: job.stdout(Stdio::piped()).spawn().unwrap(), said: Vec::new() };
     let ready = BufReader::new(job.child.stdout.take().unwrap()).lines().next();
@@ -362,6 +364,9 @@ fn output_that_cannot_be_written_is_no_success() {
         "run echo lost",
         "run --dry-run true",
         "forward serve export",
+        "broker --tenant b=b.sock --control another",
+        "broker serve --tenant b=b.sock --control another",
+        "broker status --control control",
         "forward ls URL",
         "forward stat URL/a",
         "forward cat URL/a",
@@ -387,7 +392,7 @@ fn output_that_cannot_be_written_is_no_success() {
         tried.extend((1..=2).map(|count| words[..count.min(words.len())].join(" ")));
     }
     // What waits for something, measures for long, or says nothing.
-    let others = ["events", "quickstart", "limits", "tune", "forward mount"];
+    let others = ["broker reload", "events", "quickstart", "limits", "tune", "forward mount"];
     for command in commands(&place).iter().map(|words| words.join(" ")) {
         let is = tried.contains(&command) || others.contains(&&*command);
         assert!(is, "{command} is tried nowhere");
