@@ -13,7 +13,7 @@
 use crate::{
     channel::kind,
     pair::{Pair, Sizes},
-    ring::{Piece, RingError, SHORT},
+    ring::{CELL, Piece, RingError, SHORT},
     segment::{self, Segment},
     sync::{Ordering, fence},
 };
@@ -41,6 +41,8 @@ pub struct Link {
 impl Link {
     /// The longest message, in bytes.
     pub const MAX: usize = 132 << 10;
+    /// No more messages than this are in one ring at a time.
+    pub const MESSAGES: usize = SIZES.ring / CELL;
 
     /// A new link, and the file with which the other side [adopts](Link::adopt) it.
     ///

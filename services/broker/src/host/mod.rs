@@ -41,6 +41,8 @@ use std::{
 
 /// Messages taken from one ring before the next has its turn.
 const TURN: usize = 64;
+/// Messages of a socket among which a file is looked for that the ring speaks of.
+const BEHIND: usize = 512;
 /// Orders carried out before rings are looked at again.
 const ORDERS: usize = 256;
 /// Passes in which nothing came through a ring until its tenant is told that the broker sleeps.
@@ -217,6 +219,10 @@ impl Broker {
     fn look(&mut self, name: u64) -> (bool, bool) {
         let read = self.read(name, TURN);
         let Some(Is::Port(port)) = self.things.get_mut(&name) else { return (false, false) };
+        if port.ended {
+            self.end(name);
+            return (true, false);
+        }
         let Ok(count) = read else { return (true, false) };
         // Room that was given back, before the tenant is thought to be quiet.
         if self.engine.is_full(port.id) && port.link.starve() == Ok(true) {
@@ -276,8 +282,9 @@ impl Broker {
             &request
             && pieces.iter().any(|piece| !port.has_file(piece.file))
         {
-            // Its descriptor is under way by the socket.
-            self.listen_to(name);
+            // Its descriptor is under way by the socket, behind a few doorbells. If the end is behind
+            // it, that is found after this message.
+            self.hear(name, BEHIND);
         }
         self.engine.handle(id, &request, now)?;
         if let Request::Forget { file } = request
@@ -373,7 +380,12 @@ impl Broker {
                 name if name < FIRST => self.accept_tenant((name - TENANTS) as usize),
                 name => match self.things.get(&name) {
                     Some(Is::Greeting { .. }) => self.greet(name),
-                    Some(Is::Port(_)) => self.listen_to(name),
+                    Some(Is::Port(_)) => {
+                        self.hear(name, TURN);
+                        if matches!(self.things.get(&name), Some(Is::Port(port)) if port.ended) {
+                            self.end(name);
+                        }
+                    }
                     Some(Is::Client(_)) => self.serve_client(name),
                     None => {}
                 },
@@ -473,10 +485,14 @@ impl Broker {
         }
     }
 
-    /// Takes what came by the socket of a port: doorbells, files, its end.
-    fn listen_to(&mut self, name: u64) {
-        for _ in 0..TURN {
+    /// Takes up to `most` messages that came by the socket of a port: doorbells and files. Its end is
+    /// noted, and no more: this is called while its ring is read.
+    fn hear(&mut self, name: u64, most: usize) {
+        for _ in 0..most {
             let Some(Is::Port(port)) = self.things.get_mut(&name) else { return };
+            if port.ended {
+                return;
+            }
             match socket::receive(&port.socket) {
                 Ok(Received::Message(Control::Doorbell, None)) => self.rouse(name),
                 Ok(Received::Message(Control::File { id, len }, Some(fd))) => {
@@ -490,15 +506,17 @@ impl Broker {
                     }
                 }
                 Err(Errno::AGAIN | Errno::INTR) => return,
-                Ok(Received::End) | Err(_) => {
-                    // What it sent last counts, as far as it is there: a ring is finite, and its
-                    // sender is gone.
-                    while matches!(self.read(name, TURN), Ok(count) if count > 0) {}
-                    return self.drop_thing(name);
-                }
+                Ok(Received::End) | Err(_) => port.ended = true,
                 Ok(other) => return self.expel(name, &format!("by its socket came {other:?}")),
             }
         }
+    }
+
+    /// A port has ended, as it said by its socket. What it sent last counts, as far as its ring may
+    /// hold that: its sender need not be gone, and could go on for ever.
+    fn end(&mut self, name: u64) {
+        let _ = self.read(name, Link::MESSAGES);
+        self.drop_thing(name);
     }
 
     /// A doorbell: the ring is looked at.

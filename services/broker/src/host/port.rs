@@ -21,12 +21,15 @@ pub(super) struct Port {
     /// Passes in which nothing came.
     pub(super) idle: u32,
     pub(super) asleep: bool,
+    /// Whether its socket said that it has ended.
+    pub(super) ended: bool,
 }
 
 impl Port {
     pub(super) fn new(id: PortId, socket: OwnedFd, link: Link) -> Port {
         let files = HashMap::new();
-        Port { id, socket, link, files, busy: Instant::now(), idle: 0, asleep: false }
+        let busy = Instant::now();
+        Port { id, socket, link, files, busy, idle: 0, asleep: false, ended: false }
     }
 
     /// Puts a message into the ring; false if there is no room.

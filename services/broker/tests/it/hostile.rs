@@ -14,8 +14,9 @@ use rustix::{
     fd::OwnedFd,
     fs::{MemfdFlags, ftruncate, memfd_create},
     io::Errno,
+    net::{SendFlags, Shutdown},
 };
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A process that speaks the protocol, as far as it likes.
 struct Raw {
@@ -167,9 +168,40 @@ fn what_may_not_be_said_is_answered_with_the_end() {
     socket::send(&raw.socket, &Control::File { id: 1, len: 2 << 30 }, Some(&fd)).unwrap();
     assert!(raw.end().contains("are its limit"));
     let raw = Raw::open(&place);
-    rustix::net::send(&raw.socket, b"\x63garbage", rustix::net::SendFlags::empty()).unwrap();
+    rustix::net::send(&raw.socket, b"\x63garbage", SendFlags::empty()).unwrap();
     assert!(raw.end().contains("by its socket"));
     two.message(peer, b"still there, too");
+}
+
+/// An end by the socket, behind which the ring goes on: the broker does not go on for ever, nor does
+/// it look for the end of an end.
+#[test]
+fn who_ends_and_goes_on_writing_is_gone() {
+    let place = Place::new();
+    let _serving = Serving::start(place.config(), None);
+    let (mut two, peer) = others(&place);
+    let piece = petasos_tenant::wire::Piece { file: 1, offset: 0, len: 1 };
+    let payload = Pieces::from_slice(&[piece]);
+    let closes = Request::Close { connection: 0 };
+    let lends = Request::Lend { connection: 9, header: b"h", payload };
+    for (empty_packet, request) in [(false, &closes), (true, &closes), (false, &lends)] {
+        let mut raw = Raw::open(&place);
+        let request = request.encode().to_vec();
+        // The broker sleeps, and hears of the end first: then of all that is in the ring.
+        std::thread::sleep(Duration::from_millis(50));
+        while raw.link.send(&[&request]).unwrap() {}
+        match empty_packet {
+            true => _ = rustix::net::send(&raw.socket, b"", SendFlags::NOSIGNAL).unwrap(),
+            false => rustix::net::shutdown(&raw.socket, Shutdown::Write).unwrap(),
+        }
+        let begin = Instant::now();
+        while matches!(socket::receive(&raw.socket), Ok(Received::Message(..)) | Err(Errno::AGAIN))
+        {
+            assert!(begin.elapsed() < PATIENCE / 8, "it is not let go");
+            (0..100_000).for_each(|_| _ = raw.link.send(&[&request]));
+        }
+        two.message(peer, b"after its end");
+    }
 }
 
 #[test]
