@@ -71,7 +71,11 @@ impl Session {
         };
         let socket = socket::dial(broker).map_err(failed)?;
         let (file, link) = Link::create().map_err(failed)?;
-        socket::send(&socket, &Control::Hello(name.cloned()), Some(&file)).map_err(failed)?;
+        match socket::send(&socket, &Control::Hello(name.cloned()), Some(&file)) {
+            // It has refused us by now, and why is there to be read.
+            Err(Errno::PIPE | Errno::CONNRESET) => {}
+            sent => sent.map_err(failed)?,
+        }
         let data = epoll::EventData::new_u64(0);
         epoll::add(epoll, &socket, data, epoll::EventFlags::IN).map_err(failed)?;
         Ok(Session {

@@ -12,8 +12,10 @@ use rustix::{
 };
 use std::mem::MaybeUninit;
 
-/// Descriptors for which there is room in one message. More than one is one too many, and is seen.
-const FDS: usize = 2;
+/// Descriptors for which there is room in one message: as many as the system lets through
+/// (SCM_MAX_FD). For those without room would be closed within the call that receives, and to close
+/// a descriptor of another process may take as long as that process likes.
+const FDS: usize = 253;
 
 /// A socket of this kind that neither blocks nor is inherited.
 ///
@@ -39,7 +41,7 @@ pub fn dial(path: &str) -> Result<OwnedFd, Errno> {
 /// # Errors
 /// What the system said: `AGAIN` if there is no room.
 pub fn send(fd: impl AsFd, message: &Control, with: Option<&OwnedFd>) -> Result<(), Errno> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let with = with.map(AsFd::as_fd);
     if let Some(with) = &with {
@@ -54,13 +56,25 @@ pub fn send(fd: impl AsFd, message: &Control, with: Option<&OwnedFd>) -> Result<
 pub enum Received {
     /// A message, and the descriptor that came with it.
     Message(Control, Option<OwnedFd>),
-    /// Bytes that are no message, or more descriptors than belong to one.
-    Garbage,
+    /// Bytes that are no message, or more descriptors than belong to one: these.
+    Garbage(Vec<OwnedFd>),
     /// The other side has ended.
     End,
 }
 
-/// The next message; never blocks.
+impl Received {
+    /// The descriptors that came.
+    #[must_use]
+    pub fn into_descriptors(self) -> Vec<OwnedFd> {
+        match self {
+            Received::Message(_, with) => with.into_iter().collect(),
+            Received::Garbage(all) => all,
+            Received::End => Vec::new(),
+        }
+    }
+}
+
+/// The next message; never blocks. To close a descriptor that came may.
 ///
 /// # Errors
 /// What the system said: `AGAIN` if there is none.
@@ -85,9 +99,8 @@ pub fn receive(fd: impl AsFd) -> Result<Received, Errno> {
     if len == 0 && fds.is_empty() {
         return Ok(Received::End);
     }
-    let with = fds.pop();
     Ok(match Control::decode(&bytes[..len]) {
-        Some(control) if fds.is_empty() && !cut => Received::Message(control, with),
-        _ => Received::Garbage,
+        Some(control) if fds.len() <= 1 && !cut => Received::Message(control, fds.pop()),
+        _ => Received::Garbage(fds),
     })
 }

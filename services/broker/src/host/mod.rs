@@ -4,6 +4,7 @@
 //! through it; then its tenant is told that the broker sleeps, and rings a doorbell. When no port is
 //! awake, and the engine has nothing to do, the thread sleeps.
 
+mod closer;
 mod control;
 mod listener;
 mod port;
@@ -14,6 +15,7 @@ use crate::{
     config::{Config, ConfigError},
     engine::{Engine, Order, Outcome, PortId, Violation},
 };
+use closer::Closer;
 use control::Client;
 use listener::Listener;
 use petasos_fabric::{Clock, EventFd, Time};
@@ -51,6 +53,8 @@ const IDLE: u32 = 16;
 const GREETING: usize = 64;
 /// How long they may take.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How soon it is looked whether a tenant's descriptors are closed.
+const MUTED: Duration = Duration::from_millis(500);
 /// Administrators at a time.
 const CLIENTS: usize = 16;
 
@@ -118,6 +122,10 @@ pub struct Broker {
     stop: Stop,
     control: Listener,
     listeners: Vec<Listener>,
+    /// By tenant.
+    closers: Vec<Closer>,
+    /// Tenants of which nobody is let in until more of their descriptors are closed.
+    muted: Vec<usize>,
     things: HashMap<u64, Is>,
     ports: HashMap<PortId, u64>,
     /// Ports whose rings are looked at.
@@ -159,6 +167,7 @@ impl Broker {
             watch(&listener.fd, TENANTS + nth as u64)?;
         }
         let engine = Engine::new(&config, clock.now());
+        let closers = listeners.iter().map(|_| Closer::default()).collect();
         Ok(Broker {
             config,
             file: file.map(Path::to_owned),
@@ -168,6 +177,8 @@ impl Broker {
             stop,
             control,
             listeners,
+            closers,
+            muted: Vec::new(),
             things: HashMap::new(),
             ports: HashMap::new(),
             awake: Vec::new(),
@@ -363,6 +374,9 @@ impl Broker {
         if self.greeting > 0 {
             left = left.min(PATIENCE);
         }
+        if !self.muted.is_empty() {
+            left = left.min(MUTED);
+        }
         let left = (left < Duration::from_secs(1 << 30)).then(|| Timespec {
             tv_sec: left.as_secs() as i64,
             tv_nsec: left.subsec_nanos().into(),
@@ -372,6 +386,7 @@ impl Broker {
         if epoll::wait(&self.epoll, spare, left.as_ref()).is_err() {
             return;
         }
+        self.unmute();
         for event in &events {
             let epoll::Event { data, .. } = *event;
             match data.u64() {
@@ -409,10 +424,15 @@ impl Broker {
 
     fn drop_thing(&mut self, name: u64) {
         match self.things.remove(&name) {
-            Some(Is::Greeting { .. }) => self.greeting -= 1,
+            Some(Is::Greeting { socket, tenant, .. }) => {
+                self.greeting -= 1;
+                self.closers[tenant].close_socket(socket);
+            }
             Some(Is::Port(port)) => {
-                self.ports.remove(&port.id);
-                self.engine.detach(port.id, self.clock.now());
+                let Port { id, tenant, socket, .. } = *port;
+                self.ports.remove(&id);
+                self.engine.detach(id, self.clock.now());
+                self.closers[tenant].close_socket(socket);
             }
             Some(Is::Client(_)) | None => {}
         }
@@ -430,7 +450,33 @@ impl Broker {
 
 /// How tenants and administrators come.
 impl Broker {
+    /// Lets processes of this tenant wait, or not.
+    fn listen(&mut self, tenant: usize, flags: epoll::EventFlags) {
+        let data = epoll::EventData::new_u64(TENANTS + tenant as u64);
+        let _ = epoll::modify(&self.epoll, &self.listeners[tenant].fd, data, flags);
+    }
+
+    fn unmute(&mut self) {
+        let mut muted = std::mem::take(&mut self.muted);
+        muted.retain(|tenant| {
+            let behind = self.closers[*tenant].is_behind();
+            if !behind {
+                self.listen(*tenant, epoll::EventFlags::IN);
+            }
+            behind
+        });
+        self.muted = muted;
+    }
+
     fn accept_tenant(&mut self, tenant: usize) {
+        if self.closers[tenant].is_behind() {
+            tracing::warn!(
+                tenant = self.config.tenants[tenant].name,
+                "its descriptors do not close"
+            );
+            self.listen(tenant, epoll::EventFlags::empty());
+            return self.muted.push(tenant);
+        }
         while let Some((socket, peer)) = self.listeners[tenant].accept() {
             let config = &self.config.tenants[tenant];
             let (uid, pid) = (peer.uid.as_raw(), peer.pid.as_raw_nonzero());
@@ -438,9 +484,11 @@ impl Broker {
                 tracing::warn!(tenant = config.name, uid, %pid, "a process of another user");
                 let why = format!("user {uid} is not of the tenant {}", config.name);
                 let _ = socket::send(&socket, &Control::Refused(why), None);
+                self.closers[tenant].close_socket(socket);
                 continue;
             }
             if self.greeting >= GREETING * self.listeners.len() {
+                self.closers[tenant].close_socket(socket);
                 continue;
             }
             let until = Instant::now() + PATIENCE;
@@ -460,12 +508,17 @@ impl Broker {
         let (wanted, file) = match socket::receive(socket) {
             Ok(Received::Message(Control::Hello(wanted), Some(file))) => (wanted, file),
             Err(Errno::AGAIN | Errno::INTR) => return,
-            _ => return self.drop_thing(name),
+            other => {
+                let came = other.map(Received::into_descriptors).unwrap_or_default();
+                came.into_iter().for_each(|fd| self.closers[tenant].close(fd));
+                return self.drop_thing(name);
+            }
         };
         let now = self.clock.now();
         let attached = Link::adopt(&file)
             .map_err(|error| error.to_string())
             .and_then(|link| Ok((link, self.engine.attach(tenant, wanted.as_ref(), now)?)));
+        self.closers[tenant].close(file);
         let Some(Is::Greeting { socket, .. }) = self.things.remove(&name) else { return };
         self.greeting -= 1;
         match attached {
@@ -474,13 +527,14 @@ impl Broker {
                 tracing::info!(endpoint = %called, "an endpoint");
                 let welcome = Control::Welcome { name: called, memory };
                 let _ = socket::send(&socket, &welcome, None);
-                self.things.insert(name, Is::Port(Box::new(Port::new(id, socket, link))));
+                self.things.insert(name, Is::Port(Box::new(Port::new(id, tenant, socket, link))));
                 self.ports.insert(id, name);
                 self.awake.push(name);
             }
             Err(why) => {
                 tracing::info!(tenant = self.config.tenants[tenant].name, why, "refused");
                 let _ = socket::send(&socket, &Control::Refused(why), None);
+                self.closers[tenant].close_socket(socket);
             }
         }
     }
@@ -501,13 +555,22 @@ impl Broker {
                         .register(port.id, id, len)
                         .map_err(|violation| violation.to_string())
                         .and_then(|()| port.register(id, &fd, len));
+                    self.closers[port.tenant].close(fd);
                     if let Err(why) = registered {
                         return self.expel(name, &why);
                     }
                 }
                 Err(Errno::AGAIN | Errno::INTR) => return,
                 Ok(Received::End) | Err(_) => port.ended = true,
-                Ok(other) => return self.expel(name, &format!("by its socket came {other:?}")),
+                Ok(other) => {
+                    let what = match &other {
+                        Received::Message(control, _) => format!("{control:?}"),
+                        _ => "what is no message".to_owned(),
+                    };
+                    let closer = &mut self.closers[port.tenant];
+                    other.into_descriptors().into_iter().for_each(|fd| closer.close(fd));
+                    return self.expel(name, &format!("by its socket came {what}"));
+                }
             }
         }
     }

@@ -13,6 +13,7 @@ use std::{collections::HashMap, time::Instant};
 
 pub(super) struct Port {
     pub(super) id: PortId,
+    pub(super) tenant: usize,
     pub(super) socket: OwnedFd,
     pub(super) link: Link,
     files: HashMap<u64, Region>,
@@ -26,10 +27,10 @@ pub(super) struct Port {
 }
 
 impl Port {
-    pub(super) fn new(id: PortId, socket: OwnedFd, link: Link) -> Port {
+    pub(super) fn new(id: PortId, tenant: usize, socket: OwnedFd, link: Link) -> Port {
         let files = HashMap::new();
         let busy = Instant::now();
-        Port { id, socket, link, files, busy, idle: 0, asleep: false, ended: false }
+        Port { id, tenant, socket, link, files, busy, idle: 0, asleep: false, ended: false }
     }
 
     /// Puts a message into the ring; false if there is no room.
@@ -115,7 +116,7 @@ mod tests {
     fn pieces_of_any_lengths_are_copied_in_order() {
         let port = |fill: u8| {
             let (fd, _) = Link::create().unwrap();
-            let mut port = Port::new(PortId(1), new().unwrap(), Link::adopt(&fd).unwrap());
+            let mut port = Port::new(PortId(1), 0, new().unwrap(), Link::adopt(&fd).unwrap());
             let memory = link::alloc(4096).unwrap();
             memory.write(0, &(0..4096).map(|at| at as u8 ^ fill).collect::<Vec<_>>());
             let fd = link::descriptor_of(&memory).unwrap().unwrap();
@@ -137,6 +138,6 @@ mod tests {
         assert!(copy(&one, &[Piece { file: 6, ..source[0] }], &two, &target).is_none());
         assert!(copy(&one, &[piece(4090, 7)], &two, &target).is_none());
         let (fd, _) = Link::create().unwrap();
-        assert!(Port::new(PortId(1), fd, Link::create().unwrap().1).slices(&source).is_none());
+        assert!(Port::new(PortId(1), 0, fd, Link::create().unwrap().1).slices(&source).is_none());
     }
 }

@@ -11,12 +11,20 @@ use petasos_tenant::{
 use petasos_testing::Random;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fd::OwnedFd,
+    fd::{AsFd, OwnedFd},
     fs::{MemfdFlags, ftruncate, memfd_create},
-    io::Errno,
-    net::{SendFlags, Shutdown},
+    io::{Errno, IoSlice},
+    net::{
+        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, sendmsg,
+        sockopt::set_socket_linger,
+    },
 };
-use std::time::{Duration, Instant};
+use std::{
+    io::Write,
+    mem::MaybeUninit,
+    net::{TcpListener, TcpStream},
+    time::{Duration, Instant},
+};
 
 /// A process that speaks the protocol, as far as it likes.
 struct Raw {
@@ -201,6 +209,49 @@ fn who_ends_and_goes_on_writing_is_gone() {
             (0..100_000).for_each(|_| _ = raw.link.send(&[&request]));
         }
         two.message(peer, b"after its end");
+    }
+}
+
+/// A connection with a peer that does not read, on which bytes wait: to close the last descriptor of
+/// it takes as long as `SO_LINGER` says.
+fn slow_to_close() -> (OwnedFd, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (peer, _) = listener.accept().unwrap();
+    stream.set_nonblocking(true).unwrap();
+    while stream.write(&[0; 1 << 16]).is_ok() {}
+    set_socket_linger(&stream, Some(PATIENCE / 4)).unwrap();
+    (stream.into(), peer)
+}
+
+#[test]
+fn what_a_tenant_sends_is_not_waited_for() {
+    let place = Place::new();
+    let _serving = Serving::start(place.config(), None);
+    let (mut two, peer) = others(&place);
+    // In place of a file, with a message that is none, in more than one, and unread.
+    let mut peers = Vec::new();
+    for nth in 0..4 {
+        let raw = Raw::open(&place);
+        let begin = Instant::now();
+        for _ in 0..=nth / 3 {
+            let (fd, other) = slow_to_close();
+            peers.push(other);
+            let file = Control::File { id: 1, len: 4096 }.encode();
+            let bytes = if nth == 1 { b"\x63" } else { &file[..] };
+            let all = vec![fd.as_fd(); if nth == 2 { 50 } else { 1 }];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(50))];
+            let mut ancillary = SendAncillaryBuffer::new(&mut space);
+            assert!(ancillary.push(SendAncillaryMessage::ScmRights(&all)));
+            // It may be expelled by the first already.
+            let _ =
+                sendmsg(&raw.socket, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL);
+            // Not here, if it should be the last.
+            std::thread::spawn(move || drop(fd));
+        }
+        raw.end();
+        two.message(peer, b"at once");
+        assert!(begin.elapsed() < PATIENCE / 8, "it was waited for");
     }
 }
 
