@@ -55,6 +55,9 @@ pub struct PortId(pub u64);
 
 /// Refusals that wait to be told to one port. One that asks for more does not wait for answers.
 const REFUSALS: usize = 256;
+/// Connections of which something is to be said to a port that has no room, until no more are made
+/// to it.
+const UNREAD: usize = 64;
 /// Files that a port may register.
 pub const MAX_FILES: usize = 1024;
 
@@ -505,15 +508,26 @@ impl Engine {
         self.remove_if_over(id);
     }
 
-    /// Removes a connection that neither side has, and of which nothing is left to be said.
+    /// Removes a connection that neither side has, and of which nothing is left to be said. Until
+    /// then it counts for the limits of its tenants; so does one that is still in the list of a port,
+    /// which is as long as its tenant does not read: no list is longer than the limits say.
     fn remove_if_over(&mut self, id: u64) {
         let Some(connection) = self.connections.get(&id) else { return };
         let Connection { from_open, to_open, owed_from, owed_to, .. } = connection;
-        if *from_open || *to_open || !owed_from.is_nothing() || !owed_to.is_nothing() {
+        let is_over = |owed: &connection::Owed| owed.is_nothing() && !owed.listed;
+        if *from_open || *to_open || !is_over(owed_from) || !is_over(owed_to) {
             return;
         }
-        // Lists in which it still is find that there is no such number.
         let Some(connection) = self.connections.remove(&id) else { return };
+        if connection.scheduled {
+            self.tenants[connection.tenants[0]].active.retain(|other| *other != id);
+            if let Some(port) = self.ports.get_mut(&connection.to) {
+                port.blocked.retain(|other| *other != id);
+            }
+        }
+        if let Some(licence) = connection.licence.and_then(|id| self.connections.get_mut(&id)) {
+            licence.licensed.retain(|other| *other != id);
+        }
         for (port, side) in [(connection.from, Side::From), (connection.to, Side::To)] {
             if let Some(port) = self.ports.get_mut(&port) {
                 match side {

@@ -1,7 +1,7 @@
 //! What tenants say, checked.
 
 use super::{
-    Engine, PortId, REFUSALS,
+    Engine, PortId, REFUSALS, UNREAD,
     connection::{Connection, Counters, Fetch, Loan, MIN_WINDOW, Owed, Side, mark},
     log::What,
 };
@@ -214,7 +214,11 @@ impl Engine {
         let Some(target) = self.names.get(to).copied() else {
             return self.refuse(from, number, to, format!("no endpoint {to} here now"));
         };
-        let other = self.ports[&target].tenant;
+        let there = &self.ports[&target];
+        if there.full && there.owed.len() >= UNREAD {
+            return self.refuse(from, number, to, format!("{to} does not read"));
+        }
+        let other = there.tenant;
         let (whose, theirs) = (&self.tenants[tenant], &self.tenants[other]);
         let left = whose.limits.outstanding_bytes.saturating_sub(whose.granted);
         let window = u32::try_from(left / 4).unwrap_or(WINDOW).clamp(MIN_WINDOW, WINDOW);

@@ -376,6 +376,57 @@ fn a_stopped_receiver_stops_what_is_sent_to_it_and_nothing_else() {
     assert_eq!(world.came(b).len(), sent);
 }
 
+/// One that reads nothing, and makes and ends connections for ever, to itself and to another that
+/// does not read: nothing of the broker's grows with that.
+#[test]
+fn who_never_reads_makes_nothing_grow() {
+    let mut config = config(ALLOW);
+    config.tenants[2].limits.connections = 100;
+    let mut world = World::new(&config);
+    let (b, c) = (world.open(1, "x@b"), world.open(2, "x@c"));
+    world.connect(b, "x@c");
+    world.settle();
+    for port in [b, c] {
+        world.ends.get_mut(&port).unwrap().stopped = true;
+    }
+    let mut ended = None;
+    for round in 0..10_000_u64 {
+        let number = round + 1;
+        let to = ["x@c", "x@b"][round as usize % 2].parse().unwrap();
+        let last = world.engine.next;
+        ended = world.say(c, &Request::Connect { connection: number, to }).err();
+        if ended.is_some() {
+            break;
+        }
+        world.say(c, &Request::Data { connection: number, bytes: b"x" }).unwrap();
+        if round % 3 == 0 {
+            world.carry_out();
+        }
+        world.say(c, &Request::Close { connection: number }).unwrap();
+        if world.engine.next > last {
+            world.say(c, &Request::Drop { connection: last }).unwrap();
+        }
+        if round % 3 == 1 {
+            world.carry_out();
+        }
+        let Engine { ports, tenants, connections, .. } = &world.engine;
+        let listed: usize = ports.values().map(|port| port.owed.len() + port.blocked.len()).sum();
+        let active: usize = tenants.iter().map(|tenant| tenant.active.len()).sum();
+        let all = (listed, active, connections.len());
+        assert!(listed <= 300 && active <= 101 && connections.len() <= 101, "{round}: {all:?}");
+    }
+    assert_eq!(ended, Some(Violation::Flood), "in the end it is found out");
+    // Others are not kept from each other, nor from what they have.
+    world.engine.expel(c, "it floods", world.now);
+    world.ends.remove(&c);
+    world.order.retain(|port| *port != c);
+    world.ends.get_mut(&b).unwrap().stopped = false;
+    world.engine.room(b);
+    world.settle();
+    world.close(b);
+    assert!(world.engine.connections.is_empty());
+}
+
 #[test]
 fn each_tenant_gets_its_share_whatever_others_do() {
     let mut world = World::new(&config(ALLOW));
