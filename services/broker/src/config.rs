@@ -96,9 +96,14 @@ pub struct Limits {
     /// Bytes that were sent and not consumed by their receivers: memory of the broker, and of these.
     /// Default: 64 MiB.
     pub outstanding_bytes: u64,
-    /// Bytes of memory that each endpoint may register with the broker. Pages that the broker writes
-    /// first count as the broker's for the system's limits. Default: 1 GiB.
+    /// Bytes of memory that its endpoints may register with the broker: each when it is opened gets a
+    /// quarter of what is left. Pages that the broker is the first to touch, be it to read them, count
+    /// as the broker's for the system's limits, for as long as the tenant keeps their file.
+    /// Default: 4 GiB.
     pub registered_bytes: u64,
+    /// Files of such memory, in the same way; each is a mapping of the broker's, of which the system
+    /// lets a process have 65530, if nothing else was said (`vm.max_map_count`). Default: 4096.
+    pub registered_files: u32,
 }
 
 impl Default for Limits {
@@ -109,7 +114,8 @@ impl Default for Limits {
             endpoints: 64,
             connections: 1024,
             outstanding_bytes: 64 << 20,
-            registered_bytes: 1 << 30,
+            registered_bytes: 4 << 30,
+            registered_files: 4096,
         }
     }
 }
@@ -201,6 +207,7 @@ impl Config {
             "connections" => limits.connections = small()?,
             "outstanding_bytes" => limits.outstanding_bytes = value,
             "registered_bytes" => limits.registered_bytes = value,
+            "registered_files" => limits.registered_files = small()?,
             other => return Err(wrong(&format!("there is no limit `{other}`"))),
         }
         Ok(())

@@ -20,8 +20,10 @@
 //! or wait for its ring, as rings and queues are bounded, and nothing of the broker's blocks.
 //!
 //! What is not defended: the time that the broker takes for each message, of which every tenant gets
-//! its share by turns and no more; and memory that the broker writes first in a tenant's file, which
-//! the system counts as the broker's ([`Limits::registered_bytes`]).
+//! its share by turns and no more; and pages of a tenant's file that the broker is the first to touch,
+//! to write there or to read what is not written, which the system counts as the broker's for as long
+//! as anybody has the file. [`Limits::registered_bytes`] says how much that is at a time; a tenant that
+//! keeps its files, and opens endpoints anew, can have it be more.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc)]
@@ -35,7 +37,7 @@ mod rules;
 pub use bucket::Bucket;
 pub use config::{CONTROL, Config, ConfigError, Limits, Tenant};
 pub use engine::{
-    ConnectionStatus, Counters, EndpointStatus, Engine, Entry, MAX_FILES, Order, Outcome, PortId,
+    ConnectionStatus, Counters, EndpointStatus, Engine, Entry, Memory, Order, Outcome, PortId,
     Status, TenantStatus, Violation,
 };
 pub use host::{Ask, Broker, OpenError, Stop, ask};

@@ -2,8 +2,8 @@
 //!
 //! | kind | from | then | with |
 //! |---|---|---|---|
-//! | 1 hello | tenant | `petatnt1`, the name that it wants, or nothing | the link's file |
-//! | 2 welcome | broker | `petatnt1`, how much it may register (8 bytes), the name that it has | |
+//! | 1 hello | tenant | `petatnt2`, the name that it wants, or nothing | the link's file |
+//! | 2 welcome | broker | `petatnt2`, how much it may register (bytes: 8 bytes; files: 4), the name that it has | |
 //! | 3 refused | broker | why | |
 //! | 4 file | tenant | its number, its length (8 bytes each) | the file |
 //! | 5 doorbell | both | | |
@@ -11,7 +11,7 @@
 use crate::name::Name;
 
 /// Changes with the protocol.
-const MAGIC: &[u8; 8] = b"petatnt1";
+const MAGIC: &[u8; 8] = b"petatnt2";
 /// The longest message, in bytes.
 pub const MAX: usize = 400;
 
@@ -26,6 +26,8 @@ pub enum Control {
         name: Name,
         /// How many bytes of files it may register at a time.
         memory: u64,
+        /// How many files.
+        files: u32,
     },
     /// It is not let in: why.
     Refused(String),
@@ -53,8 +55,9 @@ impl Control {
         match self {
             Control::Hello(None) => with(1, &[MAGIC]),
             Control::Hello(Some(name)) => with(1, &[MAGIC, name.to_string().as_bytes()]),
-            Control::Welcome { name, memory } => {
-                with(2, &[MAGIC, &memory.to_le_bytes(), name.to_string().as_bytes()])
+            Control::Welcome { name, memory, files } => {
+                let (memory, files) = (memory.to_le_bytes(), files.to_le_bytes());
+                with(2, &[MAGIC, &memory, &files, name.to_string().as_bytes()])
             }
             Control::Refused(why) => with(3, &[why.as_bytes()]),
             Control::File { id, len } => with(4, &[&id.to_le_bytes(), &len.to_le_bytes()]),
@@ -76,9 +79,10 @@ impl Control {
                 text => Some(Control::Hello(Some(name(text)?))),
             },
             2 => {
-                let (memory, text) = rest.strip_prefix(MAGIC)?.split_first_chunk()?;
-                let memory = u64::from_le_bytes(*memory);
-                Some(Control::Welcome { name: name(text)?, memory })
+                let (memory, rest) = rest.strip_prefix(MAGIC)?.split_first_chunk()?;
+                let (files, text) = rest.split_first_chunk()?;
+                let (memory, files) = (u64::from_le_bytes(*memory), u32::from_le_bytes(*files));
+                Some(Control::Welcome { name: name(text)?, memory, files })
             }
             3 => {
                 let plain = |b: &u8| match b {
@@ -108,7 +112,7 @@ mod tests {
         for control in [
             Control::Hello(None),
             Control::Hello(Some(name.clone())),
-            Control::Welcome { name, memory: 1 << 40 },
+            Control::Welcome { name, memory: 1 << 40, files: 1 << 20 },
             Control::Refused("no such tenant".to_owned()),
             Control::File { id: 3, len: u64::MAX },
             Control::Doorbell,
@@ -118,7 +122,7 @@ mod tests {
             let longer = [&bytes[..], b"@"].concat();
             assert_ne!(Control::decode(&longer), Some(control));
         }
-        for bad in [&b""[..], b"\x01petatnt2", b"\x01petatnt1a", b"\x04123", b"\x05x", &[3; 401]] {
+        for bad in [&b""[..], b"\x01petatnt1", b"\x01petatnt2a", b"\x04123", b"\x05x", &[3; 401]] {
             assert_eq!(Control::decode(bad), None, "{bad:?}");
         }
         assert_eq!(Control::decode(b"\x03a\nb"), Some(Control::Refused("a?b".to_owned())));

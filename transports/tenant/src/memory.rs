@@ -10,8 +10,12 @@ use petasos_shm::link::{self, File};
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 
-/// Files at a time.
-pub(crate) const MAX_FILES: usize = 1024;
+/// How much may be registered at a time, as the broker said.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Most {
+    pub(crate) bytes: u64,
+    pub(crate) files: u32,
+}
 
 /// The files that were registered with the broker.
 #[derive(Default)]
@@ -26,7 +30,7 @@ impl Registered {
     pub(crate) fn locate(
         &mut self,
         slices: &[Slice],
-        most: u64,
+        most: Most,
         socket: &OwnedFd,
     ) -> Option<Pieces> {
         if slices.len() > MAX_PIECES {
@@ -37,10 +41,11 @@ impl Registered {
             let region = slice.region()?;
             let file = link::file_of(region)?;
             if !self.files.contains_key(&file.id) {
-                let bytes = self.bytes.checked_add(file.len as u64).filter(|all| *all <= most)?;
+                let bytes =
+                    self.bytes.checked_add(file.len as u64).filter(|all| *all <= most.bytes)?;
                 let fd = link::descriptor_of(region)?.ok()?;
                 let message = Control::File { id: file.id, len: file.len as u64 };
-                if self.files.len() >= MAX_FILES {
+                if self.files.len() >= most.files as usize {
                     return None;
                 }
                 socket::send(socket, &message, Some(&fd)).ok()?;

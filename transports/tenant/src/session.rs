@@ -2,7 +2,7 @@
 
 use crate::{
     control::Control,
-    memory::Registered,
+    memory::{Most, Registered},
     name::Name,
     socket::{self, Received},
     wire::{Encoded, Request},
@@ -38,7 +38,7 @@ pub(crate) struct Session {
     pub(crate) link: Link,
     pub(crate) registered: Registered,
     /// How much memory may be registered.
-    pub(crate) memory: u64,
+    pub(crate) memory: Most,
     /// Whether the broker has let us in.
     pub(crate) welcome: bool,
     /// When it must have.
@@ -82,7 +82,7 @@ impl Session {
             socket,
             link,
             registered: Registered::default(),
-            memory: 0,
+            memory: Most::default(),
             welcome: false,
             until: Instant::now() + PATIENCE,
             backlog: VecDeque::new(),
@@ -104,8 +104,8 @@ impl Session {
     /// Whether the broker has let us in.
     pub(crate) fn greeted(&mut self) -> Result<Option<Name>, Failed> {
         match socket::receive(&self.socket) {
-            Ok(Received::Message(Control::Welcome { name, memory }, None)) => {
-                (self.welcome, self.memory) = (true, memory);
+            Ok(Received::Message(Control::Welcome { name, memory, files }, None)) => {
+                (self.welcome, self.memory) = (true, Most { bytes: memory, files });
                 Ok(Some(name))
             }
             Ok(Received::Message(Control::Refused(why), _)) => Err(Failed::Refused(why)),

@@ -45,7 +45,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FROM=TO")]
     pub(crate) allow: Vec<String>,
     /// A limit of a tenant: bytes_per_second, messages_per_second, endpoints, connections,
-    /// outstanding_bytes, registered_bytes
+    /// outstanding_bytes, registered_bytes, registered_files
     #[arg(long, value_name = "TENANT.LIMIT=VALUE")]
     pub(crate) limit: Vec<String>,
     /// The socket for `petasos broker status` [default: /run/petasos/broker.sock]

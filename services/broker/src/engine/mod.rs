@@ -58,8 +58,6 @@ const REFUSALS: usize = 256;
 /// Connections of which something is to be said to a port that has no room, until no more are made
 /// to it.
 const UNREAD: usize = 64;
-/// Files that a port may register.
-pub const MAX_FILES: usize = 1024;
 
 /// What is to be done. Report the outcome by [`Engine::complete`].
 #[derive(Debug, PartialEq, Eq)]
@@ -137,6 +135,8 @@ struct Tenant {
     taken: u32,
     /// Windows of those from it.
     granted: u64,
+    /// Memory that its ports may register.
+    memory: Memory,
     /// Connections with work, and what is left of this turn.
     active: VecDeque<u64>,
     deficit: i64,
@@ -147,6 +147,25 @@ struct Tenant {
     refused: u64,
     violations: u64,
     throttled: u64,
+}
+
+/// How much memory may be registered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Bytes of all files together.
+    pub bytes: u64,
+    /// Files.
+    pub files: u32,
+}
+
+impl Memory {
+    /// What the next port of a tenant gets, of which others have this.
+    fn next(self, limits: &Limits) -> Memory {
+        Memory {
+            bytes: limits.registered_bytes.saturating_sub(self.bytes) / 4,
+            files: limits.registered_files.saturating_sub(self.files) / 4,
+        }
+    }
 }
 
 struct Port {
@@ -161,6 +180,8 @@ struct Port {
     /// Registered files and their lengths.
     files: HashMap<u64, u64>,
     registered: u64,
+    /// What it may register.
+    memory: Memory,
     /// Whether its ring has no room.
     full: bool,
     refusals: VecDeque<(u64, String)>,
@@ -203,6 +224,7 @@ impl Engine {
             made: 0,
             taken: 0,
             granted: 0,
+            memory: Memory::default(),
             active: VecDeque::new(),
             deficit: 0,
             listed: false,
@@ -283,6 +305,9 @@ impl Engine {
             whose.refused += 1;
             return Err(format!("{name}: there is such an endpoint already"));
         }
+        let memory = whose.memory.next(&whose.limits);
+        whose.memory.bytes += memory.bytes;
+        whose.memory.files += memory.files;
         whose.ports += 1;
         self.next += 1;
         self.names.insert(name.clone(), id);
@@ -294,6 +319,7 @@ impl Engine {
             inward: BTreeSet::new(),
             files: HashMap::new(),
             registered: 0,
+            memory,
             full: false,
             refusals: VecDeque::new(),
             owed: VecDeque::new(),
@@ -309,7 +335,10 @@ impl Engine {
         self.now = now;
         let Some(gone) = self.ports.remove(&port) else { return };
         self.names.remove(&gone.name);
-        self.tenants[gone.tenant].ports -= 1;
+        let tenant = &mut self.tenants[gone.tenant];
+        tenant.ports -= 1;
+        tenant.memory.bytes -= gone.memory.bytes;
+        tenant.memory.files -= gone.memory.files;
         for id in gone.out.into_values() {
             self.close_from(id);
             self.forget_side(id, Side::From);
@@ -339,11 +368,11 @@ impl Engine {
     /// [`Violation`] if that is more than it may, or a number that it has used.
     pub fn register(&mut self, port: PortId, file: u64, len: u64) -> Result<(), Violation> {
         let Some(port) = self.ports.get_mut(&port) else { return Ok(()) };
-        let most = self.tenants[port.tenant].limits.registered_bytes;
+        let most = port.memory.bytes;
         let all = port.registered.checked_add(len).filter(|all| *all <= most);
         let all = all.ok_or(Violation::Memory { len, registered: port.registered, most })?;
-        if port.files.len() >= MAX_FILES {
-            return Err(Violation::Files);
+        if port.files.len() >= port.memory.files as usize {
+            return Err(Violation::Files(port.memory.files));
         }
         if port.files.insert(file, len).is_some() {
             return Err(Violation::File(file));
@@ -372,6 +401,12 @@ impl Engine {
     #[must_use]
     pub fn is_full(&self, port: PortId) -> bool {
         self.ports.get(&port).is_some_and(|port| port.full)
+    }
+
+    /// What a port may register.
+    #[must_use]
+    pub fn memory(&self, port: PortId) -> Memory {
+        self.ports.get(&port).map(|port| port.memory).unwrap_or_default()
     }
 
     /// The name of a port.

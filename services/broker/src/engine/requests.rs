@@ -77,9 +77,9 @@ pub enum Violation {
         /// How many it may.
         most: u64,
     },
-    /// It registered more files than anybody may.
-    #[error("it registered more than {} files", super::MAX_FILES)]
-    Files,
+    /// It registered more files than it may: so many.
+    #[error("it registered more than {0} files")]
+    Files(u32),
     /// It registered a number that it had registered.
     #[error("it registered the file {0} again")]
     File(u64),

@@ -322,12 +322,12 @@ fn other_rules_end_what_they_do_not_allow() {
 
 #[test]
 fn limits_are_kept_and_told() {
-    let limits = "limits = { connections = 2, endpoints = 2, registered_bytes = 1000 }\n";
+    let limits = "limits = { connections = 2, endpoints = 2, registered_bytes = 4000, registered_files = 8 }\n";
     let mut config =
         Config::parse(&format!("[[tenant]]\nname = \"a\"\nsocket = \"/a\"\n{limits}{ALLOW}"))
             .unwrap();
     let mut world = World::new(&config);
-    let (one, _) = (world.open(0, "x@a"), world.open(0, "y@a"));
+    let (one, two) = (world.open(0, "x@a"), world.open(0, "y@a"));
     let more = world.engine.attach(0, None, world.now).unwrap_err();
     assert!(more.contains("2 endpoints, its limit"), "{more}");
     (0..3).for_each(|_| _ = world.connect(one, "y@a"));
@@ -338,6 +338,17 @@ fn limits_are_kept_and_told() {
     assert!(matches!(more, Err(Violation::Memory { registered: 600, most: 1000, .. })));
     world.say(one, &Request::Forget { file: 1 }).unwrap();
     world.engine.register(one, 2, 600).unwrap();
+    // Another gets of what is left, and it is as it was when it is gone.
+    let one = world.engine.memory(one);
+    let two = world.engine.memory(two);
+    assert_eq!((one, two), (Memory { bytes: 1000, files: 2 }, Memory { bytes: 750, files: 1 }));
+    for port in world.order.clone() {
+        world.close(port);
+    }
+    let one = world.open(0, "x@a");
+    assert_eq!(world.engine.memory(one), Memory { bytes: 1000, files: 2 });
+    (1..3).for_each(|file| world.engine.register(one, file, 1).unwrap());
+    assert_eq!(world.engine.register(one, 3, 1), Err(Violation::Files(2)));
     // Bytes on their way: half of a window is left for the third connection, which is too little.
     config.tenants[0].limits.connections = 100;
     config.tenants[0].limits.outstanding_bytes = 300_000;

@@ -13,7 +13,7 @@ pub use control::{Ask, ask};
 
 use crate::{
     config::{Config, ConfigError},
-    engine::{Engine, Order, Outcome, PortId, Violation},
+    engine::{Engine, Memory, Order, Outcome, PortId, Violation},
 };
 use closer::Closer;
 use control::Client;
@@ -30,6 +30,7 @@ use rustix::{
     event::{Timespec, epoll},
     fd::{AsFd, OwnedFd},
     io::Errno,
+    process::{Resource, Rlimit, getrlimit, setrlimit},
 };
 use std::{
     collections::HashMap,
@@ -145,6 +146,10 @@ impl Broker {
     /// See [`OpenError`].
     pub fn open(config: Config, file: Option<&Path>) -> Result<Broker, OpenError> {
         config.check()?;
+        // Each endpoint of a tenant takes one; those that a message brings beyond the limit the system
+        // would close within the call that receives it.
+        let files = getrlimit(Resource::Nofile);
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files });
         let clock = Clock::start();
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let stop = Stop(Arc::new((EventFd::new()?, AtomicBool::new(false))));
@@ -523,9 +528,9 @@ impl Broker {
         self.greeting -= 1;
         match attached {
             Ok((link, (id, called))) => {
-                let memory = self.config.tenants[tenant].limits.registered_bytes;
+                let Memory { bytes: memory, files } = self.engine.memory(id);
                 tracing::info!(endpoint = %called, "an endpoint");
-                let welcome = Control::Welcome { name: called, memory };
+                let welcome = Control::Welcome { name: called, memory, files };
                 let _ = socket::send(&socket, &welcome, None);
                 self.things.insert(name, Is::Port(Box::new(Port::new(id, tenant, socket, link))));
                 self.ports.insert(id, name);

@@ -58,7 +58,7 @@ fn large_data_is_copied_once_and_counted() {
     const LEN: usize = 3_000_001;
     let place = Place::new();
     let mut config = place.config();
-    config.set_limit("b", "registered_bytes", 4 << 20).unwrap();
+    config.set_limit("b", "registered_bytes", 16 << 20).unwrap();
     let _serving = Serving::start(config, None);
     let mut two = Two::of([place.open("tenant://x@a", "a"), place.open("tenant://x@b", "b")]);
     two.connect();
