@@ -52,6 +52,8 @@ const ORDERS: usize = 256;
 const IDLE: u32 = 16;
 /// Processes of one tenant that have connected and not said what they are.
 const GREETING: usize = 64;
+/// Processes that are let in at one listener before others have their turn.
+const ACCEPTS: usize = 16;
 /// How long they may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How soon it is looked whether a tenant's descriptors are closed.
@@ -133,7 +135,8 @@ pub struct Broker {
     awake: Vec<u64>,
     /// Ports to which something was sent in this pass.
     touched: Vec<PortId>,
-    greeting: usize,
+    /// By tenant.
+    greeting: Vec<usize>,
     next: u64,
     message: Vec<u8>,
     payload: Vec<u8>,
@@ -172,6 +175,7 @@ impl Broker {
             watch(&listener.fd, TENANTS + nth as u64)?;
         }
         let engine = Engine::new(&config, clock.now());
+        let greeting = vec![0; listeners.len()];
         let closers = listeners.iter().map(|_| Closer::default()).collect();
         Ok(Broker {
             config,
@@ -188,7 +192,7 @@ impl Broker {
             ports: HashMap::new(),
             awake: Vec::new(),
             touched: Vec::new(),
-            greeting: 0,
+            greeting,
             next: FIRST,
             message: Vec::new(),
             payload: Vec::new(),
@@ -376,7 +380,8 @@ impl Broker {
     fn wait(&mut self, until: Time) {
         let now = self.clock.now();
         let mut left = if until == Time::NEVER { Duration::MAX } else { until.since(now) };
-        if self.greeting > 0 {
+        let greeting = self.greeting.iter().any(|count| *count > 0);
+        if greeting {
             left = left.min(PATIENCE);
         }
         if !self.muted.is_empty() {
@@ -411,7 +416,7 @@ impl Broker {
                 },
             }
         }
-        if self.greeting > 0 {
+        if greeting {
             let now = Instant::now();
             let late = |is: &Is| matches!(is, Is::Greeting { until, .. } if *until <= now);
             let late: Vec<u64> =
@@ -430,7 +435,7 @@ impl Broker {
     fn drop_thing(&mut self, name: u64) {
         match self.things.remove(&name) {
             Some(Is::Greeting { socket, tenant, .. }) => {
-                self.greeting -= 1;
+                self.greeting[tenant] -= 1;
                 self.closers[tenant].close_socket(socket);
             }
             Some(Is::Port(port)) => {
@@ -482,7 +487,8 @@ impl Broker {
             self.listen(tenant, epoll::EventFlags::empty());
             return self.muted.push(tenant);
         }
-        while let Some((socket, peer)) = self.listeners[tenant].accept() {
+        for _ in 0..ACCEPTS {
+            let Some((socket, peer)) = self.listeners[tenant].accept() else { return };
             let config = &self.config.tenants[tenant];
             let (uid, pid) = (peer.uid.as_raw(), peer.pid.as_raw_nonzero());
             if config.users.as_ref().is_some_and(|users| !users.contains(&uid)) {
@@ -492,13 +498,13 @@ impl Broker {
                 self.closers[tenant].close_socket(socket);
                 continue;
             }
-            if self.greeting >= GREETING * self.listeners.len() {
+            if self.greeting[tenant] >= GREETING {
                 self.closers[tenant].close_socket(socket);
                 continue;
             }
             let until = Instant::now() + PATIENCE;
             if let Some(name) = self.add(&socket, epoll::EventFlags::IN) {
-                self.greeting += 1;
+                self.greeting[tenant] += 1;
                 self.things.insert(name, Is::Greeting { socket, tenant, until });
                 // Most have said it already.
                 self.greet(name);
@@ -525,7 +531,7 @@ impl Broker {
             .and_then(|link| Ok((link, self.engine.attach(tenant, wanted.as_ref(), now)?)));
         self.closers[tenant].close(file);
         let Some(Is::Greeting { socket, .. }) = self.things.remove(&name) else { return };
-        self.greeting -= 1;
+        self.greeting[tenant] -= 1;
         match attached {
             Ok((link, (id, called))) => {
                 let Memory { bytes: memory, files } = self.engine.memory(id);
@@ -598,7 +604,8 @@ impl Broker {
     }
 
     fn accept_client(&mut self) {
-        while let Some((fd, peer)) = self.control.accept() {
+        for _ in 0..ACCEPTS {
+            let Some((fd, peer)) = self.control.accept() else { return };
             let clients = self.things.values().filter(|is| matches!(is, Is::Client(_))).count();
             let (uid, own) = (peer.uid, rustix::process::geteuid());
             if clients >= CLIENTS || !(uid == own || uid.is_root()) {

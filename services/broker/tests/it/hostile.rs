@@ -255,6 +255,24 @@ fn what_a_tenant_sends_is_not_waited_for() {
     }
 }
 
+/// Processes that connect and say nothing take the places of their own tenant.
+#[test]
+fn who_says_nothing_keeps_nobody_else_out() {
+    let place = Place::new();
+    let _serving = Serving::start(place.config(), None);
+    let path = place.path("c");
+    let silent: Vec<OwnedFd> = (0..400)
+        .filter_map(|_| {
+            let socket = socket::dial(path.to_str().unwrap()).ok();
+            std::thread::yield_now();
+            socket
+        })
+        .collect();
+    assert!(silent.len() > 100, "{}", silent.len());
+    let (mut two, peer) = others(&place);
+    two.message(peer, b"let in");
+}
+
 #[test]
 fn who_does_not_read_stops_nobody_but_who_sends_to_it() {
     let place = Place::new();
