@@ -13,7 +13,7 @@
 use crate::{
     channel::kind,
     pair::{Pair, Sizes},
-    ring::{CELL, Piece, RingError, SHORT},
+    ring::{CELL, Piece, RingError, SHORT, part},
     segment::{self, Segment},
     sync::{Ordering, fence},
 };
@@ -23,6 +23,11 @@ use std::sync::Weak;
 
 /// The same for all links, so that a file has one length only.
 const SIZES: Sizes = Sizes { ring: 64 << 10, long: 512 << 10, max: Link::MAX };
+
+/// Steps of one call of [`Link::receive`]: three times as many as the parts of the longest message,
+/// and its announcement, need.
+const STEPS: usize = 64;
+const _: () = assert!(Link::MAX.div_ceil(part(SIZES.long / CELL)) < STEPS / 2);
 
 /// The other side of a link broke its rules. Nothing more is to be expected of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -80,12 +85,14 @@ impl Link {
         Ok(self.pair.send(kind::PACKET, &pieces, len)?)
     }
 
-    /// Receives the next message in place of what `into` holds; false if none has arrived whole.
+    /// Receives the next message in place of what `into` holds; false if none has arrived whole. It
+    /// is false, too, after a bounded number of parts, which only a sender of tiny ones reaches: what
+    /// it costs to receive is not up to that. [`Link::is_empty`] says then that there is more.
     ///
     /// # Errors
     /// [`Broken`].
     pub fn receive(&mut self, into: &mut Vec<u8>) -> Result<bool, Broken> {
-        loop {
+        for _ in 0..STEPS {
             let within = self.pair.is_within();
             let Some(incoming) = self.pair.peek()? else { return Ok(false) };
             if incoming.kind == SHORT {
@@ -110,6 +117,7 @@ impl Link {
                 return Ok(true);
             }
         }
+        Ok(false)
     }
 
     /// Whether plainly nothing has arrived.
@@ -260,6 +268,22 @@ mod tests {
             assert!(here.has_room().unwrap());
         }
         assert!(there.is_empty() && !there.receive(&mut into).unwrap());
+    }
+
+    #[test]
+    fn parts_of_one_byte_are_received_by_turns() {
+        let (mut here, mut there) = pair();
+        let (len, part) = (1000, crate::pair::PART);
+        assert!(here.pair.forge_announcement(kind::PACKET, len).unwrap());
+        (0..len).for_each(|at| assert!(here.pair.forge_part(part, &[at as u8]).unwrap()));
+        let (mut calls, mut into) = (1, Vec::new());
+        while !there.receive(&mut into).unwrap() {
+            calls += 1;
+            assert!(!there.is_empty() && !there.sleep(), "there is more");
+        }
+        assert!(into.iter().enumerate().all(|(at, byte)| *byte == at as u8) && into.len() == len);
+        assert!(calls > len / STEPS, "{calls}");
+        assert!(there.is_empty());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use petasos_fabric::memory::memfd::Mapping;
 use std::ops::Range;
 
 /// What the parts of long messages are called in their ring.
-pub(super) const PART: u8 = 7;
+pub(crate) const PART: u8 = 7;
 
 /// The ring of the messages that this side sends.
 pub(super) struct LongSender {

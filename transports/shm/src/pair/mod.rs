@@ -32,6 +32,8 @@ mod long;
 #[cfg(test)]
 mod tests;
 
+#[cfg(all(test, not(loom)))]
+pub(crate) use self::long::PART;
 use self::{
     line::Line,
     long::{LongReceiver, LongSender},
