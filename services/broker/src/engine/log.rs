@@ -6,7 +6,8 @@ use petasos_tenant::Name;
 use serde::Serialize;
 use std::collections::VecDeque;
 
-/// Entries that are kept.
+/// Entries that are kept of connections, and so many of refusals and of those who broke the rules:
+/// connections that come and go do not hide these.
 const KEPT: usize = 1024;
 /// Among so many of the last ones the same refusal is looked for: who is refused tries again.
 const LOOKED_AT: usize = 64;
@@ -42,7 +43,10 @@ pub struct Entry {
 
 /// The last entries.
 #[derive(Default)]
-pub(super) struct Log(VecDeque<Entry>);
+pub(super) struct Log {
+    connections: VecDeque<Entry>,
+    others: VecDeque<Entry>,
+}
 
 impl Log {
     pub(super) fn add(
@@ -55,23 +59,29 @@ impl Log {
         carried: Counters,
     ) {
         let (from, to) = (from.to_string(), to.to_string());
+        let list = match what {
+            What::Connected | What::Ended => &mut self.connections,
+            What::Refused | What::Expelled => &mut self.others,
+        };
         if what == What::Refused {
             let same = |entry: &&mut Entry| {
                 entry.what == what && entry.from == from && entry.to == to && entry.why == why
             };
-            if let Some(entry) = self.0.iter_mut().rev().take(LOOKED_AT).find(same) {
+            if let Some(entry) = list.iter_mut().rev().take(LOOKED_AT).find(same) {
                 (entry.times, entry.time_ns) = (entry.times + 1, now.0);
                 return;
             }
         }
-        if self.0.len() >= KEPT {
-            self.0.pop_front();
+        if list.len() >= KEPT {
+            list.pop_front();
         }
         let why = why.to_owned();
-        self.0.push_back(Entry { time_ns: now.0, what, from, to, why, times: 1, carried });
+        list.push_back(Entry { time_ns: now.0, what, from, to, why, times: 1, carried });
     }
 
     pub(super) fn entries(&self) -> Vec<Entry> {
-        self.0.iter().cloned().collect()
+        let mut all: Vec<Entry> = self.others.iter().chain(&self.connections).cloned().collect();
+        all.sort_by_key(|entry| entry.time_ns);
+        all
     }
 }

@@ -577,7 +577,7 @@ impl Engine {
         self.tenants[to].taken -= 1;
         let [from, to] = &connection.names;
         self.log.add(self.now, What::Ended, from, to, &connection.rule, connection.counters);
-        tracing::info!(%from, %to, bytes = connection.counters.bytes, "a connection has ended");
+        tracing::debug!(%from, %to, bytes = connection.counters.bytes, "a connection has ended");
     }
 }
 

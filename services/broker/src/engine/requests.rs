@@ -206,6 +206,8 @@ impl Engine {
             return Err(Violation::Again(number));
         }
         port.last = number;
+        // To be asked is work as a message is, which the next messages wait for.
+        self.tenants[port.tenant].messages.take(1);
         let (tenant, name) = (port.tenant, port.name.clone());
         let (rule, licence) = match self.may_connect(from, &name, to) {
             Ok(allowed) => allowed,
@@ -242,7 +244,7 @@ impl Engine {
         if let Some(licence) = licence.and_then(|id| self.connections.get_mut(&id)) {
             licence.licensed.push(id);
         }
-        tracing::info!(from = %name, %to, rule, "a connection");
+        tracing::debug!(from = %name, %to, rule, "a connection");
         self.log.add(self.now, What::Connected, &name, to, &rule, Counters::default());
         let connection = Connection {
             from,

@@ -439,6 +439,32 @@ fn who_never_reads_makes_nothing_grow() {
 }
 
 #[test]
+fn connections_that_come_and_go_hide_no_refusal_and_are_paid_for() {
+    let mut config = config("");
+    config.tenants[0].limits.messages_per_second = Some(1000);
+    let mut world = World::new(&config);
+    let (a, _) = (world.open(0, "x@a"), world.open(1, "x@b"));
+    world.connect(a, "x@b");
+    for _ in 0..3000 {
+        let connection = world.connect(a, "x@a");
+        world.settle();
+        world.say(a, &Request::Close { connection }).unwrap();
+        world.settle();
+    }
+    let status = world.engine.status();
+    assert!(status.log.iter().any(|entry| entry.what == log::What::Refused));
+    assert!(status.log.is_sorted_by_key(|entry| entry.time_ns) && status.log.len() < 3000);
+    let connection = world.connect(a, "x@a");
+    world.settle();
+    assert!(world.send(a, connection, b"x"));
+    world.settle();
+    assert!(world.came(a).is_empty(), "it has no messages to spare");
+    world.now = world.engine.next_time();
+    world.settle();
+    assert_eq!(world.came(a).len(), 1);
+}
+
+#[test]
 fn each_tenant_gets_its_share_whatever_others_do() {
     let mut world = World::new(&config(ALLOW));
     let receiver = world.open(2, "x@c");

@@ -42,7 +42,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Messages taken from one ring before the next has its turn.
+/// Messages taken from the rings of one tenant before the next has its turn, and from one socket.
 const TURN: usize = 64;
 /// Messages of a socket among which a file is looked for that the ring speaks of.
 const BEHIND: usize = 512;
@@ -133,6 +133,8 @@ pub struct Broker {
     ports: HashMap<PortId, u64>,
     /// Ports whose rings are looked at.
     awake: Vec<u64>,
+    /// How many of these each tenant has.
+    sharing: Vec<usize>,
     /// Ports to which something was sent in this pass.
     touched: Vec<PortId>,
     /// By tenant.
@@ -175,7 +177,7 @@ impl Broker {
             watch(&listener.fd, TENANTS + nth as u64)?;
         }
         let engine = Engine::new(&config, clock.now());
-        let greeting = vec![0; listeners.len()];
+        let (greeting, sharing) = (vec![0; listeners.len()], vec![0; listeners.len()]);
         let closers = listeners.iter().map(|_| Closer::default()).collect();
         Ok(Broker {
             config,
@@ -191,6 +193,7 @@ impl Broker {
             things: HashMap::new(),
             ports: HashMap::new(),
             awake: Vec::new(),
+            sharing,
             touched: Vec::new(),
             greeting,
             next: FIRST,
@@ -225,8 +228,18 @@ impl Broker {
     fn pass(&mut self) -> bool {
         let mut busy = false;
         let mut awake = std::mem::take(&mut self.awake);
+        let tenant = |broker: &Broker, name: &u64| match broker.things.get(name) {
+            Some(Is::Port(port)) => port.tenant,
+            _ => 0,
+        };
+        self.sharing.fill(0);
+        for name in &awake {
+            let tenant = tenant(self, name);
+            self.sharing[tenant] += 1;
+        }
         awake.retain(|name| {
-            let (found, stays) = self.look(*name);
+            let share = TURN / self.sharing[tenant(self, name)].max(1);
+            let (found, stays) = self.look(*name, share.max(1));
             busy |= found;
             stays
         });
@@ -235,9 +248,9 @@ impl Broker {
         busy | self.carry_out()
     }
 
-    /// Looks at a ring: whether something was there, and whether to look again in the next pass.
-    fn look(&mut self, name: u64) -> (bool, bool) {
-        let read = self.read(name, TURN);
+    /// Looks at a ring, for up to `most` messages: whether something was there, and whether to look again in the next pass.
+    fn look(&mut self, name: u64, most: usize) -> (bool, bool) {
+        let read = self.read(name, most);
         let Some(Is::Port(port)) = self.things.get_mut(&name) else { return (false, false) };
         if port.ended {
             self.end(name);
