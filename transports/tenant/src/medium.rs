@@ -4,7 +4,7 @@ use crate::{
     fifo::Fifo,
     name::{Asked, Name, SCHEME},
     session::{Failed, Session, broker},
-    wire::{Answer, Request, WINDOW},
+    wire::{Answer, CREDIT, Request, WINDOW, cost},
 };
 use petasos_fabric::{AllocError, Region, Slice, Slices};
 use petasos_plugin::{ConnectError, Lent, Medium, Readiness, Received, Sent, Transport};
@@ -30,8 +30,6 @@ const SELDOM: u32 = 4096;
 const RETRY: Duration = Duration::from_millis(50);
 /// How long the end of a line waits for the broker to let go of memory.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// What a packet that is lent takes of the window beside its header.
-pub(crate) const LENT_COST: u32 = 64;
 
 /// What waits to be received.
 mod mark {
@@ -359,20 +357,20 @@ impl Tenant {
                 };
                 room.copy_from_slice(header);
                 let payload = usize::try_from(u64::from_le_bytes(*len)).unwrap_or(usize::MAX);
-                let cost = header.len() as u32 + LENT_COST;
+                let cost = cost(header.len());
                 (Received::Lent { header: header.len(), payload }, cost)
             }
             (mark::FETCHED, _) => (Received::Fetched, 0),
             _ => {
                 let Some(room) = into.get_mut(..bytes.len()) else { return too_long(bytes.len()) };
                 room.copy_from_slice(bytes);
-                let cost = if mark == mark::DATA { bytes.len() as u32 } else { 0 };
+                let cost = if mark == mark::DATA { cost(bytes.len()) } else { 0 };
                 (Received::Packet(bytes.len()), cost)
             }
         };
         inward.inbox.pop();
         inward.consumed += cost;
-        if inward.consumed >= WINDOW / 4 && inward.over.is_none() {
+        if inward.consumed >= CREDIT && inward.over.is_none() {
             let bytes = std::mem::take(&mut inward.consumed);
             self.tell(&Request::Credit { connection, bytes });
         }
@@ -456,7 +454,7 @@ impl Medium for Tenant {
         if let Some(why) = &out.ended {
             return Sent::Closed(why.clone());
         }
-        let (connection, cost) = (out.connection, packet.len() as u32);
+        let (connection, cost) = (out.connection, cost(packet.len()));
         let fits = out.window >= cost;
         if fits && self.offer(&Request::Data { connection, bytes: packet }) == Some(true) {
             if let Some(out) = self.out(line) {
@@ -584,7 +582,7 @@ impl Medium for Tenant {
         if let Some(why) = &out.ended {
             return Lent::Closed(why.clone());
         }
-        let (connection, cost) = (out.connection, header.len() as u32 + LENT_COST);
+        let (connection, cost) = (out.connection, cost(header.len()));
         let fits = out.window >= cost;
         let Some(session) = &mut self.session else { return Lent::No };
         let located = session.registered.locate(payload, session.memory, &session.socket);

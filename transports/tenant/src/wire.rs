@@ -15,6 +15,18 @@ use smallvec::SmallVec;
 pub const HEAD: usize = 9;
 /// Data that its sender may have on its way on one connection: not consumed by the receiver.
 pub const WINDOW: u32 = 512 << 10;
+/// So much has to be consumed until its sender may have heard of it.
+pub const CREDIT: u32 = WINDOW / 4;
+/// What a packet takes of the window beside its bytes: small ones are not for nothing.
+const PACKET_COST: u32 = 64;
+
+/// What a packet takes of the window, or the header of one whose payload is lent: the same for its
+/// sender, the broker and its receiver.
+#[must_use]
+pub const fn cost(len: usize) -> u32 {
+    len as u32 + PACKET_COST
+}
+
 /// Pieces of memory on one side of a transfer in place.
 pub const MAX_PIECES: usize = 16;
 /// The longest header of a packet whose payload is lent, in bytes.

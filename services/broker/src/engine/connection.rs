@@ -1,9 +1,10 @@
 //! A virtual connection: from one endpoint to another, one way.
 
 use super::PortId;
+use petasos_shm::link::Link;
 use petasos_tenant::{
     Fifo, Name,
-    wire::{Pieces, WINDOW},
+    wire::{CREDIT, HEAD, Pieces, WINDOW, cost},
 };
 use serde::Serialize;
 
@@ -13,9 +14,12 @@ pub(super) mod mark {
     pub(crate) const LENT: u8 = 1;
 }
 
-/// The least that may be on its way on a connection: one packet, whatever its length.
-pub(super) const MIN_WINDOW: u32 = 136 << 10;
-const _: () = assert!(MIN_WINDOW <= WINDOW);
+/// The longest packet, and the longest payload that is lent, in bytes: what goes through a ring.
+pub(super) const PACKET: usize = Link::MAX - HEAD;
+/// The least that may be on its way on a connection: one packet, whatever its length, beside what was
+/// consumed and of which the receiver need not have told.
+pub(super) const MIN_WINDOW: u32 = 264 << 10;
+const _: () = assert!(MIN_WINDOW <= WINDOW && cost(PACKET) + CREDIT <= MIN_WINDOW);
 
 /// One side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,22 +2,15 @@
 
 use super::{
     Engine, PortId, REFUSALS, UNREAD,
-    connection::{Connection, Counters, Fetch, Loan, MIN_WINDOW, Owed, Side, mark},
+    connection::{Connection, Counters, Fetch, Loan, MIN_WINDOW, Owed, PACKET, Side, mark},
     log::What,
 };
 use crate::rules::Verdict;
 use petasos_fabric::Time;
-use petasos_shm::link::Link;
 use petasos_tenant::{
     Fifo, Name,
-    wire::{HEAD, Malformed, Piece, Pieces, Request, WINDOW, total},
+    wire::{Malformed, Piece, Pieces, Request, WINDOW, cost, total},
 };
-
-/// What a packet that is lent takes of the window beside its header: as much as the tenant counts.
-const LENT_COST: u32 = 64;
-/// The longest packet, and the longest payload that is lent, in bytes: what goes through a ring.
-const PACKET: usize = Link::MAX - HEAD;
-const _: () = assert!(PACKET <= MIN_WINDOW as usize);
 
 /// How a tenant broke the rules.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -107,17 +100,17 @@ impl Engine {
         match request {
             Request::Connect { connection, to } => self.connect(port, *connection, to),
             Request::Data { connection, bytes } => {
-                let len = bytes.len();
-                let Some(id) = self.sends(port, *connection, len as u64, len)? else {
+                let (len, cost) = (bytes.len() as u64, cost(bytes.len()));
+                let Some(id) = self.sends(port, *connection, len, cost)? else {
                     return Ok(());
                 };
-                self.queue(id, mark::DATA, bytes, len as u32);
+                self.queue(id, mark::DATA, bytes, cost);
                 Ok(())
             }
             Request::Lend { connection, header, payload } => {
                 self.check(port, payload)?;
-                let (len, cost) = (total(payload)?, header.len() as u32 + LENT_COST);
-                let Some(id) = self.sends(port, *connection, len, cost as usize)? else {
+                let (len, cost) = (total(payload)?, cost(header.len()));
+                let Some(id) = self.sends(port, *connection, len, cost)? else {
                     return Ok(());
                 };
                 if let Some(connection) = self.connections.get_mut(&id) {
@@ -334,14 +327,14 @@ impl Engine {
         port: PortId,
         number: u64,
         len: u64,
-        cost: usize,
+        cost: u32,
     ) -> Result<Option<u64>, Violation> {
         let Some(id) = self.of(port, number)? else { return Ok(None) };
         let Some(connection) = self.connections.get_mut(&id).filter(|c| !c.over) else {
             return Ok(None);
         };
         let left = connection.window - connection.used;
-        if cost > left as usize || len > PACKET as u64 {
+        if cost > left || len > PACKET as u64 {
             return Err(Violation::Window { len: len.max(cost as u64), left });
         }
         if connection.loan.is_some() {
@@ -377,9 +370,4 @@ impl Engine {
         self.schedule(id);
         Ok(())
     }
-}
-
-/// Bytes of the window that a packet in a queue takes.
-pub(super) fn cost(mark: u8, len: usize) -> u32 {
-    len as u32 + if mark == super::connection::mark::LENT { LENT_COST } else { 0 }
 }

@@ -3,9 +3,9 @@
 use super::{
     Current, Engine, Outcome,
     connection::{Connection, Counters, Fetch, Side, mark},
-    requests::cost,
 };
 use petasos_fabric::Time;
+use petasos_tenant::wire::cost;
 
 /// What a tenant, and a connection within it, gets at each of its turns, in bytes.
 const QUANTUM: i64 = 64 << 10;
@@ -110,7 +110,7 @@ impl Engine {
         let (mark, len) =
             connection.queue.front().map_or((mark::DATA, 0), |(mark, bytes)| (mark, bytes.len()));
         connection.queue.pop();
-        connection.delivered += cost(mark, len);
+        connection.delivered += cost(len);
         let mut carried = Counters { messages: 1, bytes: len as u64, bytes_in_place: 0 };
         if mark == mark::LENT
             && let Some(loan) = &mut connection.loan
