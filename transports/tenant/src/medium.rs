@@ -58,6 +58,8 @@ pub struct Tenant {
     /// Lines of this side, by the number of their connection.
     outward: HashMap<u64, u32>,
     inward: HashMap<u64, Inward>,
+    /// Memory of lines that have ended, which the broker may still write, as it does not answer.
+    kept: HashMap<u64, Slices>,
     /// Connections that others made, to be accepted.
     waiting: VecDeque<u64>,
     /// Lines on which there may be something, each once.
@@ -127,6 +129,7 @@ impl Transport for Tenant {
             lines: Vec::new(),
             outward: HashMap::new(),
             inward: HashMap::new(),
+            kept: HashMap::new(),
             waiting: VecDeque::new(),
             ready: Vec::new(),
             full: Vec::new(),
@@ -175,6 +178,7 @@ impl Tenant {
             self.over(connection, why.to_owned());
         }
         self.outward.clear();
+        self.kept.clear();
     }
 
     /// What the link says, or the end of the session.
@@ -286,6 +290,7 @@ impl Tenant {
                 self.arrived(connection, mark::PAYLOAD, &[bytes]);
             }
             Answer::Fetched { connection, done } => {
+                self.kept.remove(&connection);
                 if let Some(inward) = self.inward.get_mut(&connection) {
                     inward.fetching = None;
                 }
@@ -333,6 +338,7 @@ impl Tenant {
     }
 
     fn over(&mut self, connection: u64, why: String) {
+        self.kept.remove(&connection);
         let Some(inward) = self.inward.get_mut(&connection) else { return };
         inward.over.get_or_insert(why);
         inward.fetching = None;
@@ -495,14 +501,19 @@ impl Medium for Tenant {
                 self.outward.remove(&connection);
             }
             Some(Line::In(connection)) => {
+                if self.inward.get(&connection).is_some_and(|inward| inward.over.is_none()) {
+                    self.tell(&Request::Drop { connection });
+                }
+                // The broker answers that at once, whoever the sender is, and however slow.
                 let is_within = |inward: &Inward| inward.fetching.is_some();
                 self.wait_for_memory(|tenant| {
                     tenant.inward.get(&connection).is_some_and(is_within)
                 });
-                if let Some(inward) = self.inward.remove(&connection)
-                    && inward.over.is_none()
-                {
-                    self.tell(&Request::Drop { connection });
+                let memory = self.inward.remove(&connection).and_then(|inward| inward.fetching);
+                if let Some(memory) = memory {
+                    // Unless it is stopped: then it may write there when it goes on, and the memory
+                    // stays until it says that it does not.
+                    self.kept.insert(connection, memory);
                 }
             }
             None => {}

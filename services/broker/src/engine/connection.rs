@@ -119,6 +119,8 @@ pub(super) struct Connection {
     /// Of these, what the receiver has.
     pub(super) delivered: u32,
     pub(super) loan: Option<Loan>,
+    /// Whether the receiver waits for [`Fetched`](petasos_tenant::wire::Answer::Fetched), or the end.
+    pub(super) fetching: bool,
     /// Nothing more is taken from the sender: one side, or the broker, has ended it.
     pub(super) over: bool,
     /// Whether each side still has it.

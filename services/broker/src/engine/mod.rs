@@ -484,6 +484,12 @@ impl Engine {
         connection.queue.clear();
         connection.loan = None;
         connection.owed_to.forgive();
+        if connection.fetching {
+            // Nothing of its memory is written from now on: it waits to hear that.
+            connection.owed_to.fetched = Some(false);
+            self.owe(id, Side::To);
+        }
+        let Some(connection) = self.connections.get_mut(&id) else { return };
         let owes = connection.from_open;
         if owes {
             connection.owed_from.end.get_or_insert_default();
@@ -724,9 +730,13 @@ impl Engine {
                     Word::Incoming => owed.incoming = false,
                     Word::Credit(bytes) => owed.credit -= bytes,
                     Word::Returned => owed.returned = false,
-                    Word::Fetched => owed.fetched = None,
+                    Word::Fetched => {
+                        owed.fetched = None;
+                        connection.fetching = false;
+                    }
                     Word::End => {
                         owed.forgive();
+                        connection.fetching &= side == Side::From;
                         match side {
                             Side::From => connection.from_open = false,
                             Side::To => connection.to_open = false,

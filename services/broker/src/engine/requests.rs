@@ -253,6 +253,7 @@ impl Engine {
             used: 0,
             delivered: 0,
             loan: None,
+            fetching: false,
             over: false,
             from_open: true,
             to_open: true,
@@ -359,6 +360,7 @@ impl Engine {
         wanted: Option<u64>,
     ) -> Result<(), Violation> {
         let Some(connection) = self.to(port, id)? else { return Ok(()) };
+        connection.fetching = matches!(fetch, Fetch::Into(_));
         // None: the sender has ended meanwhile.
         let Some(loan) = connection.loan.as_mut().filter(|loan| loan.announced) else {
             return Ok(());

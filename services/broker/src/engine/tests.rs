@@ -393,6 +393,51 @@ fn a_stopped_receiver_stops_what_is_sent_to_it_and_nothing_else() {
     assert_eq!(world.came(b).len(), sent);
 }
 
+/// A receiver that drops a connection whose payload it asked for: it hears that nothing of its memory
+/// is written any more, whether that was copied by then or not, or the sender has ended.
+#[test]
+fn who_drops_what_it_fetches_is_told_when_its_memory_is_its_own() {
+    for case in 0..3 {
+        let mut world = World::new(&config(ALLOW));
+        let (a, b) = (world.open(0, "x@a"), world.open(1, "x@b"));
+        world.register(a, 2 << 20);
+        world.register(b, 2 << 20);
+        let connection = world.connect(a, "x@b");
+        world.settle();
+        let id = *world.engine.connections.keys().next().unwrap();
+        world.ends.get_mut(&b).unwrap().stopped = true;
+        assert!(world.lend(a, connection, &[1; 100]));
+        world.carry_out();
+        world.ends.get_mut(&b).unwrap().ring.clear();
+        let into = pieces(target(id), 100);
+        match case {
+            0 => world.say(b, &Request::Fetch { connection: id, into }).unwrap(),
+            1 => {
+                world.say(b, &Request::Fetch { connection: id, into }).unwrap();
+                // There is no room for the word that it is there.
+                world.ends.get_mut(&b).unwrap().ring = vec![Vec::new(); ROOM].into();
+                world.carry_out();
+                world.ends.get_mut(&b).unwrap().ring.clear();
+            }
+            _ => {
+                world.say(a, &Request::Close { connection }).unwrap();
+                world.say(b, &Request::Fetch { connection: id, into }).unwrap();
+            }
+        }
+        world.say(b, &Request::Drop { connection: id }).unwrap();
+        world.engine.room(b);
+        world.carry_out();
+        let ring = &world.ends[&b].ring;
+        let told = ring.iter().map(|message| Answer::decode(message).unwrap()).collect::<Vec<_>>();
+        assert_eq!(told, [Answer::Fetched { connection: id, done: false }], "{case}");
+        let written = world.ends[&b].memory[&1][target(id) as usize];
+        assert_eq!(written, u8::from(case == 1), "{case}");
+        world.ends.get_mut(&a).unwrap().ring.clear();
+        world.close(a);
+        assert!(world.engine.connections.is_empty(), "{case}");
+    }
+}
+
 /// The least window, with packets of the greatest length and the smallest, to a receiver that tells of
 /// what it has consumed as seldom as it may.
 #[test]
