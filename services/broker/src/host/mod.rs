@@ -360,12 +360,16 @@ impl Broker {
                 Order::Payload { from, source, to, connection } => {
                     touched.push(to);
                     let read = port_of(things, ports, from).and_then(|p| p.read(source, payload));
-                    let answer = Answer::Payload { connection, bytes: payload };
-                    match (read, port_of(things, ports, to).map(|port| port.send(&answer))) {
-                        (None, _) | (_, None) => Outcome::Failed,
-                        (_, Some(Ok(true))) => Outcome::Done,
-                        (_, Some(Ok(false))) => Outcome::Full,
-                        (_, Some(Err(error))) => {
+                    // Only what was read is sent.
+                    let sent = read.and_then(|()| {
+                        let answer = Answer::Payload { connection, bytes: payload };
+                        Some(port_of(things, ports, to)?.send(&answer))
+                    });
+                    match sent {
+                        None => Outcome::Failed,
+                        Some(Ok(true)) => Outcome::Done,
+                        Some(Ok(false)) => Outcome::Full,
+                        Some(Err(error)) => {
                             broken.push((to, error.to_string()));
                             Outcome::Full
                         }
