@@ -27,12 +27,12 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Shows a broker's tenants, connections, counters, and whom it has refused
     Status(Status),
-    /// Has a broker read its file again: rules and limits; connections that are not allowed any
+    /// Has a broker read its file again, with its options: rules and limits; connections that are not allowed any
     /// more are ended
     Reload(Status),
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Serve {
     /// A file of TOML with tenants, rules and limits; other options add to it
     #[arg(long, value_name = "FILE")]

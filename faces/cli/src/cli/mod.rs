@@ -103,7 +103,7 @@ impl Command {
 }
 
 /// What all have in common.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Json {
     /// Print JSON instead of tables
     #[arg(long)]

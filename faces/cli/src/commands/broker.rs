@@ -11,7 +11,11 @@ use crate::{
 };
 use petasos_broker::{Ask, Broker, Config, ConfigError, OpenError, ask};
 use serde_json::{Value, json};
-use std::{path::Path, thread};
+use std::{
+    panic::{self, AssertUnwindSafe},
+    path::Path,
+    process, thread,
+};
 
 pub(crate) fn run(options: &cli::Broker) -> Outcome {
     match &options.command {
@@ -31,9 +35,19 @@ fn serve(options: &Serve) -> Outcome {
     }
     let tenants: Vec<_> =
         config.tenants.iter().map(|tenant| (tenant.name.clone(), tenant.socket.clone())).collect();
-    let mut broker = Broker::open(config, options.config.as_deref()).map_err(refused)?;
+    let mut broker = Broker::open(config, None).map_err(refused)?;
+    if options.config.is_some() {
+        // With the same options: what they forbid is not allowed by that the file is read again.
+        let options = options.clone();
+        broker.read_by(move || self::config(&options));
+    }
     let stop = broker.stop();
-    let serving = thread::Builder::new().name("broker".to_owned()).spawn(move || broker.run());
+    let serving = thread::Builder::new().name("broker".to_owned()).spawn(move || {
+        // Without it, nobody would be served, and nobody would know why.
+        if panic::catch_unwind(AssertUnwindSafe(|| broker.run())).is_err() {
+            process::exit(Code::Failed as i32);
+        }
+    });
     let serving = serving.map_err(Failure::system("starting a thread"))?;
     for (name, socket) in tenants {
         match options.json.json {

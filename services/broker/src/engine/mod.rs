@@ -261,10 +261,9 @@ impl Engine {
             tenant.messages.set_rate(new.limits.messages_per_second, now);
         }
         let denied = |connection: &Connection| {
-            let names = [connection.from, connection.to].map(|port| self.ports.get(&port));
-            let [Some(from), Some(to)] = names else { return false };
-            connection.licence.is_none()
-                && self.rules.decide(&from.name, &to.name).0 == Verdict::Deny
+            // By their names: what one that is gone has sent is under way.
+            let [from, to] = &connection.names;
+            connection.licence.is_none() && self.rules.decide(from, to).0 == Verdict::Deny
         };
         let ended: Vec<u64> =
             self.connections.iter().filter(|(_, c)| denied(c)).map(|(id, _)| *id).collect();

@@ -324,6 +324,18 @@ fn other_rules_end_what_they_do_not_allow() {
     assert!(world.ends[&a].ended[0].1.contains("any more"));
     assert!(world.came(b).is_empty(), "revoked is what was on its way, too");
     assert!(world.send(b, own, b"still there"));
+    // Of one that is gone, too.
+    let mut world = World::new(&config(ALLOW));
+    let (a, b) = (world.open(0, "x@a"), world.open(1, "x@b"));
+    let there = world.connect(a, "x@b");
+    world.settle();
+    world.ends.get_mut(&b).unwrap().stopped = true;
+    assert!(world.send(a, there, b"on its way"));
+    world.close(a);
+    world.engine.reload(&other, world.now);
+    world.ends.get_mut(&b).unwrap().stopped = false;
+    world.settle();
+    assert!(world.came(b).is_empty());
 }
 
 #[test]

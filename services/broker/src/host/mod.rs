@@ -114,11 +114,13 @@ enum Is {
     Client(Client),
 }
 
+type Again = Box<dyn FnMut() -> Result<Config, ConfigError> + Send>;
+
 /// A broker.
 pub struct Broker {
     config: Config,
-    /// Where it is read again.
-    file: Option<PathBuf>,
+    /// How it is read again.
+    again: Option<Again>,
     engine: Engine,
     clock: Clock,
     epoll: OwnedFd,
@@ -145,7 +147,8 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Listens for tenants. `file` is what [`Ask::Reload`] reads again.
+    /// Listens for tenants. `file` is what [`Ask::Reload`] reads again; where something is added to
+    /// that, see [`Broker::read_by`].
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -181,7 +184,10 @@ impl Broker {
         let closers = listeners.iter().map(|_| Closer::default()).collect();
         Ok(Broker {
             config,
-            file: file.map(Path::to_owned),
+            again: file.map(|file| {
+                let file = file.to_owned();
+                Box::new(move || Config::read(&file)) as Again
+            }),
             engine,
             clock,
             epoll,
@@ -206,6 +212,12 @@ impl Broker {
     #[must_use]
     pub fn stop(&self) -> Stop {
         self.stop.clone()
+    }
+
+    /// What [`Ask::Reload`] has instead of its file: all of the configuration, as it was made for
+    /// [`Broker::open`]. What was added to a file and is not added again is not there any more.
+    pub fn read_by(&mut self, again: impl FnMut() -> Result<Config, ConfigError> + Send + 'static) {
+        self.again = Some(Box::new(again));
     }
 
     /// Serves until it is stopped.
@@ -662,8 +674,9 @@ impl Broker {
     /// Reads the configuration again: rules and limits. Tenants are those of the start.
     fn reload(&mut self) -> Result<(), ConfigError> {
         let wrong = |what: &str| ConfigError::Wrong(what.to_owned());
-        let file = self.file.as_deref().ok_or_else(|| wrong("the broker has no file to read"))?;
-        let config = Config::read(file)?;
+        let again = self.again.as_mut().ok_or_else(|| wrong("the broker has no file to read"))?;
+        let config = again()?;
+        config.check()?;
         let same = |config: &Config| {
             let of = |tenant: &crate::config::Tenant| (tenant.name.clone(), tenant.socket.clone());
             config.tenants.iter().map(of).collect::<Vec<_>>()

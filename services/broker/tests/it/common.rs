@@ -21,7 +21,10 @@ pub(crate) struct Serving {
 
 impl Serving {
     pub(crate) fn start(config: Config, file: Option<&Path>) -> Serving {
-        let mut broker = Broker::open(config, file).unwrap();
+        Serving::of(Broker::open(config, file).unwrap())
+    }
+
+    pub(crate) fn of(mut broker: Broker) -> Serving {
         let stop = broker.stop();
         Serving { stop, thread: Some(std::thread::spawn(move || broker.run())) }
     }

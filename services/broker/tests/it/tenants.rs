@@ -174,6 +174,22 @@ fn rules_change_while_it_runs() {
 }
 
 #[test]
+fn what_was_added_to_a_file_is_added_when_it_is_read_again() {
+    let place = Place::new();
+    let mut config = place.config();
+    let mut broker = petasos_broker::Broker::open(config.clone(), None).unwrap();
+    broker.read_by(move || {
+        config.set_limit("a", "endpoints", 1)?;
+        Ok(config.clone())
+    });
+    let _serving = Serving::of(broker);
+    let (_one, _two) = (place.open("tenant://x@a", "a"), place.open("tenant://y@a", "a"));
+    assert_eq!(ask(&place.path("control"), Ask::Reload).unwrap(), r#"{"error":null}"#);
+    let error = place.try_open("tenant://z@a", "a").err().unwrap();
+    assert!(error.contains("its limit"), "{error}");
+}
+
+#[test]
 fn it_uses_no_processor_while_there_is_nothing_to_do() {
     let place = Place::new();
     let mut config = place.config();
