@@ -143,7 +143,9 @@ impl Engine {
                     connection.delivered.checked_sub(*bytes).ok_or(Violation::Credit(*bytes))?;
                 connection.used -= bytes;
                 if connection.from_open && !connection.over {
-                    connection.owed_from.credit += bytes;
+                    // Of a sender that sends before it is told that it may: no more than there is.
+                    let credit = connection.owed_from.credit.saturating_add(*bytes);
+                    connection.owed_from.credit = credit.min(connection.window);
                     self.owe(*id, Side::From);
                 }
                 Ok(())

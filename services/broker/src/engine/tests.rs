@@ -450,6 +450,24 @@ fn who_drops_what_it_fetches_is_told_when_its_memory_is_its_own() {
     }
 }
 
+#[test]
+fn credit_that_is_not_taken_does_not_grow() {
+    let mut world = World::new(&config(ALLOW));
+    let (a, b) = (world.open(0, "x@a"), world.open(1, "x@b"));
+    let connection = world.connect(a, "x@b");
+    world.ends.get_mut(&a).unwrap().stopped = true;
+    world.engine.set_full(a);
+    world.settle();
+    let packet = vec![1; 100_000];
+    for _ in 0..10 {
+        world.say(a, &Request::Data { connection, bytes: &packet }).unwrap();
+        world.settle();
+    }
+    assert_eq!(world.came(b).len(), 10);
+    let known = world.engine.connections.values().next().unwrap();
+    assert_eq!(known.owed_from.credit, known.window);
+}
+
 /// The least window, with packets of the greatest length and the smallest, to a receiver that tells of
 /// what it has consumed as seldom as it may.
 #[test]

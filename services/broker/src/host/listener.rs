@@ -3,7 +3,7 @@
 use petasos_tenant::socket;
 use rustix::{
     fd::OwnedFd,
-    fs::{FileType, Mode, fchmod, lstat, unlink},
+    fs::{FileType, Mode, chmod, fchmod, lstat, unlink},
     io::Errno,
     net::{
         SocketAddrUnix, SocketFlags, UCred, accept_with, bind, listen, sockopt::socket_peercred,
@@ -35,6 +35,10 @@ impl Listener {
                 bind(&fd, &address)?;
             }
             bound => bound?,
+        }
+        if all {
+            // The system left out what the umask of this process says.
+            chmod(path, mode)?;
         }
         listen(&fd, BACKLOG)?;
         let is = lstat(path)?;
@@ -69,5 +73,25 @@ impl Drop for Listener {
         if lstat(&self.path).is_ok_and(|is| (is.st_dev, is.st_ino) == self.file) {
             let _ = unlink(&self.path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_may_connect_whatever_the_umask() {
+        let directory = tempfile::tempdir().unwrap();
+        let mode = |name: &str, all| {
+            let path = directory.path().join(name);
+            let _listener = Listener::bind(&path, all).unwrap();
+            lstat(&path).unwrap().st_mode & 0o777
+        };
+        // Others of this process make files meanwhile: it is put back, and is a usual one.
+        let before = rustix::process::umask(Mode::from_raw_mode(0o022));
+        let modes = (mode("all", true), mode("one", false));
+        rustix::process::umask(before);
+        assert_eq!(modes, (0o666, 0o600));
     }
 }
