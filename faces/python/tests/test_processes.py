@@ -137,8 +137,11 @@ class LostOverTcp(Lost):
     URL = "tcp://127.0.0.1:0"
 
 
+# Where the module of the tests is.
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LIMITED = """
     import os, resource, sys, petasos
+    sys.path.insert(0, sys.argv[2])
     from tests.test_processes import Source
 
     def refused(kind, act):
@@ -174,7 +177,7 @@ class UsedUp(unittest.TestCase):
 
     def test_memory_and_descriptors(self):
         with Process(SERVER, "shm://*") as server:
-            status, out, error = run(LIMITED, server.line())
+            status, out, error = run(LIMITED, server.line(), HERE)
         said = ["True", "True", "1 1048576", "True", "1 209715200"]
         self.assertEqual((status, out.splitlines()), (0, said), error)
 
