@@ -322,7 +322,7 @@ impl Bulk {
             }
             _ => None,
         };
-        // With its data it needs no key, unless somebody passes it on.
+        // With its data it needs no key, unless a peer passes it on.
         let key = if data.is_some() { None } else { Some(self.key()?) };
         let key = key.as_ref().map_or(&[][..], |key| key.as_bytes());
         let mut flags = (self.info.flags & 3) as u8;

@@ -339,7 +339,7 @@ impl Class {
     /// [`BUSY`] while it has contexts or memory.
     ///
     /// # Safety
-    /// It is one of [`Class::open`], that nobody uses.
+    /// It is one of [`Class::open`], that no thread uses.
     pub(crate) unsafe fn close(class: *mut Class) -> Result<(), Code> {
         // SAFETY: the caller's promise.
         let shared = unsafe { (*class).shared.clone() };
@@ -364,7 +364,7 @@ impl Class {
         let rpcs =
             std::mem::take(&mut *shared.rpcs.write().unwrap_or_else(PoisonError::into_inner));
         drop(rpcs);
-        // SAFETY: of a box, and nobody uses it (the caller's promise).
+        // SAFETY: of a box, and no thread uses it (the caller's promise).
         let class = unsafe { Box::from_raw(class) };
         free_data(class.core.data, class.core.data_free);
         Ok(())
@@ -467,7 +467,7 @@ impl Context {
     /// be called: nothing has changed.
     ///
     /// # Safety
-    /// It is one of [`Context::open`], that nobody uses.
+    /// It is one of [`Context::open`], that no thread uses.
     pub(crate) unsafe fn close(context: *mut Context) -> Result<(), Code> {
         // SAFETY: the caller's promise.
         let (shared, queue, handles) = unsafe {
@@ -490,12 +490,12 @@ impl Context {
         }
         engine.set_queue(queue.id, None);
         drop(engine);
-        // Requests, which are refused, and what nobody waits for.
+        // Requests, which are refused, and what no program waits for.
         while let Some(entry) = queue.pop() {
             crate::trigger::give_up(&shared, entry);
         }
         shared.contexts.fetch_sub(1, Ordering::AcqRel);
-        // SAFETY: of a box, and nobody uses it (the caller's promise).
+        // SAFETY: of a box, and no thread uses it (the caller's promise).
         let context = unsafe { Box::from_raw(context) };
         free_data(context.core.data, context.core.data_free);
         Ok(())

@@ -79,16 +79,16 @@ pub(crate) struct Handle {
     _memory: (Box<[u64]>, Box<[u64]>),
 }
 
-/// A handle that nobody has a reference to.
+/// A handle without references.
 pub(crate) struct HandlePtr(NonNull<Handle>);
 
-// SAFETY: nobody else has it.
+// SAFETY: no other reference is left.
 unsafe impl Send for HandlePtr {}
 
 impl HandlePtr {
     /// Frees it, and what the program has put there.
     pub(crate) fn free(self) {
-        // SAFETY: it came of a box, and nobody else has it.
+        // SAFETY: it came of a box, and no other reference is left.
         let handle = unsafe { Box::from_raw(self.0.as_ptr()) };
         free_data(handle.hg.data, handle.hg.data_free);
         free_data(handle.core.data, handle.core.data_free);
@@ -193,7 +193,7 @@ impl HandleRef {
     /// Calls what the program wants called with each new handle.
     ///
     /// # Safety
-    /// Nobody else has the handle.
+    /// There is no other reference to the handle.
     unsafe fn tell_created(&self) -> Result<(), Code> {
         // SAFETY: the functions are the program's, for this. They are called without a lock.
         unsafe {
@@ -227,7 +227,7 @@ impl HandleRef {
             // SAFETY: the caller's promise.
             None => unsafe { HandleRef::new(context)? },
             Some(HandlePtr(spare)) => {
-                // SAFETY: nobody else has it, and the context lives.
+                // SAFETY: no other reference is left, and the context lives.
                 unsafe {
                     let handle = &mut *spare.as_ptr();
                     let context = &*context;
@@ -275,7 +275,7 @@ impl HandleRef {
 
     /// The queue of its context.
     pub(crate) fn queue(&self) -> Arc<Queue> {
-        // SAFETY: it lives, and the queue is changed only when nobody has it.
+        // SAFETY: it lives, and the queue is changed only when the handle has no references.
         unsafe { (*self.raw()).queue.clone() }
     }
 
@@ -316,7 +316,7 @@ impl HandleRef {
 
     /// Whom to call back when the call, or else the response, is over.
     pub(crate) fn callback(&self, is_forward: bool) -> Callback {
-        // SAFETY: it lives, and its entry is in a queue: until that is taken out nobody changes it.
+        // SAFETY: it lives, and its entry is in a queue: until that is taken out it is not changed.
         unsafe { if is_forward { (*self.raw()).forward } else { (*self.raw()).respond } }
     }
 

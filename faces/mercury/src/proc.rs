@@ -141,7 +141,7 @@ impl hg_proc {
 
     fn free_extra(&mut self) {
         if !self.extra.buf.is_null() && self.extra.is_mine != 0 {
-            // SAFETY: `grow` took it of `malloc`, and nobody else has it.
+            // SAFETY: `grow` took it of `malloc`, and it has no other owner.
             unsafe { libc::free(self.extra.buf.cast()) };
         }
         self.extra = hg_proc_buf::NONE;
@@ -285,7 +285,7 @@ impl Drop for hg_proc {
     fn drop(&mut self) {
         self.free_extra();
         if !self.checksum.is_null() {
-            // SAFETY: `new` made it of a box, and nobody else frees it.
+            // SAFETY: `new` made it of a box, and it is freed here alone.
             drop(unsafe { Box::from_raw(self.checksum.cast::<Sum>()) });
         }
     }
@@ -338,7 +338,7 @@ mod tests {
         proc.extra.is_mine = 0;
         let taken = proc.extra.buf;
         assert_ne!(proc.take_extra().unwrap().as_ptr(), taken);
-        // SAFETY: of `malloc`, and nobody else's.
+        // SAFETY: of `malloc`, and it has no other owner.
         unsafe { libc::free(taken.cast()) };
         proc.reset(bytes.as_mut_ptr(), 9006, DECODE).unwrap();
         assert_eq!(proc.get(6).unwrap(), [1; 6]);

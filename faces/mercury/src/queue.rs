@@ -123,7 +123,7 @@ impl Queue {
     pub(crate) fn push(&self, entry: Entry) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.push_back(entry);
-        // Before the look at who sleeps, as seen by all threads.
+        // Before the look at the threads that sleep, as seen by all threads.
         self.len.store(entries.len(), Ordering::SeqCst);
         drop(entries);
         self.rouse();
@@ -139,7 +139,7 @@ impl Queue {
         entry
     }
 
-    /// Callbacks of the program's that wait to be called, and handles that nobody but this queue
+    /// Callbacks of the program's that wait to be called, and handles that only this queue
     /// has.
     pub(crate) fn waits(&self) -> (usize, usize) {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! A hash for numbers that this process gives out: of peers and of calls. Who else could choose
+//! A hash for numbers that this process gives out: of peers and of calls. A peer that could choose
 //! them cannot make tables of them slow, as it adds no entries.
 
 use std::hash::{BuildHasherDefault, Hasher};

@@ -134,7 +134,7 @@ unsafe fn request(context: *mut Context, arrived: Arrived) {
             say(Level::Info, "rpc", || {
                 format!("a request that nothing is registered for: {header:?}")
             });
-            // Nobody else does.
+            // No other thread does.
             // SAFETY: the one that was counted above.
             drop(unsafe { HandleRef::from_raw(handle.raw()) });
             code
@@ -158,7 +158,7 @@ pub(crate) fn respond_code(handle: &HandleRef, code: Code) -> Result<(), Code> {
     sent.map(drop)
 }
 
-/// What nobody will call back.
+/// What will have no callback.
 pub(crate) fn give_up(shared: &Shared, entry: Entry) {
     if let Entry::Request(arrived) = &entry {
         shared.waiting.fetch_sub(1, Ordering::Relaxed);

@@ -7,7 +7,7 @@
 //! version 2     zero                                                    "all has come so far"
 //! ```
 //!
-//! Target and origin are the numbers of contexts. Who sent it is known from the fabric, never from
+//! Target and origin are the numbers of contexts. The sender is known from the fabric, never from
 //! here; the sequence names an entry of the origin's table, which is checked against that.
 
 /// Bytes of a header: what inline functions of the headers leave free for both kinds.
@@ -24,7 +24,7 @@ const PROBE: u8 = 2;
 
 /// The payload travels as the body of a long message.
 pub(crate) const MORE: u8 = 1;
-/// Nobody waits for a response.
+/// No response is waited for.
 pub(crate) const NO_RESPONSE: u8 = 1 << 1;
 
 /// A code as it travels, and what is made of one that came: none that Mercury does not have.

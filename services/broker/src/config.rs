@@ -52,7 +52,7 @@ pub struct Config {
     /// The tenants.
     #[serde(default, rename = "tenant")]
     pub tenants: Vec<Tenant>,
-    /// Who may talk to whom. The first that is for a connection decides.
+    /// Which tenants may talk to each other. The first that is for a connection decides.
     #[serde(default, rename = "rule")]
     pub rules: Vec<Rule>,
 }

@@ -1,9 +1,9 @@
-//! The broker of a host: one fast network for many containers, while the host keeps control of who
-//! may talk to whom, and how much.
+//! The broker of a host: one fast network for many containers, while the host keeps control of which
+//! may talk to each other, and how much.
 //!
 //! Programs in containers reach it by `tenant://` (`petasos-tenant`), over a socket that is given
-//! into the container. Each tenant has a socket of its own; by that, and by who the kernel says the
-//! process is, the broker knows whose an endpoint is, whatever it says of itself.
+//! into the container. Each tenant has a socket of its own; by that, and by the credentials that the
+//! kernel reports, the broker knows whose an endpoint is, whatever it says of itself.
 //!
 //! * [`Config`]: tenants, rules and limits, from a file or from flags.
 //! * [`Engine`]: a state machine that checks what tenants say, and decides what moves next.

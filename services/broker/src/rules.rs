@@ -1,4 +1,4 @@
-//! Who may talk to whom.
+//! Which endpoints may talk to each other.
 
 use petasos_tenant::{Name, is_part};
 use serde::Deserialize;
@@ -69,7 +69,7 @@ impl fmt::Display for Pattern {
 pub struct Rule {
     /// Which way.
     pub verdict: Verdict,
-    /// Who makes the connection.
+    /// The endpoint that makes the connection.
     pub from: Pattern,
     /// To whom.
     pub to: Pattern,

@@ -6,7 +6,7 @@
 //! read once and checked, and a side that breaks the rules of the rings is a [`Broken`] link, and no
 //! more. Memory of regions is in files of the same kind ([`alloc`], [`file_of`], [`adopt`]).
 //!
-//! How a side is woken is left to its user. Before it sleeps it calls [`Link::sleep`]; who sends
+//! How a side is woken is left to its user. Before it sleeps it calls [`Link::sleep`]; the side that sends
 //! asks [`Link::take_sleeper`] afterwards, and wakes the other side if that says so. A side that has
 //! no room calls [`Link::starve`], and is woken when the other asks [`Link::take_room`].
 

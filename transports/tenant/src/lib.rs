@@ -2,8 +2,8 @@
 //!
 //! For programs in containers. All that one needs is the broker's socket, given into the container:
 //! no capability, no /dev/shm, no network of the host's, no ptrace. Which tenant a program belongs
-//! to follows from the socket, and from who the kernel says it is; whom it may talk to, and how
-//! much, is the broker's to say (`petasos-broker`).
+//! to follows from the socket, and from its credentials; to which endpoints it may talk, and how
+//! much, the broker decides (`petasos-broker`).
 //!
 //! An endpoint and its broker share a file with rings ([`petasos_shm::link`]), made by the endpoint
 //! and passed as a descriptor. Packets go through the rings, on connections that go one way

@@ -504,7 +504,7 @@ impl Medium for Tenant {
                 if self.inward.get(&connection).is_some_and(|inward| inward.over.is_none()) {
                     self.tell(&Request::Drop { connection });
                 }
-                // The broker answers that at once, whoever the sender is, and however slow.
+                // The broker answers that at once, however slow the sender is.
                 let is_within = |inward: &Inward| inward.fetching.is_some();
                 self.wait_for_memory(|tenant| {
                     tenant.inward.get(&connection).is_some_and(is_within)

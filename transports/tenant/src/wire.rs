@@ -162,7 +162,7 @@ pub enum Answer<'a> {
     Over {
         /// The connection.
         connection: u64,
-        /// Why, if it was not closed by who made it.
+        /// Why, if it was not closed by the endpoint that made it.
         why: String,
     },
     /// So many bytes of a connection that the tenant made were consumed.

@@ -43,7 +43,7 @@ fn serve(options: &Serve) -> Outcome {
     }
     let stop = broker.stop();
     let serving = thread::Builder::new().name("broker".to_owned()).spawn(move || {
-        // Without it, nobody would be served, and nobody would know why.
+        // Without it, no tenant would be served, and the administrator would not know why.
         if panic::catch_unwind(AssertUnwindSafe(|| broker.run())).is_err() {
             process::exit(Code::Failed as i32);
         }

@@ -1,5 +1,5 @@
 //! What the endpoint had no room for yet: for each peer in the order in which it was asked for. A
-//! peer that takes nothing in holds up nobody else.
+//! peer that takes nothing in holds up no other.
 
 use crate::quick::Quick;
 use petasos_fabric::{Endpoint, Full, Operation, Payload, Peer, Slice, Token};

@@ -18,7 +18,7 @@ use petasos_fabric::{
 };
 use std::sync::atomic::Ordering;
 
-/// A call that waits for its response, or, if nobody answers it, until it is sent.
+/// A call that waits for its response, or, if it has no response, until it is sent.
 pub(super) struct Call {
     sequence: u64,
     handle: HandleRef,

@@ -83,7 +83,7 @@ pub(crate) enum Wait {
 
 /// What an operation of the endpoint's is for.
 enum Pending {
-    /// A request was sent: an error is its call's, and any end if nobody answers it.
+    /// A request was sent: an error is its call's, and any end if it has no response.
     Request(u64),
     /// A response was sent: the handle's callback.
     Response(HandleRef),
@@ -95,7 +95,7 @@ enum Pending {
     Part(u64),
     /// A thread waits for it.
     Waited(Outcome),
-    /// Nobody does.
+    /// None does.
     Ignored,
 }
 
@@ -316,7 +316,7 @@ impl Driven for Engine {
     type Wait = Wait;
 
     fn pass(&mut self, full: bool) -> bool {
-        // Whoever sleeps has to arm the endpoint again: what comes next may not signal.
+        // A thread that sleeps has to arm the endpoint again: what comes next may not signal.
         self.touch();
         let mut busy = false;
         for _ in 0..BATCH {

@@ -21,11 +21,11 @@ pub(super) struct Transfer {
     parts: Vec<Token>,
 }
 
-/// The end of something, for whoever brings it about.
+/// The end of something, for the thread that brings it about.
 pub(crate) struct Ask(pub(super) Outcome);
 
 impl Ask {
-    /// It, and the same for whoever waits.
+    /// It, and the same for the thread that waits.
     pub(crate) fn new() -> (Ask, Outcome) {
         let outcome = Arc::new(AtomicU32::new(UNDER_WAY));
         (Ask(outcome.clone()), outcome)

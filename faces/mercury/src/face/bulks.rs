@@ -222,26 +222,35 @@ unsafe extern "C" fn HG_Bulk_deserialize(
 
 /// A transfer as it is asked for.
 struct Transfer {
-    context: *mut Context,
+    context: *mut hg_context,
     callback: Cb,
     arg: *mut c_void,
     op: c_uint,
-    origin: BulkRef,
+    origin: *mut Bulk,
     origin_offset: u64,
-    local: BulkRef,
+    local: *mut Bulk,
     local_offset: u64,
     size: u64,
     op_id: *mut *mut c_void,
 }
 
-/// Checks a transfer, and begins it.
+/// Checks a transfer, and begins it, with the peer that `of` finds for the origin.
 ///
 /// # Safety
-/// The context is open, `op_id` null, `HG_OP_ID_IGNORE`, or a place.
-unsafe fn begin(transfer: Transfer, from: Option<AddrRef>) -> Result<(), Code> {
-    let Transfer { context, callback, arg, op, origin, local, size, op_id, .. } = transfer;
+/// Context and descriptors are null or open, `op_id` null, `HG_OP_ID_IGNORE`, or a place.
+unsafe fn begin(
+    transfer: Transfer,
+    of: impl FnOnce(&Bulk) -> Result<AddrRef, Code>,
+) -> Result<(), Code> {
+    let Transfer { context, callback, arg, op, size, op_id, .. } = transfer;
+    let context = some(context, "the context")?.cast::<Context>();
     // SAFETY: the caller's promise.
-    let (shared, queue) = unsafe { (&(*context).shared, &(*context).queue) };
+    let (shared, queue, origin, local) = unsafe {
+        let [origin, local] = [transfer.origin, transfer.local].map(|bulk| BulkRef::borrow(bulk));
+        let (origin, local) = (origin.ok_or(INVALID_ARG)?, local.ok_or(INVALID_ARG)?);
+        (&(*context).shared, &(*context).queue, origin, local)
+    };
+    let from = of(origin.get())?;
     if op > PULL {
         return Err(INVALID_ARG);
     }
@@ -261,7 +270,7 @@ unsafe fn begin(transfer: Transfer, from: Option<AddrRef>) -> Result<(), Code> {
     let near = origin.get().memory().is_some();
     let remote = match near || size == 0 {
         true => None,
-        false => Some(origin.get().remote(from.as_ref().and_then(AddrRef::peer))?),
+        false => Some(origin.get().remote(from.peer())?),
     };
     let code = match near {
         true => {
@@ -311,32 +320,28 @@ unsafe extern "C" fn HG_Bulk_transfer_id(
     size: u64,
     op_id: *mut *mut c_void,
 ) -> Code {
-    answer(|| {
-        let context = some(context, "the context")?.cast();
-        // SAFETY: null, or what the program has; as `begin`.
-        unsafe {
-            let origin = BulkRef::borrow(origin).ok_or(INVALID_ARG)?;
-            let local = BulkRef::borrow(local).ok_or(INVALID_ARG)?;
-            let from = AddrRef::borrow(addr).ok_or(INVALID_ARG)?;
-            if lock(&origin.get().bound).is_some() {
+    let transfer = Transfer {
+        context,
+        callback,
+        arg,
+        op,
+        origin,
+        origin_offset,
+        local,
+        local_offset,
+        size,
+        op_id,
+    };
+    // SAFETY: null, or what the program has; as `begin`.
+    answer(|| unsafe {
+        begin(transfer, |origin| {
+            if lock(&origin.bound).is_some() {
                 return Err(refuse(INVALID_ARG, "bulk", || {
                     "the descriptor is bound to an address: use HG_Bulk_bind_transfer".to_owned()
                 }));
             }
-            let transfer = Transfer {
-                context,
-                callback,
-                arg,
-                op,
-                origin,
-                origin_offset,
-                local,
-                local_offset,
-                size,
-                op_id,
-            };
-            begin(transfer, Some(from))
-        }
+            AddrRef::borrow(addr).ok_or(INVALID_ARG)
+        })
     })
 }
 
@@ -386,32 +391,28 @@ unsafe extern "C" fn HG_Bulk_bind_transfer(
     size: u64,
     op_id: *mut *mut c_void,
 ) -> Code {
-    answer(|| {
-        let context = some(context, "the context")?.cast();
-        // SAFETY: null, or what the program has; as `begin`.
-        unsafe {
-            let origin = BulkRef::borrow(origin).ok_or(INVALID_ARG)?;
-            let local = BulkRef::borrow(local).ok_or(INVALID_ARG)?;
-            let from = lock(&origin.get().bound).as_ref().map(|(addr, _)| addr.clone());
-            if from.is_none() {
-                return Err(refuse(INVALID_ARG, "bulk", || {
+    let transfer = Transfer {
+        context,
+        callback,
+        arg,
+        op,
+        origin,
+        origin_offset,
+        local,
+        local_offset,
+        size,
+        op_id,
+    };
+    // SAFETY: null, or what the program has; as `begin`.
+    answer(|| unsafe {
+        begin(transfer, |origin| {
+            let bound = lock(&origin.bound).as_ref().map(|(addr, _)| addr.clone());
+            bound.ok_or_else(|| {
+                refuse(INVALID_ARG, "bulk", || {
                     "the descriptor is bound to no address: see HG_Bulk_bind".to_owned()
-                }));
-            }
-            let transfer = Transfer {
-                context,
-                callback,
-                arg,
-                op,
-                origin,
-                origin_offset,
-                local,
-                local_offset,
-                size,
-                op_id,
-            };
-            begin(transfer, from)
-        }
+                })
+            })
+        })
     })
 }
 

@@ -101,7 +101,7 @@ pub(super) unsafe fn respond(
         })?;
         if inner.responded {
             return Err(refuse(OPNOTSUPPORTED, "rpc", || {
-                "nobody waits for a response, or it was given".to_owned()
+                "no response is waited for, or it was given".to_owned()
             }));
         }
         let used = LEN + len;

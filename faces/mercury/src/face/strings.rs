@@ -146,7 +146,7 @@ unsafe extern "C" fn hg_proc_hg_string_object_t(proc: *mut hg_proc, string: *mut
                         Ok(())
                     }
                     Err(code) => {
-                        // SAFETY: of `malloc`, and nobody has it.
+                        // SAFETY: of `malloc`, and no other has it.
                         unsafe { libc::free(data.cast()) };
                         Err(code)
                     }

@@ -379,7 +379,7 @@ static void wait_many(hg_handle_t *handles, struct done *dones, hg_return_t expe
     }
 }
 
-/* A long call that nobody answers, to a server that is stopped: it is not sent yet. */
+/* A long call without a response, to a server that is stopped: it is not sent yet. */
 static void cancel_oneway(struct server *server)
 {
     hg_id_t id = MERCURY_REGISTER(side.class, "longway", text_t, void, NULL);

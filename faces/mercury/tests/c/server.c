@@ -209,7 +209,7 @@ static hg_return_t on_fail(hg_handle_t handle)
     return (hg_return_t)in.number;
 }
 
-/* Nobody answers. */
+/* There is no response. */
 static hg_return_t on_never(hg_handle_t handle)
 {
     return HG_Destroy(handle);

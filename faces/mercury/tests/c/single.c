@@ -178,7 +178,7 @@ static hg_return_t on_context(hg_handle_t handle)
     CHECK(HG_Get_data(handle) == &created);
     served[HG_Context_get_id(its)]++;
     OK(HG_Respond(handle, NULL, NULL, NULL));
-    /* Nobody is to be called back. */
+    /* There is no callback. */
     CHECK(HG_Core_context_get_completion_count(its->core_context) == before);
     return HG_Destroy(handle);
 }

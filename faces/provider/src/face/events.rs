@@ -63,8 +63,8 @@ impl EventQueue {
         self.lock().events.len() >= MOST
     }
 
-    /// Tells of what was done for an object: first what failed, and then how much did not. Whoever
-    /// does it has looked for room before.
+    /// Tells of what was done for an object: first what failed, and then how much did not. The
+    /// caller has looked for room before.
     pub(super) fn complete(
         &self,
         number: u32,

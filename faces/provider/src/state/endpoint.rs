@@ -302,7 +302,7 @@ impl Endpoint {
                 self.routes.resize(at + 1, None);
             }
             // One that was found by its host and port may connect to us as well before it has said
-            // who it is. What is sent to it keeps to one way, and so to its order.
+            // its name. What is sent to it keeps to one way, and so to its order.
             let taken = self.routes[at].filter(|there| *there != peer);
             if taken.and_then(|there| self.known(there)).is_none_or(|known| known.lost) {
                 self.routes[at] = Some(peer);

@@ -6,10 +6,10 @@ use petasos_tenant::Name;
 use serde::Serialize;
 use std::collections::VecDeque;
 
-/// Entries that are kept of connections, and so many of refusals and of those who broke the rules:
+/// Entries that are kept of connections, and so many of refusals and of endpoints that broke the rules:
 /// connections that come and go do not hide these.
 const KEPT: usize = 1024;
-/// Among so many of the last ones the same refusal is looked for: who is refused tries again.
+/// Among so many of the last ones the same refusal is looked for: an endpoint that is refused tries again.
 const LOOKED_AT: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -29,7 +29,7 @@ pub struct Entry {
     pub time_ns: u64,
     /// `connected`, `refused`, `ended` or `expelled`.
     pub(crate) what: What,
-    /// Who made the connection.
+    /// The endpoint that made the connection.
     pub from: String,
     /// To whom.
     pub to: String,

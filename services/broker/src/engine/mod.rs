@@ -10,7 +10,7 @@
 //! consumed; so the broker keeps no more than that for a connection, and a receiver that is stopped
 //! stops what is sent to it, and nothing else.
 //!
-//! # Who is served
+//! # The order of service
 //!
 //! Tenants by turns, by deficit round robin, and within each its connections in the same way: what a
 //! tenant gets does not depend on how many connections others have. A tenant without tokens waits

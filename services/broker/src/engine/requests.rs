@@ -290,7 +290,7 @@ impl Engine {
             (Verdict::Allow, rule) => return Ok((rule, None)),
             (Verdict::Deny, why) => why,
         };
-        // Who was connected to may answer, for as long as that connection is there.
+        // An endpoint that was connected to may answer, for as long as that connection is there.
         let target = self.names.get(to);
         let asks = |id: &&u64| {
             self.connections.get(id).is_some_and(|c| {

@@ -59,7 +59,7 @@ pub struct EndpointStatus {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ConnectionStatus {
-    /// Who made it.
+    /// The endpoint that made it.
     pub from: String,
     /// To whom.
     pub to: String,

@@ -202,7 +202,7 @@ impl World {
                     end.inward.get_mut(&connection).unwrap().1.push(vec![0; len as usize]);
                 }
                 Answer::Fetched { connection, done } => {
-                    assert!(done, "nobody takes memory back");
+                    assert!(done, "memory is not taken back");
                     let (_, came) = end.inward.get_mut(&connection).unwrap();
                     let last = came.last_mut().expect("it was announced");
                     let len = last.len();

@@ -45,7 +45,7 @@ impl Listener {
         Ok(Listener { fd, path: path.to_owned(), file: (is.st_dev, is.st_ino) })
     }
 
-    /// The next connection, if there is one, and who the kernel says made it.
+    /// The next connection, if there is one, and the credentials of its process.
     pub(super) fn accept(&self) -> Option<(OwnedFd, UCred)> {
         loop {
             match accept_with(&self.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {

@@ -129,7 +129,7 @@ pub struct Broker {
     listeners: Vec<Listener>,
     /// By tenant.
     closers: Vec<Closer>,
-    /// Tenants of which nobody is let in until more of their descriptors are closed.
+    /// Tenants of which no process is let in until more of their descriptors are closed.
     muted: Vec<usize>,
     things: HashMap<u64, Is>,
     ports: HashMap<PortId, u64>,

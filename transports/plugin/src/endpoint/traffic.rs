@@ -56,7 +56,7 @@ impl<M: Medium> Packets<M> {
                     let placement = self.pair(peer).arriving.take();
                     let landed = match placement {
                         Some((placement, _)) => self.engine.landed(peer, placement).map_err(broken),
-                        None => Err("a payload that nobody asked for".to_owned()),
+                        None => Err("a payload that was not asked for".to_owned()),
                     };
                     if let Err(why) = landed {
                         return self.lose(peer, LostReason::Protocol(why));
