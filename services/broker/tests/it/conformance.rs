@@ -108,7 +108,5 @@ impl Fixture for Tenants {
 }
 
 conformance!(Tenants::default());
-#[cfg(feature = "whole-suite")]
 conformance!(out_of_process, Tenants::default());
-#[cfg(feature = "whole-suite")]
 conformance!(stopped, Tenants::default());
